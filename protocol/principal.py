@@ -1,0 +1,19 @@
+"""Who asks. Every request resolves to a Principal; the inbox entry carries it, events show its id (DESIGN §11)."""
+
+import msgspec
+
+__all__ = ["LOCAL", "SYSTEM", "Principal"]
+
+
+class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`id` owns chats and is shown in events; `permissions` are the operator's words, never the client's."""
+
+    id: str
+    permissions: frozenset[str] = frozenset()
+
+
+LOCAL = Principal("local", frozenset({"approve", "diagnostics"}))
+"""The single caller of a server without configured tokens, which binds to loopback only."""
+
+SYSTEM = Principal("system")
+"""The server itself; HTTP never resolves to it."""

@@ -1,0 +1,177 @@
+"""The seam to models: what a provider is asked and what it streams back, in neutral words.
+
+The agent loop knows these types and no vendor. A provider is an async iterator of deltas; it raises
+`protocol.errors.ModelFailed` with a code of PROV-7 and a fixed sentence, and never a foreign exception. A call that
+broke before the first delta may have been retried inside; after the first delta never (DESIGN §7, §8).
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from protocol.messages import JsonObject, Message, Usage
+
+__all__ = [
+    "Citation",
+    "Delta",
+    "Finished",
+    "ModelInfo",
+    "ModelNamed",
+    "ModelParams",
+    "Provider",
+    "ProviderData",
+    "ReasoningDelta",
+    "Request",
+    "ServerBlock",
+    "TextDelta",
+    "ThinkingBlock",
+    "TimingsReported",
+    "ToolCallDelta",
+    "ToolSpec",
+    "UsageReported",
+]
+
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True):
+    """A finished thinking block, with its signature, as the provider wants it back."""
+
+    block: JsonObject
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A fragment of the call at `index`; `id` and `name` may come once, `arguments` is appended (PROV-4)."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Citation(msgspec.Struct, frozen=True):
+    citation: JsonObject
+
+
+class ServerBlock(msgspec.Struct, frozen=True):
+    block: JsonObject
+
+
+class UsageReported(msgspec.Struct, frozen=True):
+    usage: Usage
+
+
+class TimingsReported(msgspec.Struct, frozen=True):
+    timings: JsonObject
+
+
+class ModelNamed(msgspec.Struct, frozen=True):
+    """The model that really answers, in the provider's words (EVT-14)."""
+
+    model: str
+
+
+class ProviderData(msgspec.Struct, frozen=True):
+    """Opaque data to hand back in later calls (resume handles, encrypted reasoning). Never leaves the server."""
+
+    data: JsonObject
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The last delta of a stream that ended well."""
+
+    reason: FinishReason
+
+
+Delta: TypeAlias = (
+    TextDelta
+    | ReasoningDelta
+    | ThinkingBlock
+    | ToolCallDelta
+    | Citation
+    | ServerBlock
+    | UsageReported
+    | TimingsReported
+    | ModelNamed
+    | ProviderData
+    | Finished
+)
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as a model sees it; `input_schema` is JSON Schema of an object."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+
+
+class ModelParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Common parameters; None leaves the choice to the provider. `extra_body` passes through (PROV-5)."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    max_tokens: int | None = None
+    reasoning_effort: str | None = None
+    thinking_budget: int | None = None
+    parallel_tool_calls: bool | None = None
+    extra_body: JsonObject = {}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One model call. `model` is without the provider's prefix; `messages` is the model's view of the path.
+
+    `prefix` is text already shown of this very answer: a provider with `can_continue` goes on after it, the others
+    are never given one.
+    """
+
+    model: str
+    messages: list[Message]
+    system: str = ""
+    tools: list[ToolSpec] = []
+    params: ModelParams = ModelParams()
+    prefix: str = ""
+    user: str = ""
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as `/v1/caps` shows it; `context_tokens` is the size of its window."""
+
+    name: str
+    context_tokens: int
+    supports_tools: bool = True
+    supports_images: bool = False
+
+
+class Provider(Protocol):
+    """One configured provider. `name` is the prefix in `provider/model`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def can_continue(self) -> bool:
+        """Can go on after a given prefix of its own answer (DESIGN §7)."""
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Ask the model. Ends after `Finished`.
+
+        Raises:
+            ModelFailed: with a code of PROV-7; nothing foreign passes.
+        """
+
+    def models(self) -> list[ModelInfo]:
+        """The models known without asking anybody; may be empty."""
+
+    async def aclose(self) -> None: ...

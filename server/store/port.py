@@ -1,0 +1,271 @@
+"""The Store port: everything the house asks of its store, as one small protocol with two implementations.
+
+`redis_store.RedisStore` speaks to Redis ≥ 7.0 or Valkey through the Lua scripts beside it; `memory.MemoryStore` keeps
+the same promises in process memory, for unit tests and simulation. The semantics are DISPATCH.md §2–§6, step by step;
+`tests/integration/test_store_contract.py` holds both to them. Payloads are JSON bytes made by `protocol/codec.py`; the
+store never looks inside.
+
+Every method may raise `protocol.errors.Unavailable` (no answer in time, or writes refused). Every method is safe to
+repeat with the same arguments. None retries a write by itself, except to load a script that the server forgot.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from typing import Literal, Protocol
+
+import msgspec
+
+from protocol.entries import RawEntry
+from protocol.ids import EntryId
+
+__all__ = [
+    "AppendRequest",
+    "Appended",
+    "Beat",
+    "ChatMeta",
+    "Claimed",
+    "DueBell",
+    "Fenced",
+    "InboxEntry",
+    "Loaded",
+    "Lost",
+    "Notice",
+    "PostKind",
+    "PostOutcome",
+    "PostRequest",
+    "Posted",
+    "Released",
+    "Store",
+    "Taken",
+]
+
+PostKind = Literal["normal", "exempt", "refusal", "import"]
+
+
+class Fenced(Exception):
+    """The head is not what the caller thought: somebody else wrote. Forget everything, then `take` again."""
+
+
+class Lost(Exception):
+    """The chat is not this worker's any more. Forget everything."""
+
+
+class PostOutcome(Enum):
+    ACCEPTED = "ACCEPTED"
+    DUPLICATE = "DUPLICATE"
+    MISMATCH = "MISMATCH"
+    FULL = "FULL"
+    FOREIGN = "FOREIGN"
+    GONE = "GONE"
+    UNKNOWN = "UNKNOWN"
+
+
+class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`nonce` is one per HTTP request and the same for all its own retries. `creates`: may make the chat.
+
+    Bounds: normal 100 in inbox and queue together; exempt and import 1,000, refusal 20 in the inbox.
+    """
+
+    chat_id: str
+    owner: str
+    principal: bytes
+    request_id: str
+    digest: str
+    nonce: str
+    body: bytes
+    kind: PostKind = "normal"
+    creates: bool = True
+
+
+class Posted(msgspec.Struct, frozen=True):
+    outcome: PostOutcome
+    inbox_id: str | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """`previous` is the worker that held the chat and did not give it back, or ''."""
+
+    chat_id: str
+    previous: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What `take` wrote: the fence's head, what came before it ('' for a new chat), the store's clock."""
+
+    head: str
+    previous: str
+    owner: str
+    time_ms: int
+
+
+class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One atomic commit. `consumed` are (inbox id, request id) pairs that must still lie in the inbox.
+
+    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` replaces the stored one. `trim` drops
+    entries before that id. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that back, '' leaves
+    it. `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
+    """
+
+    chat_id: str
+    expected: str
+    head: str
+    version: int
+    events: bytes
+    facts: bytes = b""
+    acks: bytes = b""
+    consumed: tuple[tuple[str, str], ...] = ()
+    checkpoint: bytes | None = None
+    trim: EntryId | None = None
+    meta: tuple[tuple[str, str], ...] = ()
+    lifetime: Literal["", "expire", "persist"] = ""
+    owner: str = ""
+
+
+class Appended(Enum):
+    """DUP: the entry is already there, its first answer was lost."""
+
+    OK = "OK"
+    DUP = "DUP"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Checkpoint (head string, format version, state) if there is one, the entries after it, the head now."""
+
+    checkpoint: tuple[str, int, bytes] | None
+    entries: list[RawEntry]
+    head: str
+
+
+class InboxEntry(msgspec.Struct, frozen=True):
+    inbox_id: str
+    request_id: str
+    principal: bytes
+    body: bytes
+
+
+class Beat(Enum):
+    MINE = "."
+    MAIL = "M"
+    LOST = "L"
+
+
+class Released(Enum):
+    """MORE: a command lies in the inbox; read it instead of leaving."""
+
+    OK = "OK"
+    MORE = "MORE"
+
+
+class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What lists, feeds and refusals need. Times are Unix milliseconds."""
+
+    chat_id: str
+    owner: str
+    title: str = ""
+    state: str = "idle"
+    model: str = ""
+    mode: str = ""
+    message_count: int = 0
+    queue: int = 0
+    created_at: int = 0
+    last_active: int = 0
+    deleted: bool = False
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """What a chat's log channel said. `kind`:
+
+    entry: `entry` holds it without its facts; large: too big for the channel, read it by its id; deleted: the chat is
+    gone; reconnected: the channel was rebuilt, anything may have been missed, compare the head.
+    """
+
+    kind: Literal["entry", "large", "deleted", "reconnected"]
+    chat_id: str
+    entry: RawEntry | None = None
+    head: str = ""
+    before: str = ""
+    version: int = 0
+
+
+class DueBell(Protocol):
+    """Tells a worker which buckets to look at."""
+
+    async def wait(self, timeout_seconds: float) -> int | None:
+        """The bucket whose bell rang, or None when the time is up."""
+
+
+class Store(Protocol):
+    """One store. `buckets` is fixed at first start and never changes."""
+
+    @property
+    def buckets(self) -> int: ...
+
+    def bucket_of(self, chat_id: str) -> int: ...
+
+    async def ping(self) -> None:
+        """Raises Unavailable unless the store answers and accepts writes."""
+
+    async def now_ms(self) -> int: ...
+
+    # the way in
+    async def post(self, request: PostRequest) -> Posted: ...
+
+    async def meta(self, chat_id: str) -> ChatMeta | None:
+        """None for a chat that never was; `deleted` is set for one that was deleted."""
+
+    async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
+        """Newest `last_active` first, at most `limit`, strictly before `before_ms` when given."""
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        """True when gone (also the second time); False when unknown or somebody else's."""
+
+    # ownership
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]: ...
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        """Append a fence. Raises Lost."""
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        """Any number of chats of any buckets; at most 200 a script call."""
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        """Raises Lost, Fenced."""
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        """Raises Lost."""
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        """Park a chat whose log cannot be folded: not owned, due far ahead, nothing deleted. Raises Lost."""
+
+    # the log
+    async def append(self, request: AppendRequest) -> Appended:
+        """Raises Fenced."""
+
+    async def load(self, chat_id: str) -> Loaded: ...
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        """One entry with its head string; None when trimmed or deleted."""
+
+    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
+        """All entries still held, oldest first, up to and including `through`."""
+
+    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
+        """The oldest commands not yet consumed."""
+
+    async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None: ...
+
+    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
+        """The head string of each chat ('' for none), in one pipeline."""
+
+    # listening
+    def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
+
+    def mail(self, worker: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+        """Chat ids with new commands for this worker; None: rebuilt, anything may have been missed."""
+
+    def follow(self, chat_id: str) -> AbstractAsyncContextManager[AsyncIterator[Notice]]:
+        """The chat's log channel. Entering waits for the subscription's confirmation (DISPATCH §6)."""
+
+    async def watchers(self, chat_id: str) -> int:
+        """How many processes follow the chat's log channel."""

@@ -1,0 +1,112 @@
+"""The seam to tools: what a tool is, what it is given, what it gives back.
+
+Policy, timeout and retry class are the operator's table, never the model's word. A tool runs under
+`tools/runner.py`, which turns every failure into a `ToolResult` that the model sees; a tool that wants to fail with a
+sentence raises `protocol.errors.ToolFailed`.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from protocol.messages import JsonObject
+from protocol.principal import Principal
+
+__all__ = ["DEFAULT_TIMEOUT_SECONDS", "Policy", "Progress", "Retry", "Tool", "ToolContext", "ToolOutput", "ToolResult"]
+
+Policy: TypeAlias = Literal["auto", "ask", "deny", "preview", "client"]
+
+Retry: TypeAlias = Literal["once", "idempotent", "safe"]
+"""May it run again after its worker died in the middle? once: only by a person's decision; idempotent: yes, it is
+given the same key; safe: it has no effects (DESIGN §7)."""
+
+DEFAULT_TIMEOUT_SECONDS = 30.0
+"""LOOP-15."""
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sign of life. `fraction` is clamped to 0..1."""
+
+    stage: str | None = None
+    message: str | None = None
+    fraction: float | None = None
+    data: JsonObject | None = None
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`content` goes to the model. `metadata_patch` is merged into the thread's metadata (LOOP-12).
+
+    `end_run` ends the run after this round, resting in that state.
+    """
+
+    content: str
+    failed: bool = False
+    metadata_patch: JsonObject = {}
+    end_run: Literal["completed", "waiting_user_input"] | None = None
+
+
+ToolOutput: TypeAlias = Progress | ToolResult
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor gets besides its input (TOOL-2).
+
+    `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
+    write to. `report` publishes progress at once, from any thread.
+    """
+
+    chat_id: str
+    run_id: str
+    tool_call_id: str
+    idempotency_key: str
+    principal: Principal
+    metadata: JsonObject
+    context: JsonObject
+    data_dir: str
+    report: Callable[[Progress], None]
+    is_cancelled: Callable[[], bool]
+
+
+class Tool(Protocol):
+    """One tool. All but `run` is data."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """JSON Schema (2020-12) of an object."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def retry(self) -> Retry: ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    @property
+    def category(self) -> str:
+        """'editing' and 'dangerous' can be approved wholesale by the thread's auto_approve_* keys."""
+
+    @property
+    def source(self) -> str:
+        """python, mcp, http or client."""
+
+    @property
+    def hide_input(self) -> bool: ...
+
+    @property
+    def label_arg(self) -> str | None: ...
+
+    def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        """Any number of `Progress`, then one `ToolResult`.
+
+        Raises:
+            ToolFailed: with a sentence for the model, also when the arguments do not fit the schema.
+        """
