@@ -1,0 +1,96 @@
+"""msgspec encoders and decoders, made once: events, facts, acks and whole states to bytes and back.
+
+All JSON. An event's `type` always comes first, so that a frame can be made by splicing (`sse.py`). A state is what a
+checkpoint holds; its growing texts are written as plain strings.
+"""
+
+from typing import Any
+
+import msgspec
+
+from protocol.events import Event, Snapshot
+from protocol.facts import Fact
+from protocol.state import ChatState
+from protocol.text import GrowingText
+
+__all__ = [
+    "EntryAck",
+    "decode_acks",
+    "decode_event",
+    "decode_events",
+    "decode_facts",
+    "decode_snapshot",
+    "decode_state",
+    "encode",
+    "encode_state",
+    "split_array",
+]
+
+
+class EntryAck(msgspec.Struct, frozen=True, array_like=True):
+    """An entry's word on a command: [request id, accepted, final] (DISPATCH §3)."""
+
+    request_id: str
+    accepted: bool
+    final: bool
+
+
+def _to_plain(value: Any) -> Any:  # Any: msgspec's hook takes whatever it does not know
+    if isinstance(value, GrowingText):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} is no part of the protocol")
+
+
+def _from_plain(wanted: type, value: Any) -> Any:  # Any: as above, the other way
+    if wanted is GrowingText:
+        return GrowingText(value)
+    raise NotImplementedError(f"{wanted.__name__} is no part of the protocol")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_plain)
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event])
+_facts: msgspec.json.Decoder[list[Fact]] = msgspec.json.Decoder(list[Fact])
+_acks = msgspec.json.Decoder(list[EntryAck])
+_raw_array = msgspec.json.Decoder(list[msgspec.Raw])
+_snapshot = msgspec.json.Decoder(Snapshot)
+_state = msgspec.json.Decoder(ChatState, dec_hook=_from_plain)
+
+
+def encode(value: object) -> bytes:
+    """JSON of any struct of the protocol, or of a list of them."""
+    return _encoder.encode(value)
+
+
+def decode_event(data: bytes | msgspec.Raw) -> Event:
+    return _event.decode(data)
+
+
+def decode_events(data: bytes) -> list[Event]:
+    return _events.decode(data)
+
+
+def decode_facts(data: bytes) -> list[Fact]:
+    return _facts.decode(data)
+
+
+def decode_acks(data: bytes) -> list[EntryAck]:
+    return _acks.decode(data) if data else []
+
+
+def split_array(data: bytes) -> list[msgspec.Raw]:
+    """The elements of a JSON array as they stand, undecoded."""
+    return _raw_array.decode(data)
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    return _snapshot.decode(data)
+
+
+def encode_state(state: ChatState) -> bytes:
+    return _encoder.encode(state)
+
+
+def decode_state(data: bytes) -> ChatState:
+    """Raises msgspec.DecodeError when the bytes are no state."""
+    return _state.decode(data)

@@ -1,0 +1,309 @@
+"""What a message may hold, and the words of refusal (WIRE §10).
+
+`commands.py` takes `content` and `attachments` as they come; here they become a string or typed parts, or are refused
+with a sentence and a JSON Pointer. Pure and single-pass: the web process calls it before it accepts a command, with
+bodies of up to 16 MiB, so an image is counted and measured before it is decoded, and decoded once. It stores nothing
+and fetches nothing; a URL that is neither data nor one of our blobs is refused, whatever it points at. The one rule:
+what passed here can be shown to every client and sent to any provider without another look.
+"""
+
+import binascii
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from protocol.errors import InvalidContent, TooLarge
+from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Part, TextPart
+
+__all__ = [
+    "BINARY_MAX_BYTES",
+    "CONTENT_TEXT_MAX_CHARACTERS",
+    "CONTEXT_FILES_MAX_CHARACTERS",
+    "CONTEXT_FILES_MAX_COUNT",
+    "CONTEXT_FILE_NOTES_MAX_BYTES",
+    "LABEL_MAX_CHARACTERS",
+    "MAX_IMAGES",
+    "PARTS_MAX_COUNT",
+    "PREVIEW_MAX_CHARACTERS",
+    "TEXT_MAX_BYTES",
+    "check_text",
+    "content_text",
+    "preview_of",
+    "read_content",
+    "read_context_files",
+]
+
+TEXT_MAX_BYTES = 256 * 1024
+"""All text of one message, or of one IDE result, in UTF-8 (WIRE §1)."""
+
+BINARY_MAX_BYTES = 12_000_000
+"""One image, decoded (WIRE §10). The same for audio and files: in base64 it just fits a body of 16 MiB."""
+
+MAX_IMAGES = 20
+"""Parts and attachments together, unless the operator says otherwise (WIRE §10)."""
+
+PARTS_MAX_COUNT = 1_000
+"""A body of 16 MiB could hold half a million empty parts; no person writes a thousand."""
+
+CONTEXT_FILES_MAX_COUNT = 5
+CONTEXT_FILES_MAX_CHARACTERS = 50_000
+CONTEXT_FILE_NOTES_MAX_BYTES = 4_096
+"""What stands beside a context file's text (name, lines, symbols), as JSON."""
+
+LABEL_MAX_CHARACTERS = 255
+"""File names, mime types, formats: as long as a file name may be on common file systems."""
+
+PREVIEW_MAX_CHARACTERS = 120
+CONTENT_TEXT_MAX_CHARACTERS = 8_192
+"""A queued item as people see it (WIRE §8)."""
+
+_Json: TypeAlias = Mapping[str, object]
+
+_DATA_URL = re.compile(r"data:image/(?:png|jpeg|jpg|webp|gif);base64,")
+_BLOB_URL = re.compile(r"/v1/chats/[A-Za-z0-9_-]{1,128}/blobs/[A-Za-z0-9_-]{1,128}")
+_BASE64_BYTES = string.ascii_letters.encode() + string.digits.encode() + b"+/="
+_IMAGE_MIME = re.compile(r"image/(?:png|jpeg|jpg|webp|gif)")
+_LABEL = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LABEL_MAX_CHARACTERS}}}")
+_IMAGE_HEADER = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP", re.DOTALL)
+
+
+def read_content(
+    content: object, attachments: Sequence[JsonObject], *, max_images: int = MAX_IMAGES
+) -> str | list[Part]:
+    """The content of a message, its attachments appended: the string itself when there is nothing else.
+
+    Raises:
+        InvalidContent: anything that WIRE §10 refuses; `path` points at the place.
+        TooLarge: more text than TEXT_MAX_BYTES.
+    """
+    if isinstance(content, str):
+        if not attachments:
+            if not content.strip():
+                raise InvalidContent("content is empty", path="/content")
+            return check_text(content, "/content")
+        items: Sequence[object] = [TextPart(content)] if content.strip() else []
+    elif isinstance(content, Sequence) and not isinstance(content, (bytes, bytearray)):
+        items = content
+    else:
+        raise InvalidContent("content must be a string or a list of parts", path="/content")
+    if len(items) + len(attachments) > PARTS_MAX_COUNT:
+        raise InvalidContent(f"content must have at most {PARTS_MAX_COUNT} parts", path="/content")
+    reader = _Reader(max_images)
+    parts = [reader.part(item, f"/content/{i}") for i, item in enumerate(items)]
+    parts += [reader.attachment(item, f"/attachments/{i}") for i, item in enumerate(attachments)]
+    if all(isinstance(part, TextPart) and not part.text.strip() for part in parts):
+        raise InvalidContent("content is empty", path="/content")
+    return parts
+
+
+class _Reader:
+    """Reads the parts of one message, counting what is bounded for all of them together."""
+
+    def __init__(self, max_images: int) -> None:
+        self._max_images = max_images
+        self._images_count = 0
+        self._text_bytes = 0
+
+    def attachment(self, item: object, path: str) -> Part:
+        if isinstance(item, Mapping) and "image_url" in item and "type" not in item:
+            return self._image(item, path)
+        return self.part(item, path)
+
+    def part(self, item: object, path: str) -> Part:
+        if isinstance(item, TextPart):
+            return self._text(item.text, path)
+        if not isinstance(item, Mapping):
+            raise InvalidContent("a content part must be an object with a type", path=path)
+        if "m_type" in item and "type" not in item:
+            return self._foreign(item, path)
+        match item.get("type"):
+            case "text":
+                return self._text(_string(item, "text", path), f"{path}/text")
+            case "image_url":
+                return self._image(item, path)
+            case "input_audio":
+                return self._audio(item, path)
+            case "file":
+                return self._file(item, path)
+            case str():
+                raise InvalidContent(
+                    "unknown type of content part; known are text, image_url, input_audio, file", path=f"{path}/type"
+                )
+        raise InvalidContent("a content part must have a type", path=path)
+
+    def _text(self, text: str, path: str) -> TextPart:
+        self._count_text(text, path)
+        return TextPart(text)
+
+    def _count_text(self, text: str, path: str) -> None:
+        self._text_bytes += _utf8_length(text)
+        if self._text_bytes > TEXT_MAX_BYTES:
+            raise TooLarge(f"the text of a message must be at most {TEXT_MAX_BYTES} bytes", path=path)
+
+    def _image(self, item: _Json, path: str) -> ImagePart:
+        inner = item.get("image_url")
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("url"), str):
+            raise InvalidContent("an image part must have image_url.url", path=f"{path}/image_url")
+        detail = inner.get("detail")
+        if detail is not None and not isinstance(detail, str):
+            raise InvalidContent("the detail of an image must be a string", path=f"{path}/image_url/detail")
+        return self._image_from(inner["url"], detail, f"{path}/image_url/url")
+
+    def _image_from(self, url: str, detail: str | None, path: str) -> ImagePart:
+        self._images_count += 1
+        if self._images_count > self._max_images:
+            raise InvalidContent(f"a message must have at most {self._max_images} images", path=path)
+        if not _BLOB_URL.fullmatch(url):
+            _check_image(url, path)
+        return ImagePart(ImageUrl(url, detail))
+
+    def _audio(self, item: _Json, path: str) -> AudioPart:
+        inner = item.get("input_audio")
+        path = f"{path}/input_audio"
+        if not isinstance(inner, Mapping):
+            raise InvalidContent("an audio part must have input_audio", path=path)
+        data = _string(inner, "data", path)
+        _decode(data, "audio", f"{path}/data")
+        return AudioPart(InputAudio(data, _label(inner, "format", path)))
+
+    def _file(self, item: _Json, path: str) -> FilePart:
+        name, mime = _label(item, "name", path), _label(item, "mime", path)
+        has_data, has_text = item.get("data") is not None, item.get("text") is not None
+        if has_data == has_text:
+            raise InvalidContent("a file part must have either data or text", path=path)
+        if has_text:
+            text = _string(item, "text", path)
+            self._count_text(text, f"{path}/text")
+            return FilePart(name, mime, text=text)
+        data = _string(item, "data", path)
+        _decode(data, "file", f"{path}/data")
+        return FilePart(name, mime, data=data)
+
+    def _foreign(self, item: _Json, path: str) -> Part:
+        """`{m_type, m_content}`: text, or an image's mime type and bare base64."""
+        kind, value = item["m_type"], _string(item, "m_content", path)
+        if kind == "text":
+            return self._text(value, f"{path}/m_content")
+        if isinstance(kind, str) and _IMAGE_MIME.fullmatch(kind):
+            return self._image_from(f"data:{kind};base64,{value}", None, f"{path}/m_content")
+        raise InvalidContent("unknown type of content part; known are text and image/…", path=f"{path}/m_type")
+
+
+def _string(item: _Json, key: str, path: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str):
+        raise InvalidContent(f"{key} must be a string", path=f"{path}/{key}")
+    return value
+
+
+def _label(item: _Json, key: str, path: str) -> str:
+    value = _string(item, key, path)
+    if not _LABEL.fullmatch(value):
+        raise InvalidContent(f"{key} must be 1 to {LABEL_MAX_CHARACTERS} characters on one line", path=f"{path}/{key}")
+    return value
+
+
+def _check_image(url: str, path: str) -> None:
+    prefix = _DATA_URL.match(url)
+    if prefix is None:
+        raise InvalidContent(
+            "Invalid image URL: it must be a base64 data URL of png, jpeg, webp or gif, or a blob of ours", path=path
+        )
+    # Slicing copies up to 16 MB once; decoding then refuses every character outside the alphabet, so the URL as a
+    # whole needs no expression of its own unless it is wrong.
+    encoded = url[prefix.end() :]
+    try:
+        image = _decode(encoded, "image", path)
+    except InvalidContent:
+        # `translate` looks at 16 MB in a tenth of the time of an expression; nobody may hold us up with wrong URLs.
+        if not encoded.isascii() or encoded.encode().translate(None, delete=_BASE64_BYTES):
+            raise InvalidContent("Invalid image URL: it has more than base64 after its comma", path=path) from None
+        raise
+    if not _IMAGE_HEADER.match(image):
+        raise InvalidContent("Invalid image: it is neither png, jpeg, webp nor gif", path=path)
+
+
+def _decode(encoded: str, what: str, path: str) -> bytes:
+    if len(encoded) * 3 // 4 - encoded.count("=", -2) > BINARY_MAX_BYTES:
+        raise InvalidContent(f"Invalid {what}: larger than {BINARY_MAX_BYTES} bytes", path=path)
+    try:
+        decoded = binascii.a2b_base64(encoded, strict_mode=True)
+    except ValueError:  # binascii.Error is one; characters beyond ASCII raise it plain
+        raise InvalidContent(f"Invalid {what}: broken base64", path=path) from None
+    if not decoded:
+        raise InvalidContent(f"Invalid {what}: empty", path=path)
+    return decoded
+
+
+def _utf8_length(text: str) -> int:
+    # The first test spares encoding millions of characters that are too many anyway.
+    return len(text) if text.isascii() or len(text) > TEXT_MAX_BYTES else len(text.encode("utf-8", "replace"))
+
+
+def check_text(text: str, path: str) -> str:
+    """`text` itself, when it is no more than a message or an IDE result may hold.
+
+    Raises:
+        TooLarge: more than TEXT_MAX_BYTES.
+    """
+    if _utf8_length(text) > TEXT_MAX_BYTES:
+        raise TooLarge(f"text must be at most {TEXT_MAX_BYTES} bytes", path=path)
+    return text
+
+
+def read_context_files(context_files: Sequence[JsonObject]) -> list[JsonObject]:
+    """The context files as they came, when each has its text in `file_content` or `content`.
+
+    Raises:
+        InvalidContent: too many, too long in all, or without text.
+    """
+    if len(context_files) > CONTEXT_FILES_MAX_COUNT:
+        raise InvalidContent(f"at most {CONTEXT_FILES_MAX_COUNT} context_files are taken", path="/context_files")
+    characters = 0
+    for i, file in enumerate(context_files):
+        key = "file_content" if "file_content" in file else "content"
+        characters += len(_string(file, key, f"/context_files/{i}"))
+        if characters > CONTEXT_FILES_MAX_CHARACTERS:
+            raise InvalidContent(
+                f"context_files must have at most {CONTEXT_FILES_MAX_CHARACTERS} characters in all",
+                path=f"/context_files/{i}/{key}",
+            )
+        notes = {name: value for name, value in file.items() if name != key}
+        if len(msgspec.json.encode(notes)) > CONTEXT_FILE_NOTES_MAX_BYTES:
+            raise InvalidContent(
+                f"a context file may carry {CONTEXT_FILE_NOTES_MAX_BYTES} bytes beside its text",
+                path=f"/context_files/{i}",
+            )
+    return list(context_files)
+
+
+def content_text(content: object, limit: int = CONTENT_TEXT_MAX_CHARACTERS) -> str:
+    """The first `limit` characters of what people would read: the text parts, one to a line.
+
+    Takes content raw or read, right or wrong: a queue shows what waits, checking is done elsewhere.
+    """
+    if isinstance(content, str):
+        return content[:limit]
+    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
+        return ""
+    return "\n".join(text[:limit] for part in content if (text := _text_in(part)))[:limit]
+
+
+def _text_in(part: object) -> str:
+    if isinstance(part, TextPart):
+        return part.text
+    if not isinstance(part, Mapping):
+        return ""
+    value = part.get("text") if part.get("type") == "text" else None
+    if value is None and part.get("m_type") == "text":
+        value = part.get("m_content")
+    return value if isinstance(value, str) else ""
+
+
+def preview_of(content: object) -> str:
+    """One glance at a queued message. One without text can only be an attachment; the wire calls it an image."""
+    text = content_text(content, PREVIEW_MAX_CHARACTERS)
+    return text if text.strip() else "[Image attachment]"

@@ -1,0 +1,214 @@
+"""Private facts: what the owner of a chat must remember and nobody else may see (DESIGN §2).
+
+They lie in the same entries as the events, without positions, and never leave the server. `fold_fact` is their only
+fold; together with `reducer.py` it makes a crashed worker's successor know all that the dead one knew.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from protocol.messages import JsonObject
+from protocol.principal import Principal
+from protocol.state import Gate, Private, Queued, Run
+
+__all__ = [
+    "CallAsked",
+    "CallDecided",
+    "CommandQueued",
+    "CommandsDequeued",
+    "Fact",
+    "OutcomeUnknown",
+    "Progressed",
+    "ProviderCallId",
+    "RoundStarted",
+    "RoundsGranted",
+    "RunEnded",
+    "RunStarted",
+    "ToolAllowed",
+    "ToolFinished",
+    "ToolStarted",
+    "fold_fact",
+]
+
+
+class _Fact(msgspec.Struct, frozen=True, tag_field="fact", omit_defaults=True, kw_only=True):
+    pass
+
+
+class CommandQueued(_Fact, frozen=True, tag="command_queued"):
+    """A run-starting command waits, before the item at `index`."""
+
+    request_id: str
+    principal: Principal
+    body: str
+    at_ms: int
+    index: int
+
+
+class CommandsDequeued(_Fact, frozen=True, tag="commands_dequeued"):
+    request_ids: list[str]
+
+
+class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
+    run_id: str
+    principal: Principal
+    request_ids: list[str]
+    at_ms: int
+    first_index: int
+    model: str | None = None
+    params: JsonObject = {}
+    context: JsonObject = {}
+
+
+class RoundStarted(_Fact, frozen=True, tag="round_started"):
+    """The gates of the round before are closed. `summarizing`: the last round, without tools."""
+
+    round: int
+    summarizing: bool = False
+
+
+class RoundsGranted(_Fact, frozen=True, tag="rounds_granted"):
+    rounds_allowed: int
+
+
+class CallAsked(_Fact, frozen=True, tag="call_asked"):
+    tool_call_id: str
+    input_hash: str
+
+
+class CallDecided(_Fact, frozen=True, tag="call_decided"):
+    tool_call_id: str
+    accepted: bool
+    edited_input: JsonObject | None = None
+    note: str | None = None
+    by: str | None = None
+
+
+class ToolAllowed(_Fact, frozen=True, tag="tool_allowed"):
+    """Remembered: later calls of this tool in this chat are not asked (GATE-6)."""
+
+    tool_name: str
+
+
+class ToolStarted(_Fact, frozen=True, tag="tool_started"):
+    """In the log before the tool runs, so that a successor knows that it may have had effects."""
+
+    tool_call_id: str
+    tool_name: str
+
+
+class ToolFinished(_Fact, frozen=True, tag="tool_finished"):
+    end_state: str | None = None
+
+
+class OutcomeUnknown(_Fact, frozen=True, tag="outcome_unknown"):
+    """A call broke with its worker; the same call again needs a person (DESIGN §7)."""
+
+    input_hash: str
+
+
+class ProviderCallId(_Fact, frozen=True, tag="provider_call_id"):
+    """The provider's own id of a call that got a new one (PROV-4)."""
+
+    tool_call_id: str
+    provider_id: str
+
+
+class Progressed(_Fact, frozen=True, tag="progressed"):
+    """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
+
+
+class RunEnded(_Fact, frozen=True, tag="run_ended"):
+    pass
+
+
+Fact: TypeAlias = (
+    CommandQueued
+    | CommandsDequeued
+    | RunStarted
+    | RoundStarted
+    | RoundsGranted
+    | CallAsked
+    | CallDecided
+    | ToolAllowed
+    | ToolStarted
+    | ToolFinished
+    | OutcomeUnknown
+    | ProviderCallId
+    | Progressed
+    | RunEnded
+)
+
+UNKNOWN_OUTCOMES_KEPT = 64
+
+
+def fold_fact(private: Private, fact: Fact) -> Private:
+    """The private part after `fact`. Total: a fact about a run that is not open changes nothing."""
+    match fact:
+        case CommandQueued():
+            item = Queued(request_id=fact.request_id, principal=fact.principal, body=fact.body, at_ms=fact.at_ms)
+            return replace(private, queue=(*private.queue[: fact.index], item, *private.queue[fact.index :]))
+        case CommandsDequeued():
+            gone = set(fact.request_ids)
+            return replace(private, queue=tuple(q for q in private.queue if q.request_id not in gone))
+        case RunStarted():
+            run = Run(
+                run_id=fact.run_id,
+                principal=fact.principal,
+                request_ids=fact.request_ids,
+                started_at_ms=fact.at_ms,
+                first_index=fact.first_index,
+                model=fact.model,
+                params=fact.params,
+                context=fact.context,
+            )
+            return replace(private, run=run)
+        case RunEnded():
+            return replace(private, run=None)
+        case ToolAllowed():
+            if fact.tool_name in private.allowed_tools:
+                return private
+            return replace(private, allowed_tools=(*private.allowed_tools, fact.tool_name))
+        case OutcomeUnknown():
+            kept = (*private.unknown_outcomes, fact.input_hash)[-UNKNOWN_OUTCOMES_KEPT:]
+            return replace(private, unknown_outcomes=kept)
+        case ProviderCallId():
+            ids = {**private.provider_call_ids, fact.tool_call_id: fact.provider_id}
+            return replace(private, provider_call_ids=ids)
+        case Progressed():
+            return private if private.attempts == 0 else replace(private, attempts=0)
+    if private.run is None:
+        return private
+    return replace(private, run=_fold_run(private.run, fact))
+
+
+def _fold_run(run: Run, fact: Fact) -> Run:
+    match fact:
+        case RoundStarted():
+            return replace(run, round=fact.round, gates={}, summarizing=fact.summarizing)
+        case RoundsGranted():
+            return replace(run, rounds_allowed=fact.rounds_allowed)
+        case CallAsked():
+            gate = Gate(status="asked", input_hash=fact.input_hash)
+            return replace(run, gates={**run.gates, fact.tool_call_id: gate})
+        case CallDecided():
+            before = run.gates.get(fact.tool_call_id, Gate(status="asked"))
+            gate = replace(
+                before,
+                status="accepted" if fact.accepted else "rejected",
+                edited_input=fact.edited_input,
+                note=fact.note,
+                by=fact.by,
+            )
+            return replace(run, gates={**run.gates, fact.tool_call_id: gate})
+        case ToolStarted():
+            before = run.gates.get(fact.tool_call_id, Gate(status="started"))
+            used = run.tools_used if fact.tool_name in run.tools_used else [*run.tools_used, fact.tool_name]
+            return replace(
+                run, gates={**run.gates, fact.tool_call_id: replace(before, status="started")}, tools_used=used
+            )
+        case ToolFinished():
+            return replace(run, calls_count=run.calls_count + 1, end_state=fact.end_state or run.end_state)
+    return run

@@ -1,0 +1,98 @@
+"""One entry in the making: what is said, noted and answered, folded as it is written down.
+
+Pure functions that decide (`decider.py`, `runs.py`, the agent's plan) take a ledger and add to it; each sees the state
+that the lines before made. The actor turns a finished ledger into one append. A ledger knows no store and no clock:
+time and ids come with it.
+"""
+
+from msgspec.structs import replace
+
+from protocol.codec import EntryAck
+from protocol.entries import FORMAT_VERSION
+from protocol.events import Ack, Event, MessageAdded
+from protocol.facts import Fact, fold_fact
+from protocol.ids import NewId
+from protocol.messages import JsonObject, Message
+from protocol.principal import LOCAL, SYSTEM, Principal
+from protocol.reducer import reduce_event
+from protocol.state import ChatState
+
+__all__ = ["Ledger", "shown_name"]
+
+
+class Ledger:
+    """`state` is the state after all that was said so far; `now_ms` is Unix milliseconds."""
+
+    def __init__(self, state: ChatState, now_ms: int, new_id: NewId) -> None:
+        self.state = state
+        self.now_ms = now_ms
+        self.new_id = new_id
+        self.events: list[Event] = []
+        self.facts: list[Fact] = []
+        self.acks: list[EntryAck] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.events or self.facts or self.acks)
+
+    def say(self, event: Event) -> None:
+        """Make a public event happen."""
+        self.events.append(event)
+        self.state = reduce_event(self.state, event)
+
+    def note(self, fact: Fact) -> None:
+        """Remember a private fact."""
+        self.facts.append(fact)
+        self.state = replace(self.state, private=fold_fact(self.state.private, fact))
+
+    def accept(self, request_id: str, result: JsonObject, *, by: Principal, final: bool) -> None:
+        """The positive ack of a client's command. Not `final`: it waits, its effect comes later."""
+        self.say(Ack(request_id, True, result, shown_name(by)))
+        self.acks.append(EntryAck(request_id, True, final))
+
+    def refuse(self, request_id: str, code: str, error: str, *, by: Principal) -> None:
+        """The negative, final ack of a client's command (WIRE §3)."""
+        self.say(Ack(request_id, False, {"error": error, "code": code}, shown_name(by)))
+        self.acks.append(EntryAck(request_id, False, True))
+
+    def settle(self, request_id: str, accepted: bool) -> None:
+        """A command has had its effect and needs no further ack event; who waits for it may go on."""
+        self.acks.append(EntryAck(request_id, accepted, True))
+
+    def add_message(self, message: Message) -> None:
+        """Append `message` to the active path, with its place in the tree (TREE-2)."""
+        placed = place_in_tree(self.state, message)
+        path = self.state.path
+        known = placed.message_id in path
+        self.say(MessageAdded(placed, path.index(placed.message_id) if known else len(path)))
+
+    def as_committed(self, head: str, epoch: int) -> ChatState:
+        """The state once this entry stands in the log under `head`: what folding the entry gives."""
+        return replace(
+            self.state,
+            head=head,
+            version=max(self.state.version, FORMAT_VERSION),
+            epoch=epoch,
+            position=self.state.position + len(self.events),
+        )
+
+
+def place_in_tree(state: ChatState, message: Message) -> Message:
+    """`message` with its parent and siblings: it follows what stands before it on the path, or the leaf."""
+    path = state.path
+    if message.message_id in path:
+        at = path.index(message.message_id)
+        parent = path[at - 1] if at else None
+    else:
+        parent = path[-1] if path else None
+    siblings = [
+        node.message_id
+        for node in state.nodes.values()
+        if node.parent_id == parent and node.message_id != message.message_id
+    ]
+    return replace(message, parent_id=parent, sibling_ids=[*siblings, message.message_id], sibling_index=len(siblings))
+
+
+def shown_name(principal: Principal) -> str | None:
+    """Who acted, as events show it: nobody by name while auth is off (WIRE §3)."""
+    return None if principal in (LOCAL, SYSTEM) else principal.id

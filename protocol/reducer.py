@@ -1,0 +1,320 @@
+"""reduce(state, position, event) -> state: the only fold of public events.
+
+Actor, relay and client compute the same state with it (the JavaScript client follows the same transcripts). It reads
+nothing but its arguments and changes neither. The law: `state(i) + events(i..j) == state(j)` for all i < j, compared
+by `snapshot.snapshot_of`. What was seen is skipped; a gap is refused, never papered over: the reader starts again from
+a snapshot. `fold_entry` is the same for whole entries of the log, private facts and fences included.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from protocol import events as ev
+from protocol.codec import decode_events, decode_facts
+from protocol.deltas import (
+    AddCitation,
+    AddServerContentBlock,
+    AppendContent,
+    AppendReasoning,
+    DeltaOp,
+    MergeExtra,
+    SetReasoning,
+    SetThinkingBlocks,
+    SetToolCalls,
+    SetUsage,
+)
+from protocol.entries import RawEntry
+from protocol.facts import Fact, fold_fact
+from protocol.messages import Message, text_of
+from protocol.state import LIVES_KEPT, RECENT_ACKS_KEPT, ChatState, Draft, Private
+from protocol.text import GrowingText
+from protocol.thread import apply_changes
+
+__all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_event"]
+
+
+class Gap(Exception):
+    """An event or entry does not follow on what I have. Start again from a snapshot."""
+
+
+def reduce(state: ChatState, position: int, event: ev.Event) -> ChatState:
+    """The state after the event at `position`; the same state when it was seen already.
+
+    Raises:
+        Gap: `position` is not the next one.
+    """
+    if position <= state.position:
+        return state
+    if position != state.position + 1:
+        raise Gap(f"position {position} after {state.position}")
+    return replace(reduce_event(state, event), position=position)
+
+
+def fold_entry(state: ChatState, entry: RawEntry, *, with_facts: bool) -> tuple[ChatState, Sequence[ev.Event]]:
+    """The state after a whole entry, and its events. Relays fold without facts.
+
+    Raises:
+        Gap: the entry does not continue this history.
+    """
+    if entry.before != state.head:
+        raise Gap(f"entry {entry.entry_id} follows {entry.before!r}, not {state.head!r}")
+    events = decode_events(entry.events)
+    if entry.position != state.position + len(events):
+        raise Gap(f"entry {entry.entry_id} ends at position {entry.position}, not {state.position + len(events)}")
+    for event in events:
+        state = reduce_event(state, event)
+    facts: Sequence[Fact] = decode_facts(entry.facts) if with_facts and entry.facts else ()
+    private = state.private
+    for fact in facts:
+        private = fold_fact(private, fact)
+    lives = state.lives
+    if entry.fence is not None:
+        lives = (*lives, (entry.entry_id.epoch, entry.position + 1))[-LIVES_KEPT:]
+        if entry.fence.why == "takeover":
+            private = replace(private, attempts=private.attempts + 1)
+    return (
+        replace(
+            state,
+            head=entry.head,
+            version=max(state.version, entry.version),
+            epoch=entry.entry_id.epoch,
+            position=entry.position,
+            lives=lives,
+            private=private if with_facts else _NO_PRIVATE,
+        ),
+        events,
+    )
+
+
+_NO_PRIVATE = Private()
+
+
+def reduce_event(state: ChatState, event: ev.Event) -> ChatState:
+    """The state after `event`, position aside. Events that fold into nothing return the state itself."""
+    fold = _FOLDS.get(type(event))
+    return state if fold is None else fold(state, event)
+
+
+def _ack(state: ChatState, event: ev.Ack) -> ChatState:
+    return replace(state, recent_acks=(*state.recent_acks, event)[-RECENT_ACKS_KEPT:])
+
+
+def _queue_updated(state: ChatState, event: ev.QueueUpdated) -> ChatState:
+    runtime = replace(state.runtime, queue_size=event.queue_size, queued_items=event.queued_items)
+    return replace(state, runtime=runtime)
+
+
+def _runtime_updated(state: ChatState, event: ev.RuntimeUpdated) -> ChatState:
+    rests = event.state in ev.AT_REST
+    runtime = replace(
+        state.runtime,
+        state=event.state,
+        paused=event.state == "paused",
+        error=event.error,
+        is_compressing=event.is_compressing,
+        run_id=event.run_id,
+        round=event.round,
+        status_text=event.status_text,
+        active_tool=event.active_tool,
+        outcome=event.outcome,
+        context=event.context,
+        tools_used=event.tools_used,
+        tools=[] if rests else state.runtime.tools,
+        ide_calls=[] if rests else state.runtime.ide_calls,
+    )
+    return replace(state, runtime=runtime)
+
+
+def _thread_updated(state: ChatState, event: ev.ThreadUpdated) -> ChatState:
+    return replace(state, thread=apply_changes(state.thread, event))
+
+
+def _message_added(state: ChatState, event: ev.MessageAdded) -> ChatState:
+    message = event.message
+    path = state.path
+    if message.message_id not in path:
+        path = (*path[: event.index], message.message_id, *path[event.index :])
+    draft = state.draft
+    if draft is not None and draft.message.message_id == message.message_id:
+        draft = None
+    runtime = state.runtime
+    if message.tool_call_id is not None and any(c.tool_call_id == message.tool_call_id for c in runtime.ide_calls):
+        left = [call for call in runtime.ide_calls if call.tool_call_id != message.tool_call_id]
+        runtime = replace(runtime, ide_calls=left)
+    nodes = {**state.nodes, message.message_id: message}
+    return replace(state, nodes=nodes, path=path, draft=draft, runtime=runtime)
+
+
+def _message_updated(state: ChatState, event: ev.MessageUpdated) -> ChatState:
+    if event.message_id not in state.nodes:
+        return state
+    return replace(state, nodes={**state.nodes, event.message_id: event.message})
+
+
+def _message_removed(state: ChatState, event: ev.MessageRemoved) -> ChatState:
+    gone = event.message_id
+    draft = state.draft if state.draft is None or state.draft.message.message_id != gone else None
+    return replace(
+        state,
+        nodes={key: node for key, node in state.nodes.items() if key != gone},
+        path=tuple(key for key in state.path if key != gone),
+        draft=draft,
+    )
+
+
+def _messages_truncated(state: ChatState, event: ev.MessagesTruncated) -> ChatState:
+    cut = state.path[event.from_index :]
+    if state.draft is not None and state.draft.message.message_id in cut:
+        state = _bake(state, state.draft)
+    return replace(state, path=state.path[: event.from_index])
+
+
+def _branch_selected(state: ChatState, event: ev.BranchSelected) -> ChatState:
+    path: list[str] = []
+    place: str | None = event.leaf_id
+    while place is not None and place in state.nodes:
+        path.append(place)
+        place = state.nodes[place].parent_id
+    return replace(state, path=tuple(reversed(path))) if path else state
+
+
+def _stream_started(state: ChatState, event: ev.StreamStarted) -> ChatState:
+    if state.draft is not None:
+        state = _bake(state, state.draft)
+    before = state.nodes.get(event.message_id)
+    if before is not None:
+        text = before.content if isinstance(before.content, str) else text_of(before.content)
+        draft = Draft(before, GrowingText(text), GrowingText(before.reasoning_content or ""))
+        return replace(state, draft=draft)
+    message = Message(
+        role="assistant",
+        content="",
+        message_id=event.message_id,
+        model=event.model,
+        parent_id=event.parent_id,
+        created_at=event.created_at,
+    )
+    return replace(
+        state,
+        nodes={**state.nodes, message.message_id: message},
+        path=(*state.path, message.message_id),
+        draft=Draft(message, GrowingText(), GrowingText()),
+    )
+
+
+def _stream_delta(state: ChatState, event: ev.StreamDelta) -> ChatState:
+    draft = state.draft
+    if draft is None or draft.message.message_id != event.message_id:
+        return state
+    for op in event.ops:
+        draft = _apply(draft, op)
+    return replace(state, draft=draft)
+
+
+def _apply(draft: Draft, op: DeltaOp) -> Draft:
+    message = draft.message
+    match op:
+        case AppendContent():
+            return Draft(message, draft.content.plus(op.text), draft.reasoning)
+        case AppendReasoning():
+            return Draft(message, draft.content, draft.reasoning.plus(op.text))
+        case SetReasoning():
+            return Draft(message, draft.content, GrowingText(op.text))
+        case SetToolCalls():
+            message = replace(message, tool_calls=op.tool_calls)
+        case SetThinkingBlocks():
+            message = replace(message, thinking_blocks=op.blocks)
+        case AddCitation():
+            message = replace(message, citations=[*message.citations, op.citation])
+        case AddServerContentBlock():
+            message = replace(message, server_content_blocks=[*message.server_content_blocks, op.block])
+        case SetUsage():
+            message = replace(message, usage=op.usage)
+        case MergeExtra():
+            message = replace(message, extra={**message.extra, **op.extra})
+    return Draft(message, draft.content, draft.reasoning)
+
+
+def _stream_finished(state: ChatState, event: ev.StreamFinished) -> ChatState:
+    draft = state.draft
+    if draft is None or draft.message.message_id != event.message_id:
+        return state
+    message = replace(draft.message, finish_reason=event.finish_reason, usage=event.usage or draft.message.usage)
+    return _bake(state, Draft(message, draft.content, draft.reasoning))
+
+
+def _bake(state: ChatState, draft: Draft) -> ChatState:
+    message = drafted_message(draft)
+    return replace(state, nodes={**state.nodes, message.message_id: message}, draft=None)
+
+
+def drafted_message(draft: Draft) -> Message:
+    """The message as it stands now, its growing texts joined."""
+    return replace(draft.message, content=str(draft.content), reasoning_content=str(draft.reasoning) or None)
+
+
+def _pause_required(state: ChatState, event: ev.PauseRequired) -> ChatState:
+    return replace(state, runtime=replace(state.runtime, pause_reasons=event.reasons))
+
+
+def _pause_cleared(state: ChatState, event: ev.PauseCleared) -> ChatState:
+    return replace(state, runtime=replace(state.runtime, pause_reasons=[]))
+
+
+def _tool_status(state: ChatState, event: ev.ToolStatus) -> ChatState:
+    tools = [tool for tool in state.runtime.tools if tool.tool_call_id != event.tool_call_id]
+    if event.status not in ev.FINAL_TOOL_STATUSES:
+        tools.append(event)
+    return replace(state, runtime=replace(state.runtime, tools=tools))
+
+
+def _ide_tool_required(state: ChatState, event: ev.IdeToolRequired) -> ChatState:
+    call = ev.IdeCall(
+        tool_call_id=event.tool_call_id,
+        tool_name=event.tool_name,
+        args=event.args,
+        deadline_at=event.deadline_at,
+    )
+    others = [c for c in state.runtime.ide_calls if c.tool_call_id != event.tool_call_id]
+    return replace(state, runtime=replace(state.runtime, ide_calls=[*others, call]))
+
+
+def _background_agent_updated(state: ChatState, event: ev.BackgroundAgentUpdated) -> ChatState:
+    name = event.agent.get("id")
+    others = tuple(agent for agent in state.background_agents if agent.get("id") != name)
+    return replace(state, background_agents=(*others, event.agent))
+
+
+def _payload_added(state: ChatState, event: ev.PayloadAdded) -> ChatState:
+    return replace(state, payloads=(*state.payloads, event))
+
+
+def _payload_updated(state: ChatState, event: ev.PayloadUpdated) -> ChatState:
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    now = ev.PayloadAdded(**fields)
+    return replace(state, payloads=tuple(now if old.payload_id == event.payload_id else old for old in state.payloads))
+
+
+_FOLDS: dict[type, Callable[[ChatState, Any], ChatState]] = {  # Any: each function takes the event of its key
+    ev.Ack: _ack,
+    ev.QueueUpdated: _queue_updated,
+    ev.RuntimeUpdated: _runtime_updated,
+    ev.ThreadUpdated: _thread_updated,
+    ev.MessageAdded: _message_added,
+    ev.MessageUpdated: _message_updated,
+    ev.MessageRemoved: _message_removed,
+    ev.MessagesTruncated: _messages_truncated,
+    ev.BranchSelected: _branch_selected,
+    ev.StreamStarted: _stream_started,
+    ev.StreamDelta: _stream_delta,
+    ev.StreamFinished: _stream_finished,
+    ev.PauseRequired: _pause_required,
+    ev.PauseCleared: _pause_cleared,
+    ev.ToolStatus: _tool_status,
+    ev.IdeToolRequired: _ide_tool_required,
+    ev.BackgroundAgentUpdated: _background_agent_updated,
+    ev.PayloadAdded: _payload_added,
+    ev.PayloadUpdated: _payload_updated,
+}

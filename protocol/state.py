@@ -1,0 +1,131 @@
+"""What events fold into: a chat's state, the tree of its messages and its active path.
+
+One struct serves three readers. The owner of a chat holds all of it; a relay holds it with an empty `private` part;
+a client that started from a snapshot holds the nodes of the active path only. `reducer.py` is the only fold. States are
+values: a change makes a new one, and what it shares with the old one is never changed.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from protocol.events import AT_REST, Ack, PayloadAdded, Runtime
+from protocol.messages import JsonObject, Message
+from protocol.principal import Principal
+from protocol.text import GrowingText
+from protocol.thread import Thread
+
+__all__ = ["ChatState", "Draft", "Gate", "Life", "Private", "Queued", "Run", "empty_state"]
+
+Life: TypeAlias = tuple[int, int]
+"""(epoch, first position): which positions belong to which life of the log (DESIGN §2)."""
+
+LIVES_KEPT = 256
+RECENT_ACKS_KEPT = 64
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """The answer that is being streamed. `message` holds all of it but the two growing texts."""
+
+    message: Message
+    content: GrowingText
+    reasoning: GrowingText
+
+
+class Queued(msgspec.Struct, frozen=True, kw_only=True):
+    """A waiting command in full. `body` is its JSON."""
+
+    request_id: str
+    principal: Principal
+    body: str
+    at_ms: int
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one call of the open round stands: asked, accepted, rejected or started."""
+
+    status: str
+    input_hash: str = ""
+    edited_input: JsonObject | None = None
+    note: str | None = None
+    by: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An open run. `params` and `model` are the command's own, above the thread's (SET-1)."""
+
+    run_id: str
+    principal: Principal
+    request_ids: list[str]
+    started_at_ms: int
+    model: str | None = None
+    params: JsonObject = {}
+    context: JsonObject = {}
+    round: int = -1
+    rounds_allowed: int | None = None
+    first_index: int = 0
+    calls_count: int = 0
+    tools_used: list[str] = []
+    gates: dict[str, Gate] = {}
+    end_state: str | None = None
+    summarizing: bool = False
+
+
+class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7)."""
+
+    queue: tuple[Queued, ...] = ()
+    run: Run | None = None
+    attempts: int = 0
+    allowed_tools: tuple[str, ...] = ()
+    unknown_outcomes: tuple[str, ...] = ()
+    provider_call_ids: dict[str, str] = {}
+
+
+class ChatState(msgspec.Struct, frozen=True, kw_only=True):
+    """`head`, `epoch`, `position` say where in the log this is; `version` is the newest format folded into it.
+
+    `path` is the active path, root first; `nodes` is the tree by message id; `draft` overlays its node while open.
+    """
+
+    chat_id: str
+    thread: Thread
+    runtime: Runtime
+    head: str = ""
+    version: int = 0
+    epoch: int = 0
+    position: int = 0
+    lives: tuple[Life, ...] = ()
+    nodes: dict[str, Message] = {}
+    path: tuple[str, ...] = ()
+    draft: Draft | None = None
+    background_agents: tuple[JsonObject, ...] = ()
+    payloads: tuple[PayloadAdded, ...] = ()
+    recent_acks: tuple[Ack, ...] = ()
+    private: Private = Private()
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self.runtime.state in AT_REST
+
+    @property
+    def leaf(self) -> Message | None:
+        """The last message of the active path, without what a draft has added."""
+        return self.nodes[self.path[-1]] if self.path else None
+
+
+def empty_state(chat_id: str) -> ChatState:
+    """A chat before its first entry."""
+    return ChatState(
+        chat_id=chat_id,
+        thread=Thread(id=chat_id),
+        runtime=Runtime(
+            state="idle",
+            paused=False,
+            error=None,
+            queue_size=0,
+            queued_items=[],
+            pause_reasons=[],
+            is_compressing=False,
+        ),
+    )

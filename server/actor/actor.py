@@ -1,0 +1,350 @@
+"""One owned chat: take the next command, decide, append; start and stop the run (DISPATCH §5).
+
+An actor lives from a claim until it gives the chat back. It fences before it reads, so that nobody else's append can
+follow on what it folds. Its one loop takes commands in the order of the inbox, while the run goes on beside it: abort,
+decisions and parameters never wait for a model. When there is nothing to do, or only a person can go on, it releases
+the chat and is gone; a paused run is a fact in the log.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TypeVar
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from protocol.commands import Abort, Command, InternalCommand, decode_inbox_body
+from protocol.decider import decide
+from protocol.entries import Fence, RawEntry
+from protocol.errors import BadRequest, ModelFailed, Unavailable
+from protocol.ids import Head
+from protocol.ledger import Ledger
+from protocol.principal import Principal
+from protocol.reducer import Gap
+from protocol.runs import fail_run
+from protocol.state import ChatState, empty_state
+from server.actor.run import Turn
+from server.actor.workplace import Workplace
+from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
+from server.agent.plan import Step, Wait, advance, recover, wanted_model
+from server.store.load import NewerVersion, fold_checked, fold_loaded
+from server.store.port import Fenced, InboxEntry, Lost, Released
+
+__all__ = ["Actor", "End"]
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+COMMANDS_AT_ONCE = 100
+POISON_ATTEMPTS = 3
+"""Takeovers without progress before somebody is blamed (DESIGN §4.7)."""
+
+DRAIN_TOOL_SECONDS = 0.7
+"""How long a running tool may go on when the worker drains: a planned hand-over takes ≤ 1 s (DESIGN §4.6)."""
+
+NEWER_VERSION_DELAY_MS = 1_000
+"""A chat written by a newer worker is offered again after this, not at once (DISPATCH trap 14)."""
+
+
+class End(Enum):
+    """How an ownership ended."""
+
+    RELEASED = "released"
+    HANDED_OVER = "handed_over"
+    LOST = "lost"
+    NEWER_VERSION = "newer_version"
+    UNFOLDABLE = "unfoldable"
+
+
+class Actor:
+    """Owns `chat_id` for `place.worker`. `previous` is who held it before and did not give it back."""
+
+    def __init__(self, place: Workplace, chat_id: str, previous: str) -> None:
+        self.chat_id = chat_id
+        self._place = place
+        self._why = "takeover" if previous not in ("", place.worker) else "wake"
+        self._wake = anyio.Event()
+        self._has_mail = True
+        self._is_draining = False
+        self._is_lost = False
+        self._is_fenced = False
+        self._must_stop_effects = False
+        self._turn: Turn | None = None
+
+    def notify(self) -> None:
+        """A command lies in the inbox."""
+        self._has_mail = True
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Give the chat to another worker at the next safe point."""
+        self._is_draining = True
+        self._wake.set()
+
+    def lose(self) -> None:
+        """The lease went to somebody else."""
+        self._is_lost = True
+        self._wake.set()
+
+    def stop_effects(self) -> None:
+        """The store has not answered for too long: a tool that must not run twice may not go on (DESIGN §4.8)."""
+        self._must_stop_effects = True
+        self._wake.set()
+
+    async def run(self) -> End:
+        """Own the chat until it is given back or lost."""
+        while True:
+            try:
+                return await self._own()
+            except Lost:
+                return End.LOST
+            except Fenced:
+                _log.warning("actor.fenced", chat_id=self.chat_id)
+                self._why, self._has_mail, self._is_fenced, self._turn = "retake", True, False, None
+            except NewerVersion as newer:
+                _log.warning("chat.newer_version", chat_id=self.chat_id, error=str(newer))
+                await self._hand_over(NEWER_VERSION_DELAY_MS)
+                return End.NEWER_VERSION
+            except Gap as hole:
+                _log.error("chat.unfoldable", chat_id=self.chat_id, error=str(hole))
+                return End.UNFOLDABLE
+
+    async def _own(self) -> End:
+        """From a fence to the end of this ownership. Raises Lost, Fenced, Gap, NewerVersion."""
+        writer = await self._open()
+        over: Fenced | Lost
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._flush, writer)
+            try:
+                await self._settle(writer, tasks)
+                return await self._work(writer, tasks)
+            except (Fenced, Lost) as reason:
+                over = reason
+            finally:
+                tasks.cancel_scope.cancel()
+        raise over
+
+    async def _flush(self, writer: Writer) -> None:
+        try:
+            await writer.flush_forever()
+        except Fenced:
+            self._end_turn(True)
+
+    async def _open(self) -> Writer:
+        """Fence, then read (DESIGN §4.1)."""
+        place = self._place
+        taken = await self._until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
+        if self._why == "takeover":
+            place.metrics.takeovers.inc()
+            _log.info("chat.taken_over", chat_id=self.chat_id)
+        cached = place.cache.pop(self.chat_id, taken.previous)
+        if taken.previous == "" or cached is not None:
+            state, size = cached or (empty_state(self.chat_id), 0)
+            fence = RawEntry(
+                entry_id=Head.parse(taken.head).entry_id,
+                head=taken.head,
+                before=taken.previous,
+                position=state.position,
+                time_ms=taken.time_ms,
+                version=0,
+                fence=Fence(place.worker, self._why),
+            )
+            return self._writer(fold_checked(state, fence, with_facts=True), size, "")
+        loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
+        if loaded.head != taken.head:
+            raise Fenced
+        state = fold_loaded(self.chat_id, loaded, with_facts=True)
+        size = sum(len(entry.events) + len(entry.facts) for entry in loaded.entries)
+        return self._writer(state, size, loaded.checkpoint[0] if loaded.checkpoint else "")
+
+    def _writer(self, state: ChatState, pending_bytes: int, checkpoint_head: str) -> Writer:
+        return Writer(
+            self._place.store,
+            self._place.worker,
+            state,
+            new_id=self._place.new_id,
+            metrics=self._place.metrics,
+            pending_bytes=pending_bytes,
+            checkpoint_head=checkpoint_head,
+        )
+
+    async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
+        """Blame who killed its owners; mend what the last owner left broken; go on where it stopped."""
+        if writer.state.private.attempts >= POISON_ATTEMPTS:
+            await self._blame(writer)
+        if writer.state.private.run is not None:
+            self._start(writer, tasks, await writer.commit(self._mend))
+
+    async def _blame(self, writer: Writer) -> None:
+        self._place.metrics.poisoned.inc()
+        if writer.state.private.run is not None:
+            _log.error("run.crash_loop", chat_id=self.chat_id)
+            sentence = "The run was stopped: its server died three times without getting further."
+            await writer.commit(lambda ledger: fail_run(ledger, "crash_loop", sentence))
+            return
+        waiting = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, 1))
+        if not waiting:
+            return
+        entry = waiting[0]
+        _log.error("command.poisoned", chat_id=self.chat_id, client_request_id=entry.request_id)
+        await self._until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
+        by = _principal_of(entry)
+        sentence = "The command was given up: its server died three times while carrying it out."
+        await writer.commit(lambda ledger: ledger.refuse(entry.request_id, "poison", sentence, by=by), (entry,))
+
+    def _mend(self, ledger: Ledger) -> Step:
+        tools = self._place.profiles.tools_of(ledger.state)
+        recover(ledger, tools, can_continue=self._can_continue(ledger.state))
+        return advance(ledger, tools)
+
+    def _can_continue(self, state: ChatState) -> bool:
+        run = state.private.run
+        if run is None:
+            return False
+        try:
+            provider, _ = self._place.models.resolve(wanted_model(state, run, self._place.profiles.tools_of(state)))
+        except ModelFailed:
+            return False
+        return provider.can_continue
+
+    async def _work(self, writer: Writer, tasks: TaskGroup) -> End:
+        while True:
+            wake = self._wake = anyio.Event()
+            if self._is_lost:
+                raise Lost
+            if self._is_fenced:
+                raise Fenced
+            if self._is_draining:
+                await self._stop_at_safe_point(writer)
+                return End.HANDED_OVER
+            if self._must_stop_effects:
+                await self._cut_effects(writer, tasks)
+            elif self._has_mail:
+                self._has_mail = False
+                await self._take_commands(writer, tasks)
+            elif self._turn is None or self._turn.is_done:
+                if await self._release(writer):
+                    return End.RELEASED
+                self._has_mail = True
+            else:
+                await wake.wait()
+
+    async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
+        entries = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE))
+        for entry in entries:
+            await self._carry_out(writer, tasks, entry)
+        if len(entries) == COMMANDS_AT_ONCE:
+            self._has_mail = True
+
+    async def _carry_out(self, writer: Writer, tasks: TaskGroup, entry: InboxEntry) -> None:
+        """One command: its effect and its consumption in one append (DESIGN §4.5)."""
+        by = _principal_of(entry)
+        command = _command_of(entry)
+        is_stopped = isinstance(command, Abort) and self._turn is not None and _concerns(command, writer.state)
+        if is_stopped and self._turn is not None:
+            await self._turn.stop()
+
+        def write(ledger: Ledger) -> Step:
+            # A run that works outside is held by its turn, which will announce the next step itself.
+            is_held = _is_active(ledger.state) and not is_stopped
+            self._decide(ledger, command, entry, by)
+            if is_held:
+                return Wait()
+            if is_stopped and _is_active(ledger.state):
+                return self._mend(ledger)
+            return advance(ledger, self._place.profiles.tools_of(ledger.state))
+
+        self._start(writer, tasks, await writer.commit(write, (entry,)))
+
+    def _decide(
+        self, ledger: Ledger, command: Command | InternalCommand | None, entry: InboxEntry, by: Principal
+    ) -> None:
+        if command is None:
+            ledger.refuse(entry.request_id, "internal", "the command could not be read back", by=by)
+            return
+        try:
+            decide(ledger, command, by)
+        except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
+            _log.exception("command.crashed", chat_id=self.chat_id, client_request_id=entry.request_id)
+            ledger.refuse(entry.request_id, "internal", "the command failed inside the server", by=by)
+
+    def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
+        if not isinstance(step, Wait):
+            self._turn = Turn(self._place, writer, self._end_turn)
+            tasks.start_soon(self._turn.run, step)
+
+    def _end_turn(self, is_fenced: bool) -> None:
+        self._is_fenced = self._is_fenced or is_fenced
+        self._wake.set()
+
+    async def _cut_effects(self, writer: Writer, tasks: TaskGroup) -> None:
+        self._must_stop_effects = False
+        turn = self._turn
+        step = turn.running_tool if turn is not None else None
+        if turn is None or step is None:
+            return
+        tool = self._place.profiles.tools_of(writer.state).get(step.call.function.name)
+        if tool is not None and tool.retry == "once":
+            await turn.stop()
+            self._start(writer, tasks, await writer.commit(self._mend))
+
+    async def _release(self, writer: Writer) -> bool:
+        """Give the chat back; False when a command came in the meantime."""
+        store, head = self._place.store, writer.state.head
+        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, None))
+        if answer is Released.MORE:
+            return False
+        self._place.cache.put(writer.state, writer.state_bytes)
+        return True
+
+    async def _stop_at_safe_point(self, writer: Writer) -> None:
+        if self._turn is not None and not self._turn.is_done:
+            await self._turn.reach_safe_point(DRAIN_TOOL_SECONDS)
+        await writer.commit(lambda _: None)
+        await self._hand_over(0)
+
+    async def _hand_over(self, delay_ms: int) -> None:
+        """Another worker may have it, now or after a while. Losing it meanwhile comes to the same."""
+        try:
+            await self._until_answered(lambda: self._place.store.handover(self.chat_id, self._place.worker, delay_ms))
+        except Lost:
+            return
+
+    async def _until_answered(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Repeat `call`, which is safe to repeat, while the store is away. Raises Fenced after a minute of that."""
+        give_up_at = time.monotonic() + GIVE_UP_SECONDS
+        pause = RETRY_FIRST_SECONDS
+        while True:
+            try:
+                return await call()
+            except Unavailable as trouble:
+                if self._is_lost or time.monotonic() > give_up_at:
+                    raise Lost from trouble
+                await anyio.sleep(pause)
+                pause = min(2 * pause, RETRY_MAX_SECONDS)
+
+
+def _is_active(state: ChatState) -> bool:
+    """A run is open and not parked: a turn works on it."""
+    return state.private.run is not None and not state.runtime.pause_reasons
+
+
+def _concerns(command: Abort, state: ChatState) -> bool:
+    run = state.private.run
+    return run is not None and command.run_id in (None, run.run_id)
+
+
+def _principal_of(entry: InboxEntry) -> Principal:
+    return msgspec.json.decode(entry.principal, type=Principal)
+
+
+def _command_of(entry: InboxEntry) -> Command | InternalCommand | None:
+    """None for what cannot be read back: it is refused, not lost."""
+    try:
+        return decode_inbox_body(entry.body)
+    except BadRequest as unreadable:
+        _log.error("command.unreadable", client_request_id=entry.request_id, error=unreadable.message)
+        return None

@@ -1,0 +1,213 @@
+"""The host of a worker process: finds chats with work, runs an actor for each, keeps their leases, drains.
+
+Three ways lead a chat here, each a safety net for the one before: a bell that a post rings, a sweep over all buckets
+that finds lost bells and dead owners, and, for chats already owned, mail or the beat's answer (DISPATCH §5). The
+lease only avoids double work; safety is the fence's and the append's business.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from protocol.errors import Unavailable
+from server.actor.actor import Actor, End
+from server.actor.workplace import Workplace
+from server.store.port import Beat, Claimed, Lost
+
+__all__ = ["Host", "Rhythm"]
+
+_log = structlog.get_logger()
+
+CLAIM_MAX = 20
+"""Chats per claim (DISPATCH §7)."""
+
+SELF_FENCE_SHARE = 0.7
+"""After this part of a lease without a successful beat, tools that must not run twice are cancelled."""
+
+UNFOLDABLE_TRIES = 3
+QUARANTINE_MS = 86_400_000
+"""A log that cannot be folded three times is parked for a day; nothing is deleted (DESIGN §4.7)."""
+
+LAG_PROBE_SECONDS = 0.5
+STORE_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often things happen (DISPATCH §7: lease 3.5 s, beat 1.1 s, sweep 0.4 s ± 50 %, measured together)."""
+
+    lease_seconds: float = 3.5
+    beat_seconds: float = 1.1
+    sweep_seconds: float = 0.4
+    max_chats: int = 5_000
+    drain_seconds: float = 5.0
+
+    @property
+    def lease_ms(self) -> int:
+        return int(self.lease_seconds * 1000)
+
+
+class Host:
+    """Runs until cancelled; `drain` gives every chat back first."""
+
+    def __init__(self, place: Workplace, rhythm: Rhythm) -> None:
+        self._place = place
+        self._rhythm = rhythm
+        self._actors: dict[str, Actor] = {}
+        self._again: dict[str, str] = {}
+        self._unfoldable: dict[str, int] = {}
+        self._is_draining = False
+        self._drained = anyio.Event()
+        self._beaten_at = time.monotonic()
+
+    @property
+    def chat_count(self) -> int:
+        return len(self._actors)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Trouble with the store pauses the host, it does not end it."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._sweep_forever, tasks)
+            tasks.start_soon(self._listen_to_bells, tasks)
+            tasks.start_soon(self._listen_to_mail)
+            tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._watch_lag)
+
+    async def drain(self) -> int:
+        """Give every chat back at its next safe point; returns how many were left when the time was up."""
+        self._is_draining = True
+        for actor in self._actors.values():
+            actor.drain()
+        with anyio.move_on_after(self._rhythm.drain_seconds):
+            while self._actors:
+                self._drained = anyio.Event()
+                await self._drained.wait()
+        return len(self._actors)
+
+    def _has_room(self) -> bool:
+        return not self._is_draining and len(self._actors) < self._rhythm.max_chats
+
+    async def _sweep_forever(self, tasks: TaskGroup) -> None:
+        while True:
+            if self._has_room():
+                try:
+                    async with anyio.create_task_group() as sweep:  # one tick, so one pipeline
+                        for bucket in range(self._place.store.buckets):
+                            sweep.start_soon(self._claim, bucket, tasks)
+                except* Unavailable:
+                    await anyio.sleep(STORE_PAUSE_SECONDS)
+            await anyio.sleep(self._rhythm.sweep_seconds * random.uniform(0.5, 1.5))
+
+    async def _listen_to_bells(self, tasks: TaskGroup) -> None:
+        while True:
+            try:
+                async with self._place.store.bell() as bell:
+                    while True:
+                        if not self._has_room():
+                            await anyio.sleep(self._rhythm.sweep_seconds)
+                            continue
+                        bucket = await bell.wait(1.0)
+                        if bucket is not None and self._has_room():
+                            await self._claim(bucket, tasks)
+            except Unavailable:
+                await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _listen_to_mail(self) -> None:
+        while True:
+            try:
+                async with self._place.store.mail(self._place.worker) as mail:
+                    async for chat_id in mail:
+                        if chat_id is None:
+                            await self._beat()  # rebuilt: the beat's answer tells what was missed
+                        elif (actor := self._actors.get(chat_id)) is not None:
+                            actor.notify()
+            except Unavailable:
+                await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _claim(self, bucket: int, tasks: TaskGroup) -> None:
+        room = min(CLAIM_MAX, self._rhythm.max_chats - len(self._actors))
+        if room <= 0:
+            return
+        claimed = await self._place.store.claim(bucket, self._place.worker, room, self._rhythm.lease_ms)
+        for chat in claimed:
+            self._adopt(chat, tasks)
+
+    def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
+        """In the registry at once, so that beats cover what follows."""
+        if chat.chat_id in self._actors:
+            self._again[chat.chat_id] = chat.previous
+            return
+        actor = Actor(self._place, chat.chat_id, chat.previous)
+        self._actors[chat.chat_id] = actor
+        self._place.metrics.chats_active.set(len(self._actors))
+        if self._is_draining:
+            actor.drain()
+        tasks.start_soon(self._host, actor, tasks)
+
+    async def _host(self, actor: Actor, tasks: TaskGroup) -> None:
+        end = End.LOST
+        try:
+            end = await actor.run()
+        except Exception:  # the boundary of an actor: its chat comes back when the lease is over
+            _log.exception("actor.crashed", chat_id=actor.chat_id)
+        finally:
+            del self._actors[actor.chat_id]
+            self._place.metrics.chats_active.set(len(self._actors))
+            self._drained.set()
+        if end is End.UNFOLDABLE:
+            await self._set_aside(actor.chat_id)
+        else:
+            self._unfoldable.pop(actor.chat_id, None)
+        if (previous := self._again.pop(actor.chat_id, None)) is not None:
+            self._adopt(Claimed(actor.chat_id, previous), tasks)
+
+    async def _set_aside(self, chat_id: str) -> None:
+        """Try again in a second; after three times park the chat for a person to look at."""
+        store, worker = self._place.store, self._place.worker
+        tries = self._unfoldable.get(chat_id, 0) + 1
+        self._unfoldable[chat_id] = tries
+        try:
+            if tries < UNFOLDABLE_TRIES:
+                await store.handover(chat_id, worker, 1_000)
+                return
+            await store.quarantine(chat_id, worker, await store.now_ms() + QUARANTINE_MS)
+            self._place.metrics.quarantined.inc()
+            _log.error("chat.quarantined", chat_id=chat_id)
+        except (Lost, Unavailable):
+            return  # somebody else has it, or the lease will tell
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await anyio.sleep(self._rhythm.beat_seconds)
+            try:
+                await self._beat()
+            except Unavailable:
+                _log.warning("beat.missed", chats=len(self._actors))
+            if time.monotonic() - self._beaten_at > SELF_FENCE_SHARE * self._rhythm.lease_seconds:
+                for actor in self._actors.values():
+                    actor.stop_effects()
+
+    async def _beat(self) -> None:
+        chats = list(self._actors)
+        started_at = time.monotonic()
+        answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats) if chats else {}
+        self._beaten_at = started_at
+        for chat_id, answer in answers.items():
+            actor = self._actors.get(chat_id)
+            if actor is None or answer is Beat.MINE:
+                continue
+            if answer is Beat.MAIL:
+                actor.notify()
+            else:
+                _log.warning("lease.lost", chat_id=chat_id)
+                actor.lose()
+
+    async def _watch_lag(self) -> None:
+        while True:
+            asked_at = time.monotonic()
+            await anyio.sleep(LAG_PROBE_SECONDS)
+            self._place.metrics.event_loop_lag_seconds.set(time.monotonic() - asked_at - LAG_PROBE_SECONDS)

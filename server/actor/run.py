@@ -1,0 +1,131 @@
+"""A running run: one task that carries out the plan's steps, and how it is stopped.
+
+A turn is the bridge between the agent loop, which knows no store, and the chat's writer. It can be stopped at any
+moment, because every step it finished stands in the log; what it was doing is settled by `plan.recover`. A tool that
+does not heed its cancellation is left behind: the turn is over when we say so, and nothing that comes later counts.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from protocol.deltas import DeltaOp
+from protocol.events import ToolStatus
+from protocol.ledger import Ledger
+from protocol.runs import fail_run
+from protocol.state import ChatState
+from server.actor.workplace import Workplace
+from server.actor.writer import Writer
+from server.agent.loop import AgentLoop
+from server.agent.plan import RunTool, Step, advance
+from server.agent.profile import ChatTools
+from server.store.port import Fenced
+
+__all__ = ["Turn"]
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+STOP_SECONDS = 0.8
+"""An abort is done within a second, whatever hangs (CMD-3)."""
+
+
+class TurnOver(Exception):
+    """Somebody stopped this turn; what it still wants to say does not count."""
+
+
+class Turn:
+    """One task's worth of work on a chat. A `ChatPort` for the loop. `on_end` is told when the task is through;
+    its argument says whether the log was found to be somebody else's."""
+
+    def __init__(self, place: Workplace, writer: Writer, on_end: Callable[[bool], None]) -> None:
+        self._place = place
+        self._writer = writer
+        self._on_end = on_end
+        self._scope = anyio.CancelScope()
+        self._is_over = False
+        self._done = anyio.Event()
+        self._loop = AgentLoop(
+            self, place.models, place.runner, place.metrics, new_id=place.new_id, data_dir=place.data_dir
+        )
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_over or self._done.is_set()
+
+    @property
+    def running_tool(self) -> RunTool | None:
+        """The tool call that is being carried out now."""
+        step = self._loop.current
+        return step if isinstance(step, RunTool) and not self.is_done else None
+
+    async def run(self, step: Step | None) -> None:
+        """Carry out `step` and what follows. Our own mistakes end the run, not the worker."""
+        is_fenced = False
+        try:
+            with self._scope:
+                while step is not None:
+                    step = await self._run_guarded(step)
+        except Fenced:
+            is_fenced = True
+        except TurnOver:
+            pass
+        finally:
+            self._done.set()
+            self._on_end(is_fenced)
+
+    async def _run_guarded(self, step: Step) -> Step | None:
+        try:
+            await self._loop.run(step)
+        except (Fenced, TurnOver):
+            raise
+        except Exception:  # the boundary of a run: a mistake of ours must not take the chat's owner along
+            _log.exception("run.crashed", chat_id=self.state.chat_id)
+            return await self.commit(self._fail)
+        return None
+
+    def _fail(self, ledger: Ledger) -> Step:
+        fail_run(ledger, "internal", "Something failed inside the server; it is in its log.")
+        return advance(ledger, self.tools())
+
+    async def stop(self) -> None:
+        """Cancel model and tools; returns within `STOP_SECONDS`."""
+        self._scope.cancel()
+        with anyio.move_on_after(STOP_SECONDS):
+            await self._done.wait()
+        if not self._done.is_set():
+            _log.warning("turn.abandoned", chat_id=self.state.chat_id)
+        self._is_over = True
+
+    async def reach_safe_point(self, deadline_seconds: float) -> None:
+        """Give a running tool its chance to finish; a model call is cut where it is."""
+        tool = self.running_tool
+        with anyio.move_on_after(deadline_seconds):
+            while tool is not None and self.running_tool is tool:
+                await self._loop.step_ended.wait()
+        await self.stop()
+
+    # what the loop is lent
+
+    @property
+    def state(self) -> ChatState:
+        return self._writer.state
+
+    async def commit(self, write: Callable[[Ledger], _T]) -> _T:
+        if self._is_over:
+            raise TurnOver
+        return await self._writer.commit(write)
+
+    async def stream(self, op: DeltaOp) -> None:
+        if self._is_over:
+            raise TurnOver
+        await self._writer.offer_and_wait(op)
+
+    def offer(self, status: ToolStatus) -> None:
+        if not self._is_over:
+            self._writer.offer(status)
+
+    def tools(self) -> ChatTools:
+        return self._place.profiles.tools_of(self.state)

@@ -1,0 +1,66 @@
+"""What every actor of a worker shares: the store, the models, the tools, the cache of folded states.
+
+Built once by `worker.py`; actors get it whole, so that an actor's own arguments are the chat and nothing else.
+"""
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from protocol.ids import NewId
+from protocol.state import ChatState
+from server.agent.loop import ModelTable
+from server.agent.profile import Profiles
+from server.store.port import Store
+from server.telemetry import Metrics
+from server.tools.runner import ToolRunner
+
+__all__ = ["StateCache", "Workplace", "random_id"]
+
+CACHE_MAX_BYTES = 256_000_000
+"""Folded states of released chats that a worker keeps (DESIGN §2)."""
+
+
+def random_id(prefix: str) -> str:
+    """80 random bits: two of a billion ids in one chat are equal with a chance below 10^-6."""
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+class StateCache:
+    """Folded states by head string, least recently used out first. A state is good iff its head is the chat's."""
+
+    def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._states: OrderedDict[tuple[str, str], tuple[ChatState, int]] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, state: ChatState, size_bytes: int) -> None:
+        if size_bytes > self._max_bytes:
+            return
+        self._states[state.chat_id, state.head] = (state, size_bytes)
+        self._bytes += size_bytes
+        while self._bytes > self._max_bytes:
+            _, (_, size) = self._states.popitem(last=False)
+            self._bytes -= size
+
+    def pop(self, chat_id: str, head: str) -> tuple[ChatState, int] | None:
+        """The state at exactly this head and its size, taken out; None when it is not here."""
+        found = self._states.pop((chat_id, head), None)
+        if found is not None:
+            self._bytes -= found[1]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write."""
+
+    worker: str
+    store: Store
+    models: ModelTable
+    profiles: Profiles
+    runner: ToolRunner
+    metrics: Metrics
+    data_dir: str
+    new_id: NewId = random_id
+    cache: StateCache = field(default_factory=StateCache)

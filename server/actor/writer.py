@@ -1,0 +1,298 @@
+"""The writer of one owned chat: many small deltas into few appends; the only place that appends.
+
+It holds the folded state, so that what stands in the log and what the actor thinks can never differ by more than the
+append that is in flight. One append is outstanding at a time, and a cancelled caller does not cancel it: afterwards
+everybody knows whether it happened. An append that gets no answer is repeated with the same arguments (DESIGN §4.2);
+when the head is another than expected, the writer is over and says Fenced to everybody.
+
+Pace (DESIGN §6): the first delta after 30 ms without an append goes at once; else the next append starts when the last
+one is answered and 30 ms or 1 kB are reached.
+"""
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import anyio
+import structlog
+
+from protocol.codec import encode, encode_state
+from protocol.deltas import OPS_MAX_COUNT, OPS_MAX_TEXT_BYTES, AppendContent, AppendReasoning, DeltaOp, SetToolCalls
+from protocol.entries import FORMAT_VERSION
+from protocol.errors import Unavailable
+from protocol.events import RuntimeUpdated, StreamDelta, ToolStatus
+from protocol.ids import EntryId, Head, NewId
+from protocol.ledger import Ledger
+from protocol.state import ChatState
+from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
+from server.telemetry import Metrics
+
+__all__ = ["Writer"]
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+PACE_SECONDS = 0.030
+PACE_BYTES = 1_024
+OTHER_BYTES = 200  # about what an operation without text weighs
+BUFFER_MAX_BYTES = 1_000_000
+"""Deltas that wait for the store; then the model's stream is not read further (DESIGN §4.8)."""
+
+RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, GIVE_UP_SECONDS = 0.25, 5.0, 60.0
+"""An append without an answer is repeated this long, then counts as FENCED (DESIGN §4.8)."""
+
+CHECKPOINT_MIN_BYTES, CHECKPOINT_AT_REST_BYTES, CHECKPOINT_EVENTS = 256_000, 64_000, 2_000
+KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
+"""When a checkpoint is due, and what the log keeps for those who resume (DESIGN §2)."""
+
+
+class Writer:
+    """`state` must be folded up to the owner's own fence. `pending_*` count what lies after the last checkpoint."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        state: ChatState,
+        *,
+        new_id: NewId,
+        metrics: Metrics,
+        pending_bytes: int = 0,
+        checkpoint_head: str = "",
+    ) -> None:
+        self.state = state
+        self._store = store
+        self._worker = worker
+        self._new_id = new_id
+        self._metrics = metrics
+        self._lock = anyio.Lock()
+        self._buffer: deque[DeltaOp | ToolStatus] = deque()
+        self._buffer_bytes = 0
+        self._dirty = anyio.Event()
+        self._paced = anyio.Event()
+        self._room = anyio.Event()
+        self._last_append_at = 0.0
+        self._is_over = False
+        self._meta: tuple[tuple[str, str], ...] = ()
+        self._pending_bytes = pending_bytes
+        self._pending_events = 0
+        self._checkpoint_bytes = 0
+        self._checkpoint_id = Head.parse(checkpoint_head).entry_id if checkpoint_head else None
+        self._held: deque[tuple[EntryId, int, int]] = deque()
+
+    @property
+    def state_bytes(self) -> int:
+        """About how large the folded state is."""
+        return self._checkpoint_bytes + self._pending_bytes
+
+    async def commit(self, write: Callable[[Ledger], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
+        """Everything offered so far, then what `write` adds, as one entry; returns what `write` returned once the
+        entry is durable. `write` sees the state of that moment and must not wait.
+
+        Raises:
+            Fenced: somebody else owns the log now; nothing was written.
+        """
+        async with self._lock:
+            ledger = Ledger(self.state, int(time.time() * 1000), self._new_id)
+            self._drain_into(ledger)
+            result = write(ledger)
+            if not ledger.is_empty or consumed:
+                with anyio.CancelScope(shield=True):
+                    await self._append(ledger, consumed)
+        return result
+
+    def offer(self, item: DeltaOp | ToolStatus) -> None:
+        """Put a delta of the open answer, or a progress report, into one of the next appends."""
+        last = self._buffer[-1] if self._buffer else None
+        if isinstance(item, ToolStatus):
+            others = [o for o in self._buffer if not isinstance(o, ToolStatus) or o.tool_call_id != item.tool_call_id]
+            self._buffer = deque(others)
+            self._buffer.append(item)
+            self._buffer_bytes += OTHER_BYTES
+        elif isinstance(item, SetToolCalls) and isinstance(last, SetToolCalls):
+            self._buffer[-1] = item
+        else:
+            self._buffer.append(item)
+            self._buffer_bytes += _text_bytes(item) or OTHER_BYTES
+        self._dirty.set()
+        if self._buffer_bytes >= PACE_BYTES:
+            self._paced.set()
+
+    async def offer_and_wait(self, op: DeltaOp) -> None:
+        """`offer`, but waits first while the buffer is full: the model's stream is then not read."""
+        while self._buffer_bytes >= BUFFER_MAX_BYTES and not self._is_over:
+            self._room = anyio.Event()
+            await self._room.wait()
+        self.offer(op)
+
+    async def flush_forever(self) -> None:
+        """Append what was offered, at the writer's pace, until cancelled or fenced."""
+        while True:
+            await self._dirty.wait()
+            pause = self._last_append_at + PACE_SECONDS - time.monotonic()
+            if pause > 0 and self._buffer_bytes < PACE_BYTES:
+                with anyio.move_on_after(pause):
+                    await self._paced.wait()
+            await self.commit(_nothing)
+
+    def _drain_into(self, ledger: Ledger) -> None:
+        """Say what was offered, in order, text joined, in events of at most 128 operations and 64 KiB of text."""
+        self._dirty, self._paced = anyio.Event(), anyio.Event()
+        items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
+        self._room.set()
+        draft = ledger.state.draft
+        ops: list[DeltaOp] = []
+        text_bytes = 0
+        for item in items:
+            if isinstance(item, ToolStatus):
+                if any(call.tool_call_id == item.tool_call_id for call in ledger.state.runtime.tools):
+                    ledger.say(item)
+                continue
+            size = _text_bytes(item)
+            if ops and (len(ops) >= OPS_MAX_COUNT or text_bytes + size > OPS_MAX_TEXT_BYTES):
+                _say_delta(ledger, ops)
+                ops, text_bytes = [], 0
+            text_bytes += size
+            last = ops[-1] if ops else None
+            if isinstance(item, AppendContent) and isinstance(last, AppendContent):
+                ops[-1] = AppendContent(last.text + item.text)
+            elif isinstance(item, AppendReasoning) and isinstance(last, AppendReasoning):
+                ops[-1] = AppendReasoning(last.text + item.text)
+            else:
+                ops.append(item)
+        if ops and draft is not None:
+            _say_delta(ledger, ops)
+
+    async def _append(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> None:
+        if self._is_over:
+            raise Fenced
+        before = self.state
+        request, after = self._request(ledger, consumed)
+        started_at = time.monotonic()
+        try:
+            answer = await self._append_until_answered(request)
+        except Fenced:
+            self._is_over = True
+            self._room.set()
+            self._metrics.fenced.inc()
+            raise
+        self._last_append_at = time.monotonic()
+        self._metrics.append_seconds.observe(self._last_append_at - started_at)
+        if answer is Appended.DUP:
+            _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
+        self.state = after
+        size = len(request.events) + len(request.facts)
+        self._held.append((Head.parse(request.head).entry_id, len(ledger.events), size))
+        self._meta = request.meta or self._meta
+        if request.trim is not None:
+            while self._held and self._held[0][0] < request.trim:
+                self._held.popleft()
+        if request.checkpoint is None:
+            self._pending_bytes += size
+            self._pending_events += len(ledger.events)
+        else:
+            self._pending_bytes = self._pending_events = 0
+            self._checkpoint_bytes = len(request.checkpoint)
+            self._checkpoint_id = Head.parse(request.head).entry_id
+        for event in ledger.events:
+            if isinstance(event, RuntimeUpdated) and event.outcome is not None:
+                self._metrics.runs_finished.labels(event.outcome).inc()
+                _log.info("run.finished", chat_id=before.chat_id, run_id=event.run_id, outcome=event.outcome)
+
+    async def _append_until_answered(self, request: AppendRequest) -> Appended:
+        """Raises Fenced, also when the store stays away for a minute."""
+        give_up_at = time.monotonic() + GIVE_UP_SECONDS
+        pause = RETRY_FIRST_SECONDS
+        while True:
+            try:
+                return await self._store.append(request)
+            except Unavailable as trouble:
+                if time.monotonic() > give_up_at:
+                    _log.error("append.given_up", chat_id=request.chat_id, error=str(trouble))
+                    raise Fenced from trouble
+                await anyio.sleep(pause)
+                pause = min(2 * pause, RETRY_MAX_SECONDS)
+
+    def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, ChatState]:
+        """The append, frozen: a repeat sends the very same bytes (DISPATCH trap 16)."""
+        before = self.state
+        events = encode(ledger.events)
+        facts = encode(ledger.facts) if ledger.facts else b""
+        acks = encode(ledger.acks) if ledger.acks else b""
+        here = Head.parse(before.head)
+        entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
+        head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(ledger.events)))
+        after = ledger.as_committed(head, entry_id.epoch)
+        checkpoint = encode_state(after) if self._checkpoint_is_due(after, len(events) + len(facts)) else None
+        meta = _meta_of(after)
+        lifetime: Literal["", "expire", "persist"] = "" if before.nodes else "persist"
+        if not after.nodes:
+            lifetime = "expire"
+        request = AppendRequest(
+            chat_id=before.chat_id,
+            expected=before.head,
+            head=head,
+            version=FORMAT_VERSION,
+            events=events,
+            facts=facts,
+            acks=acks,
+            consumed=tuple((entry.inbox_id, entry.request_id) for entry in consumed),
+            checkpoint=checkpoint,
+            trim=self._trim_before(checkpoint is not None, entry_id),
+            meta=meta if meta != self._meta else (),
+            lifetime=lifetime,
+        )
+        return request, after
+
+    def _digest(self, before: str, events: bytes, facts: bytes) -> str:
+        """8 bytes over the previous head, the payload and the worker: a chain (DISPATCH §3)."""
+        chain = hashlib.blake2b(before.encode(), digest_size=8)
+        for piece in (events, facts, self._worker.encode()):
+            chain.update(b"\0")
+            chain.update(piece)
+        return chain.hexdigest()
+
+    def _checkpoint_is_due(self, after: ChatState, size: int) -> bool:
+        pending = self._pending_bytes + size
+        if pending > max(CHECKPOINT_MIN_BYTES, self._checkpoint_bytes) or self._pending_events > CHECKPOINT_EVENTS:
+            return True
+        return after.is_at_rest and pending > CHECKPOINT_AT_REST_BYTES
+
+    def _trim_before(self, checkpoints_now: bool, entry_id: EntryId) -> EntryId | None:
+        """The oldest entry worth keeping, looked for when a checkpoint moves; never beyond the checkpoint."""
+        if not checkpoints_now or self._checkpoint_id is None:
+            return None
+        events = size = 0
+        for held_id, held_events, held_bytes in reversed(self._held):
+            events, size = events + held_events, size + held_bytes
+            if events >= KEEP_EVENTS or size >= KEEP_BYTES:
+                return min(held_id, entry_id)
+        return None
+
+
+def _text_bytes(op: DeltaOp) -> int:
+    return len(op.text.encode()) if isinstance(op, AppendContent | AppendReasoning) else 0
+
+
+def _say_delta(ledger: Ledger, ops: list[DeltaOp]) -> None:
+    draft = ledger.state.draft
+    if draft is not None:
+        ledger.say(StreamDelta(draft.message.message_id, ops))
+
+
+def _meta_of(state: ChatState) -> tuple[tuple[str, str], ...]:
+    """What lists and refusals need to know without reading the log."""
+    return (
+        ("state", state.runtime.state),
+        ("title", state.thread.title),
+        ("model", state.thread.model),
+        ("mode", state.thread.mode),
+        ("message_count", str(len(state.path))),
+        ("queue", str(state.runtime.queue_size)),
+    )
+
+
+def _nothing(_: Ledger) -> None:
+    return None

@@ -1,0 +1,235 @@
+"""The agent loop: carries out the steps of the plan until the run waits. The only part of the agent that awaits.
+
+It owns nothing: every result is committed through the actor, and the commit that ends one step announces the next.
+So a cancelled loop leaves a log that says exactly how far it came. Everything that a model or a tool can do wrong ends
+as a line in the log; exceptions that leave here are the store's or our own mistakes.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol, TypeVar
+
+import anyio
+import msgspec
+import structlog
+
+from protocol.deltas import DeltaOp
+from protocol.errors import ModelFailed
+from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated, ToolStatus
+from protocol.facts import Progressed, ProviderCallId
+from protocol.ids import NewId
+from protocol.ledger import Ledger
+from protocol.messages import Message, ToolCall
+from protocol.reducer import drafted_message
+from protocol.runs import answer_call, asking_message_id, fail_run
+from protocol.state import ChatState
+from server.agent.assembler import Assembler
+from server.agent.plan import CallModel, RunTool, Step, Wait, advance
+from server.agent.profile import ChatTools
+from server.agent.request import build_request
+from server.providers.base import Delta, Provider, Request
+from server.telemetry import Metrics
+from server.tools.base import Progress, ToolContext
+from server.tools.runner import ToolRunner
+
+__all__ = ["AgentLoop", "ChatPort", "ModelTable"]
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+
+class ChatPort(Protocol):
+    """What the actor lends to the loop."""
+
+    @property
+    def state(self) -> ChatState: ...
+
+    async def commit(self, write: Callable[[Ledger], _T]) -> _T:
+        """Write one entry, behind everything that was offered before; returns once it is durable."""
+
+    async def stream(self, op: DeltaOp) -> None:
+        """Offer a delta of the open answer; waits while too much is not yet durable."""
+
+    def offer(self, status: ToolStatus) -> None:
+        """Offer a progress report; never waits, the latest of a call wins."""
+
+    def tools(self) -> ChatTools:
+        """The tools that this chat is offered now."""
+
+
+class ModelTable(Protocol):
+    def resolve(self, name: str) -> tuple[Provider, str]:
+        """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
+
+
+class AgentLoop:
+    """Runs one chat's steps. `data_dir` is where tools may write.
+
+    `current` is the step that is being carried out; `step_ended` is set when it is through.
+    """
+
+    def __init__(
+        self,
+        chat: ChatPort,
+        models: ModelTable,
+        runner: ToolRunner,
+        metrics: Metrics,
+        *,
+        new_id: NewId,
+        data_dir: str,
+    ) -> None:
+        self._chat = chat
+        self._models = models
+        self._runner = runner
+        self._metrics = metrics
+        self._new_id = new_id
+        self._data_dir = data_dir
+        self.current: Step | None = None
+        self.step_ended = anyio.Event()
+
+    async def run(self, step: Step) -> None:
+        """Carry out `step` and all that follow, until the run waits or ends and nothing is queued."""
+        while not isinstance(step, Wait):
+            self.current, self.step_ended = step, anyio.Event()
+            try:
+                step = await (self._call_model(step) if isinstance(step, CallModel) else self._run_tool(step))
+            finally:
+                self.current = None
+                self.step_ended.set()
+
+    async def _call_model(self, step: CallModel) -> Step:
+        state = self._chat.state
+        assembler = Assembler(
+            {call.id for node in state.nodes.values() for call in node.tool_calls},
+            lambda: self._new_id("call"),
+            show_reasoning=state.thread.reasoning in (None, "stream"),
+        )
+        try:
+            provider, model = self._models.resolve(step.model)
+            prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
+            request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
+            async with aclosing(_ask(provider, request)) as deltas:
+                async for delta in deltas:
+                    op = assembler.feed(delta)
+                    if op is not None:
+                        await self._chat.stream(op)
+        except ModelFailed as failure:
+            _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
+            self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
+            broken = failure
+            return await self._chat.commit(lambda ledger: self._break_off(ledger, step, assembler, broken))
+        self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
+        return await self._chat.commit(lambda ledger: self._finish(ledger, step, assembler))
+
+    def _finish(self, ledger: Ledger, step: CallModel, assembler: Assembler) -> Step:
+        """The final word on an answer that came whole (EVT-14, LOOP-14)."""
+        calls = assembler.tool_calls()
+        reason = "tool_calls" if calls else assembler.finish_reason or "stop"
+        self._close_answer(ledger, step, assembler, reason=reason, calls=calls, status=None)
+        return advance(ledger, self._chat.tools())
+
+    def _break_off(self, ledger: Ledger, step: CallModel, assembler: Assembler, failure: ModelFailed) -> Step:
+        """The stream broke or never began (LOOP-8, LOOP-9). Calls that came whole are carried out all the same."""
+        calls = assembler.complete_calls()
+        if not calls:
+            fail_run(ledger, failure.code, failure.message)
+            return advance(ledger, self._chat.tools())
+        ledger.say(ErrorHappened(code=failure.code, message=failure.message, fatal=False, run_id=step.run_id))
+        self._close_answer(ledger, step, assembler, reason="error", calls=calls, status="error")
+        return advance(ledger, self._chat.tools())
+
+    def _close_answer(
+        self,
+        ledger: Ledger,
+        step: CallModel,
+        assembler: Assembler,
+        *,
+        reason: str,
+        calls: list[ToolCall],
+        status: str | None,
+    ) -> None:
+        draft = ledger.state.draft
+        if draft is None:  # cannot be: only this loop and an abort close drafts, and an abort stops this loop first
+            return
+        ledger.say(
+            StreamFinished(
+                message_id=step.message_id, finish_reason=reason, usage=assembler.usage, timings=assembler.timings
+            )
+        )
+        message: Message = msgspec.structs.replace(
+            drafted_message(draft),
+            finish_reason=reason,
+            tool_calls=calls,
+            usage=assembler.usage or draft.message.usage,
+            model=assembler.model or step.model,
+            status=status,
+        )
+        ledger.add_message(message)
+        for call_id, provider_id in assembler.provider_ids.items():
+            ledger.note(ProviderCallId(tool_call_id=call_id, provider_id=provider_id))
+        ledger.note(Progressed())
+
+    async def _run_tool(self, step: RunTool) -> Step:
+        state = self._chat.state
+        run = state.private.run
+        call = step.call
+        tools = self._chat.tools()
+        if run is None:
+            return Wait()
+
+        def report(progress: Progress) -> None:
+            if is_closed:  # an abandoned thread may go on reporting
+                return
+            fraction = None if progress.fraction is None else min(1.0, max(0.0, progress.fraction))
+            self._chat.offer(
+                ToolStatus(
+                    tool_call_id=call.id,
+                    name=call.function.name,
+                    message_id=asking_message_id(state, call.id),
+                    index=run.calls_count,
+                    status="progress",
+                    stage=progress.stage,
+                    message=progress.message,
+                    progress=fraction,
+                    data=progress.data,
+                )
+            )
+
+        is_closed = False
+        context = ToolContext(
+            chat_id=state.chat_id,
+            run_id=run.run_id,
+            tool_call_id=call.id,
+            idempotency_key=f"{state.chat_id}:{call.id}",
+            principal=run.principal,
+            metadata=state.thread.metadata or {},
+            context=run.context,
+            data_dir=self._data_dir,
+            report=report,
+            is_cancelled=lambda: is_closed,
+        )
+        try:
+            done = await self._runner.run(
+                tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
+            )
+        finally:
+            is_closed = True
+        result = done.result
+        status = "error" if result.failed else "done"
+        self._metrics.tool_calls.labels(status).inc()
+
+        def write(ledger: Ledger) -> Step:
+            answer_call(
+                ledger, call, result.content, status=status, elapsed_ms=done.elapsed_ms, end_state=result.end_run
+            )
+            if result.metadata_patch:
+                ledger.say(ThreadUpdated(metadata={**(ledger.state.thread.metadata or {}), **result.metadata_patch}))
+            return advance(ledger, self._chat.tools())
+
+        return await self._chat.commit(write)
+
+
+async def _ask(provider: Provider, request: Request) -> AsyncGenerator[Delta]:
+    """The provider's stream, as an async generator that can be closed."""
+    async for delta in provider.stream(request):
+        yield delta

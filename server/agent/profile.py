@@ -1,0 +1,84 @@
+"""A profile: a named bundle of identity, tools, model and limits, chosen per chat by the thread's `mode`.
+
+Profiles are the operator's configuration; `Profiles` finds the one that holds for a chat and joins it with the tool
+registry into the table that the plan looks things up in. An unknown mode falls back to the default profile.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from protocol.state import ChatState
+from server.agent.plan import MAX_ROUNDS
+from server.providers.base import ToolSpec
+from server.tools.base import Tool
+
+__all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles"]
+
+DEFAULT_PROFILE = "agent"
+
+DEFAULT_IDENTITY = (
+    "You are a helpful assistant. Use the tools you are offered when they help; say plainly when you do not know."
+)
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools`: names of the tools offered, None for all. `model`: '' for the server's default."""
+
+    name: str
+    title: str = "Agent"
+    description: str = ""
+    system_prompt: str = DEFAULT_IDENTITY
+    tools: list[str] | None = None
+    model: str = ""
+    max_rounds: int = MAX_ROUNDS
+
+
+class ChatTools:
+    """The tools that one chat is offered, in stable order, and the limits of its profile. A `plan.ToolTable`."""
+
+    def __init__(
+        self, profile: Profile, tools: Mapping[str, Tool], disabled: frozenset[str], default_model: str
+    ) -> None:
+        self.profile = profile
+        self._offered = {
+            name: tool
+            for name, tool in tools.items()
+            if name not in disabled and (profile.tools is None or name in profile.tools)
+        }
+        self.max_rounds = profile.max_rounds
+        self.default_model = profile.model or default_model
+
+    def get(self, name: str) -> Tool | None:
+        return self._offered.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._offered)
+
+    def specs(self) -> list[ToolSpec]:
+        """As the model sees them; a denied tool is not offered at all."""
+        return [
+            ToolSpec(tool.name, tool.description, tool.input_schema)
+            for tool in self._offered.values()
+            if tool.policy != "deny"
+        ]
+
+
+class Profiles:
+    """All profiles of the server and all its tools."""
+
+    def __init__(self, profiles: Mapping[str, Profile], tools: Mapping[str, Tool], default_model: str) -> None:
+        self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
+        self._tools = tools
+        self._default_model = default_model
+
+    @property
+    def all(self) -> list[Profile]:
+        return list(self._profiles.values())
+
+    def tools_of(self, state: ChatState) -> ChatTools:
+        """The table of this chat, from its mode and its thread's `tools_disabled`."""
+        profile = self._profiles.get(state.thread.mode) or self._profiles[DEFAULT_PROFILE]
+        disabled = frozenset(state.thread.tools_disabled or ())
+        return ChatTools(profile, self._tools, disabled, self._default_model)

@@ -1,0 +1,91 @@
+"""Our errors as HTTP answers, in one table; and the boundary that turns every exception of a request into one.
+
+One form everywhere: `{"detail": TEXT, "code": CODE, "path"?: JSON-POINTER}`, with `status` or `error` beside it where
+foreign clients look for them (WIRE §1, §3). Nothing else in the house knows HTTP status numbers.
+"""
+
+import structlog
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from protocol.codec import encode
+from protocol.errors import Refused, ThreadcastError
+
+__all__ = ["ErrorBoundary", "answer", "error_response"]
+
+_log = structlog.get_logger()
+
+STATUS_OF_CODE = {
+    "bad_request": 400,
+    "invalid_content": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "idempotency_mismatch": 409,
+    "already_claimed": 409,
+    "no_pending_decision": 409,
+    "gone": 410,
+    "too_large": 413,
+    "queue_full": 429,
+    "rate_limited": 429,
+    "not_implemented": 501,
+    "unavailable": 503,
+}
+
+RETRY_AFTER_SECONDS = {"queue_full": "2", "rate_limited": "5", "unavailable": "1"}
+
+STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full", "unavailable"})
+"""Codes that foreign clients expect as `status` with the sentence as `error` (WIRE §3)."""
+
+
+def answer(status: int, body: object, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(encode(body), status, headers, "application/json")
+
+
+def error_response(error: ThreadcastError) -> Response:
+    """The HTTP answer of one of our errors."""
+    body: dict[str, str] = {"detail": error.message, "code": error.code}
+    if isinstance(error, Refused) and error.path:
+        body["path"] = error.path
+    if error.code in STATUS_WORDS:
+        body["status"], body["error"] = error.code, error.message
+    headers = {}
+    if error.code in RETRY_AFTER_SECONDS:
+        headers["Retry-After"] = RETRY_AFTER_SECONDS[error.code]
+    if error.code == "unauthorized":
+        headers["WWW-Authenticate"] = "Bearer"
+    return answer(STATUS_OF_CODE.get(error.code, 500), body, headers)
+
+
+class ErrorBoundary:
+    """ASGI middleware: an exception before the first byte becomes a JSON answer, also on SSE routes (ERR-5)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            # Streams step `send` by hand; they get the server's own, and start it themselves.
+            await self._app(scope, receive, send if scope.get("path") in _STREAMS else watched)
+        except ThreadcastError as error:
+            if has_started:
+                raise
+            await error_response(error)(scope, receive, send)
+        except Exception:  # the boundary of a request
+            _log.exception("request.crashed", path=scope.get("path"))
+            if has_started:
+                raise
+            failed = {"detail": "something failed inside the server; it is in its log", "code": "internal"}
+            await answer(500, failed)(scope, receive, send)
+
+
+_STREAMS = frozenset({"/v1/chats/subscribe"})

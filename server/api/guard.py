@@ -1,0 +1,46 @@
+"""What a browser must not do to a server on this machine.
+
+A page from anywhere can send simple POSTs to 127.0.0.1, and by DNS rebinding even read the answers. So a request with
+an Origin that is neither this server's own nor configured is refused, and without authentication the Host header
+must be a loopback name (OWASP: Cross-Site Request Forgery Prevention; DNS rebinding). Programs send no Origin and
+notice nothing.
+"""
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from protocol.errors import Forbidden
+
+__all__ = ["OriginGuard"]
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class OriginGuard:
+    """ASGI middleware. `checks_host`: only loopback names may be asked for. Raises Forbidden."""
+
+    def __init__(self, app: ASGIApp, *, allowed_origins: Collection[str], checks_host: bool) -> None:
+        self._app = app
+        self._allowed = frozenset(allowed_origins)
+        self._checks_host = checks_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            host = headers.get("host", "")
+            if self._checks_host and _name_of(host) not in LOOPBACK_NAMES:
+                raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
+            origin = headers.get("origin")
+            own = origin is not None and origin.partition("://")[2] == host
+            if origin is not None and not own and "*" not in self._allowed and origin not in self._allowed:
+                raise Forbidden(f"the origin {origin!r} is not among server.cors_origins")
+        await self._app(scope, receive, send)
+
+
+def _name_of(host: str) -> str:
+    """The host of a Host header, without its port; IPv6 without brackets (RFC 9110 §7.2)."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host

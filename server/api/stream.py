@@ -1,0 +1,81 @@
+"""GET /v1/chats/subscribe: one chat as Server-Sent Events; sends bytes, keeps alive, notices the goodbye (WIRE §4).
+
+A raw ASGI application, because its `send` is stepped by the relay without waking a task (`relay/subscriber.py`). The
+task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
+"""
+
+from urllib.parse import parse_qs
+
+import anyio
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from protocol.errors import BadRequest, NotFound, NotImplementedYet
+from protocol.ids import Position, check_chat_id
+from server.api.edge import Edge
+from server.relay.subscriber import Subscriber
+
+__all__ = ["subscribe"]
+
+_log = structlog.get_logger()
+
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+    (b"connection", b"keep-alive"),
+]
+"""NET-2. The third keeps nginx from collecting the stream."""
+
+
+class _Subscribe:
+    """The endpoint; Starlette takes an instance as an ASGI application of its own."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        edge: Edge = scope["app"].state.edge
+        principal = edge.principal(scope)
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        chat_id = _one_chat(query.get("chat_id", []))
+        meta = await edge.store.meta(chat_id)
+        if meta is not None and (meta.owner != principal.id or meta.deleted):
+            raise NotFound("no such chat")
+        place = _place_of(scope, query)
+        async with edge.hub.relay(chat_id) as relay, anyio.create_task_group() as tasks:
+            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            subscriber = Subscriber(
+                relay,
+                send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
+                tasks,
+                edge.metrics,
+                principal_id=principal.id,
+                buffer_max_bytes=edge.buffer_max_bytes,
+            )
+            edge.metrics.subscribers_inflight.inc()
+            try:
+                await relay.join(subscriber, place)
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                if subscriber.ended is None:
+                    edge.metrics.streams_ended.labels("left").inc()
+            finally:
+                relay.leave(subscriber)
+                edge.metrics.subscribers_inflight.dec()
+                tasks.cancel_scope.cancel()
+
+
+subscribe = _Subscribe()
+
+
+def _one_chat(chat_ids: list[str]) -> str:
+    if not chat_ids:
+        raise BadRequest("name the chat: ?chat_id=ID", path="/chat_id")
+    if len(chat_ids) > 1:
+        raise NotImplementedYet("this server streams one chat per connection", path="/chat_id")
+    return check_chat_id(chat_ids[0])
+
+
+def _place_of(scope: Scope, query: dict[str, list[str]]) -> Position | None:
+    """Where to go on: Last-Event-ID, which EventSource sends by itself, before `?from=`. Malformed counts as none."""
+    sent = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
+    text = sent or query.get("from", [""])[0]
+    return Position.parse(text) if text else None

@@ -1,0 +1,246 @@
+"""A relay: one watched chat in this process. Folds each entry, encodes each event once, offers it to everyone.
+
+It follows the log's channel first and loads second, so nothing falls between; what it has already is dropped by its
+id. An entry continues iff its `before` is the head string that the relay holds; anything else, a rebuilt channel or a
+failed position check makes it load again (DESIGN §5, DISPATCH §6). Readers whose history goes on get the missing
+events; the others get a snapshot. The relay holds the newest frames for those who resume.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import anyio
+import structlog
+
+from protocol.codec import encode, split_array
+from protocol.entries import RawEntry
+from protocol.errors import Unavailable
+from protocol.events import BranchSelected
+from protocol.ids import EntryId, Head, Position
+from protocol.reducer import Gap, fold_entry
+from protocol.snapshot import resume_is_possible, snapshot_of
+from protocol.sse import Frame, snapshot_frame
+from protocol.state import empty_state
+from server.relay.subscriber import EndReason, Subscriber
+from server.store.load import NewerVersion, fold_loaded
+from server.store.port import Notice, Store
+from server.telemetry import Metrics
+
+__all__ = ["Relay"]
+
+_log = structlog.get_logger()
+
+HELD_MAX_EVENTS = 2_000
+HELD_MAX_BYTES = 1_000_000
+"""Frames kept in memory for those who resume; older ones are read from the log while it has them."""
+
+STORE_PAUSE_SECONDS = 0.5
+
+
+class Relay:
+    """Watches `chat_id` until cancelled. `ready` is set once the state is there, or `trouble` says why not."""
+
+    def __init__(self, chat_id: str, store: Store, metrics: Metrics) -> None:
+        self.chat_id = chat_id
+        self.ready = anyio.Event()
+        self.trouble: EndReason | None = None
+        self.subscribers: set[Subscriber] = set()
+        self.changed_at = time.monotonic()
+        self.checked_at = time.monotonic()
+        self._store = store
+        self._metrics = metrics
+        self._state = empty_state(chat_id)
+        self._owner: str | None = None
+        self._frames: deque[tuple[Frame, int]] = deque()
+        self._frames_bytes = 0
+        self._snapshot: tuple[bytes, int] | None = None
+        self._lock = anyio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
+
+    @property
+    def head(self) -> str:
+        return self._state.head
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self._state.is_at_rest
+
+    async def run(self) -> None:
+        """Follow the chat; trouble with the store pauses the relay, and it loads again afterwards."""
+        while True:
+            try:
+                async with self._store.follow(self.chat_id) as notices:
+                    async with self._lock:
+                        await self._load("open")
+                    self.ready.set()
+                    async for notice in notices:
+                        async with self._lock:
+                            await self._take(notice)
+            except Unavailable:
+                if not self.ready.is_set():
+                    self.trouble = "store"
+                    self.ready.set()
+                await anyio.sleep(STORE_PAUSE_SECONDS)
+            except (NewerVersion, Gap) as trouble:
+                self._fail(trouble)
+                return
+
+    def snapshot(self) -> tuple[bytes, int]:
+        """The block of a snapshot as the chat now is; made once per state and shared by all who need it."""
+        if self._snapshot is None:
+            state = self._state
+            block = snapshot_frame(self.chat_id, encode(snapshot_of(state)), state.epoch, state.position)
+            self._snapshot = (block, state.position)
+        return self._snapshot
+
+    async def join(self, subscriber: Subscriber, place: Position | None) -> None:
+        """Begin to serve: from `place` when everything after it is still held, else with a snapshot."""
+        missed = await self._frames_after(place) if place is not None else None
+        self.subscribers.add(subscriber)
+        if place is None or missed is None:
+            subscriber.start_with_snapshot()
+        else:
+            subscriber.start_at(place.base, b"".join(frame.for_base(place.base) for frame in missed))
+
+    def leave(self, subscriber: Subscriber) -> None:
+        self.subscribers.discard(subscriber)
+
+    async def check_against(self, head: str, asked_from: str) -> None:
+        """The store's head was `head` when this relay stood at `asked_from`; another one means something was lost."""
+        if head == asked_from:
+            return
+        async with self._lock:
+            if self._state.head == asked_from:
+                try:
+                    await self._load("position_check")
+                except (NewerVersion, Gap) as trouble:
+                    self._fail(trouble)
+
+    async def _frames_after(self, place: Position) -> Sequence[Frame] | None:
+        """The frames after `place`, or None when it is not of this history or something after it is gone."""
+        if not resume_is_possible(self._state, place.epoch, place.position):
+            return None
+        while True:
+            first = self._frames[0][0].position if self._frames else self._state.position + 1
+            if place.position + 1 >= first:
+                return [frame for frame, _ in self._frames if frame.position > place.position]
+            head = self._state.head
+            entries = await self._store.read_log(self.chat_id)
+            if self._state.head == head:
+                break
+        return self._frames_from_log(entries, place.position)
+
+    def _frames_from_log(self, entries: list[RawEntry], position: int) -> Sequence[Frame] | None:
+        frames: list[Frame] = []
+        expected = position + 1
+        for entry in entries:
+            raws = split_array(entry.events)
+            first = entry.position - len(raws) + 1
+            for at, raw in enumerate(raws, start=first):
+                if at < expected:
+                    continue
+                if at > expected or at > self._state.position or b'"branch_selected"' in bytes(raw)[:26]:
+                    return None
+                frames.append(Frame(self.chat_id, bytes(raw), entry.entry_id.epoch, at))
+                expected += 1
+        return frames if expected == self._state.position + 1 else None
+
+    def _fail(self, trouble: Exception) -> None:
+        """What the log holds cannot be shown by this process; who watches is told to stop."""
+        _log.error("relay.unfoldable", chat_id=self.chat_id, error=str(trouble))
+        self.trouble = "unfoldable"
+        self.ready.set()
+        for subscriber in list(self.subscribers):
+            subscriber.end("unfoldable")
+
+    async def _take(self, notice: Notice) -> None:
+        mine = Head.parse(self._state.head).entry_id if self._state.head else EntryId(0, 0)
+        entry = notice.entry
+        if notice.kind == "large":
+            if Head.parse(notice.head).entry_id <= mine:
+                return
+            entry = await self._store.read_entry(self.chat_id, Head.parse(notice.head).entry_id)
+        if notice.kind in ("deleted", "reconnected") or entry is None:
+            await self._load(notice.kind)
+        elif entry.entry_id > mine:
+            if entry.before == self._state.head:
+                await self._fold(entry)
+            else:
+                await self._load("gap")
+
+    async def _load(self, reason: str) -> None:
+        """Read the chat anew. Readers go on if what they hold is a prefix of what is there, else get a snapshot."""
+        loaded = await self._store.load(self.chat_id)
+        self.checked_at = time.monotonic()
+        if loaded.head == self._state.head:
+            return
+        if self._state.head:
+            self._metrics.relay_reloads.labels(reason).inc()
+            befores = [entry.before for entry in loaded.entries]
+            if self._state.head in befores:
+                for entry in loaded.entries[befores.index(self._state.head) :]:
+                    await self._fold(entry)
+                return
+        self._state = fold_loaded(self.chat_id, loaded, with_facts=False)
+        self._forget_frames()
+        await self._know_owner()
+        for subscriber in list(self.subscribers):
+            subscriber.resync("lost_position")
+
+    async def _fold(self, entry: RawEntry) -> None:
+        """One entry forward, out to everybody. Raises Gap."""
+        if self._owner is None:
+            await self._know_owner()
+        self._state, events = fold_entry(self._state, entry, with_facts=False)
+        self._snapshot = None
+        self.changed_at = time.monotonic()
+        if not events:
+            return
+        first = entry.position - len(events) + 1
+        epoch = entry.entry_id.epoch
+        frames = [
+            Frame(self.chat_id, bytes(raw), epoch, position)
+            for position, raw in enumerate(split_array(entry.events), start=first)
+        ]
+        if any(isinstance(event, BranchSelected) for event in events):
+            self._forget_frames()
+            for subscriber in list(self.subscribers):
+                subscriber.resync("branch_selected")
+            return
+        self._keep(frames, len(entry.events) // len(frames))
+        self._deliver(frames)
+        self._metrics.append_to_send_seconds.observe(max(0.0, time.time() - entry.time_ms / 1000))
+
+    def _deliver(self, frames: list[Frame]) -> None:
+        """All frames of an entry in one write per reader; readers of one base share the bytes."""
+        ready: dict[int, bytes] = {}
+        for subscriber in list(self.subscribers):
+            base = subscriber.base
+            data = ready.get(base)
+            if data is None:
+                data = ready[base] = b"".join(frame.for_base(base) for frame in frames)
+            subscriber.write(data)
+
+    def _keep(self, frames: list[Frame], size_each: int) -> None:
+        for frame in frames:
+            self._frames.append((frame, size_each))
+            self._frames_bytes += size_each
+        while len(self._frames) > HELD_MAX_EVENTS or self._frames_bytes > HELD_MAX_BYTES:
+            self._frames_bytes -= self._frames.popleft()[1]
+
+    def _forget_frames(self) -> None:
+        self._frames.clear()
+        self._frames_bytes = 0
+        self._snapshot = None
+        self.changed_at = time.monotonic()
+
+    async def _know_owner(self) -> None:
+        """Whose chat this is. Who watched an id before it was a chat must not see what somebody else makes of it."""
+        meta = await self._store.meta(self.chat_id)
+        if meta is None:
+            return
+        self._owner = meta.owner
+        for subscriber in list(self.subscribers):
+            if subscriber.principal_id != meta.owner:
+                subscriber.end("not_found")
+                self.subscribers.discard(subscriber)
