@@ -1,0 +1,66 @@
+"""The table of URLs, and what stands around every one of them: CORS, the origin guard, the error boundary."""
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from protocol.errors import NotFound
+from server.api import caps, chats, commands
+from server.api.edge import Edge
+from server.api.errors import ErrorBoundary, answer, error_response
+from server.api.guard import OriginGuard
+from server.api.stream import subscribe
+
+__all__ = ["build_app"]
+
+PREFLIGHT_SECONDS = 600
+
+
+def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Starlette:
+    """The web application. `checks_host`: see `guard.py`."""
+    app = Starlette(
+        routes=[
+            Route("/v1/chats/subscribe", subscribe),
+            Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
+            Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
+            Route("/v1/chats", chats.list_chats),
+            Route("/v1/chats/{chat_id}", chats.read_chat),
+            Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
+            Route("/v1/caps", caps.caps),
+            Route("/v1/providers", caps.providers),
+            Route("/v1/chat-modes", caps.chat_modes),
+            Route("/v1/tools", caps.tools),
+            Route("/v1/ping", caps.ping),
+            Route("/livez", caps.livez),
+            Route("/readyz", caps.readyz),
+            Route("/metrics", caps.metrics),
+        ],
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=cors_origins,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["Authorization", "Content-Type", "Last-Event-ID", "Prefer"],
+                expose_headers=["Retry-After"],
+                max_age=PREFLIGHT_SECONDS,
+            ),
+            Middleware(ErrorBoundary),
+            Middleware(OriginGuard, allowed_origins=cors_origins, checks_host=checks_host),
+        ],
+        exception_handlers={404: _no_such_path, 405: _no_such_method},
+    )
+    app.state.edge = edge
+    return app
+
+
+async def _no_such_path(request: Request, _: Exception) -> Response:
+    return error_response(NotFound(f"there is no {request.url.path}; see protocol/PROTOCOL.md for what there is"))
+
+
+async def _no_such_method(request: Request, refused: Exception) -> Response:
+    headers = getattr(refused, "headers", None)
+    body = {"detail": f"{request.url.path} does not take {request.method}", "code": "bad_request"}
+    return answer(405, body, headers)

@@ -1,0 +1,166 @@
+"""A chat without any I/O: commands, a scripted model and scripted tools drive the pure core, entry by entry.
+
+It plays what the actor and the agent loop play, in the smallest form: each step makes a ledger, which becomes one
+entry with head, digest and bytes as in the log. Tests draw random steps and then hold the result to the law.
+"""
+
+import itertools
+from collections.abc import Mapping
+
+import msgspec
+
+from protocol.codec import encode
+from protocol.commands import Command, InternalCommand
+from protocol.decider import decide
+from protocol.deltas import DeltaOp
+from protocol.entries import Fence, RawEntry
+from protocol.events import Event, StreamDelta, StreamFinished
+from protocol.ids import EntryId, Head
+from protocol.ledger import Ledger
+from protocol.principal import LOCAL, Principal
+from protocol.reducer import drafted_message, fold_entry
+from protocol.runs import answer_call, fail_run
+from protocol.state import ChatState, empty_state
+from server.agent.plan import CallModel, RunTool, Step, Wait, advance, recover
+from server.agent.profile import ChatTools, Profile
+from server.tools.base import Tool
+
+__all__ = ["PureChat", "table"]
+
+
+def table(tools: Mapping[str, Tool] | None = None, max_rounds: int = 20) -> ChatTools:
+    return ChatTools(Profile(name="agent", max_rounds=max_rounds), tools or {}, frozenset(), "demo/echo")
+
+
+class PureChat:
+    """`entries` is the log so far; `step` is what a worker would now be doing outside."""
+
+    def __init__(self, tools: ChatTools | None = None) -> None:
+        self.tools = tools or table()
+        self.state: ChatState = empty_state("c1")
+        self.states: list[ChatState] = [self.state]
+        self.entries: list[RawEntry] = []
+        self.events: list[Event] = []
+        self.step: Step = Wait()
+        self._ids = itertools.count(1)
+        self._epoch = 0
+        self.fence("wake")
+
+    def new_id(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._ids)}"
+
+    def fence(self, why: str) -> None:
+        """A new owner takes the chat."""
+        self._epoch += 100
+        before = Head.parse(self.state.head) if self.state.head else Head(EntryId(0, 0), "", 0)
+        entry_id = EntryId(self._epoch, before.entry_id.n + 1)
+        head = str(Head(entry_id, f"f{self._epoch}", self.state.position))
+        self._append(
+            RawEntry(
+                entry_id=entry_id,
+                head=head,
+                before=self.state.head,
+                position=self.state.position,
+                time_ms=0,
+                version=0,
+                fence=Fence("w1", why),
+            )
+        )
+
+    def command(self, command: Command | InternalCommand, by: Principal = LOCAL) -> list[Event]:
+        """What an actor does with one command, the stopping of a turn by an abort included."""
+        is_abort = type(command).__name__ == "Abort"
+        run = self.state.private.run
+        is_active = run is not None and not self.state.runtime.pause_reasons
+        is_stopped = is_abort and is_active and getattr(command, "run_id", None) in (None, run.run_id if run else None)
+        ledger = self._ledger()
+        decide(ledger, command, by)
+        if not is_active or is_stopped:
+            self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def stream(self, *ops: DeltaOp) -> list[Event]:
+        """The model says something."""
+        ledger = self._ledger()
+        if ledger.state.draft is not None:
+            ledger.say(StreamDelta(ledger.state.draft.message.message_id, list(ops)))
+        return self._commit(ledger)
+
+    def finish(self, reason: str = "stop") -> list[Event]:
+        """The model's answer is whole."""
+        assert isinstance(self.step, CallModel)
+        ledger = self._ledger()
+        draft = ledger.state.draft
+        assert draft is not None
+        calls = draft.message.tool_calls
+        reason = "tool_calls" if calls else reason
+        ledger.say(StreamFinished(message_id=draft.message.message_id, finish_reason=reason))
+        ledger.add_message(msgspec.structs.replace(drafted_message(draft), finish_reason=reason))
+        self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def break_off(self, code: str = "stream_error") -> list[Event]:
+        """The model's answer breaks."""
+        ledger = self._ledger()
+        fail_run(ledger, code, "The model failed.")
+        self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def tool_answers(self, content: str = "ok", *, failed: bool = False) -> list[Event]:
+        assert isinstance(self.step, RunTool)
+        ledger = self._ledger()
+        answer_call(ledger, self.step.call, content, status="error" if failed else "done", elapsed_ms=1)
+        self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def crash(self, *, can_continue: bool = False) -> list[Event]:
+        """The owner dies; another takes over and goes on from the log alone."""
+        self.state = self._folded()
+        self.fence("takeover")
+        ledger = self._ledger()
+        recover(ledger, self.tools, can_continue=can_continue)
+        self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def types(self, since: int = 0) -> list[str]:
+        """The wire's names of the events from `since` on."""
+        return [str(type(event).__struct_config__.tag) for event in self.events[since:]]
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.state, 1_000 + len(self.entries), self.new_id)
+
+    def _commit(self, ledger: Ledger) -> list[Event]:
+        if ledger.is_empty:
+            return []
+        here = Head.parse(self.state.head)
+        entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
+        position = self.state.position + len(ledger.events)
+        head = str(Head(entry_id, f"d{entry_id.n}", position))
+        after = ledger.as_committed(head, entry_id.epoch)
+        self._append(
+            RawEntry(
+                entry_id=entry_id,
+                head=head,
+                before=self.state.head,
+                position=position,
+                time_ms=0,
+                version=1,
+                events=encode(ledger.events),
+                facts=encode(ledger.facts) if ledger.facts else b"",
+                acks=encode(ledger.acks) if ledger.acks else b"",
+            )
+        )
+        assert self.state == after, "what the ledger folded and what its bytes fold to differ"
+        return ledger.events
+
+    def _append(self, entry: RawEntry) -> None:
+        self.state, events = fold_entry(self.state, entry, with_facts=True)
+        self.entries.append(entry)
+        self.events.extend(events)
+        self.states.append(self.state)
+
+    def _folded(self) -> ChatState:
+        state = empty_state("c1")
+        for entry in self.entries:
+            state, _ = fold_entry(state, entry, with_facts=True)
+        return state

@@ -1,0 +1,431 @@
+"""What each command does, in the order that the wire promises, and that nothing a client can send raises."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.commands import (
+    Abort,
+    CancelQueued,
+    Command,
+    Decision,
+    Refuse,
+    Regenerate,
+    SelectBranch,
+    SetParams,
+    ToolDecision,
+    ToolDecisions,
+    UserMessage,
+)
+from protocol.decider import decide
+from protocol.deltas import AppendContent, SetToolCalls
+from protocol.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
+from protocol.ledger import Ledger
+from protocol.messages import FunctionCall, JsonObject, ToolCall
+from protocol.principal import LOCAL, Principal
+from protocol.state import empty_state
+from server.agent.plan import CallModel, RunTool, Wait
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, table
+
+ASK = {"mail": FakeTool(name="mail", policy="ask"), "clock": FakeTool(name="clock")}
+
+
+def say(request_id: str, text: str = "hi", *, priority: bool = False, params: JsonObject | None = None) -> UserMessage:
+    return UserMessage(client_request_id=request_id, content=text, priority=priority, params=params or {})
+
+
+def acks(events: list[Event]) -> list[tuple[str, bool, JsonObject]]:
+    return [(e.client_request_id, e.accepted, e.result) for e in events if isinstance(e, Ack)]
+
+
+def call(call_id: str, name: str, arguments: str = "{}") -> ToolCall:
+    return ToolCall(id=call_id, index=0, function=FunctionCall(name, arguments))
+
+
+def paused_chat(*names: str) -> PureChat:
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call(f"c{i}", name) for i, name in enumerate(names)]))
+    chat.finish()
+    return chat
+
+
+@pytest.mark.row("CMD-1", "EVT-5")
+def test_a_plain_turn_has_the_order_of_the_wire() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.stream(AppendContent("he"))
+    chat.stream(AppendContent("llo"))
+    chat.finish()
+    assert chat.types() == [
+        "queue_updated",
+        "ack",
+        "runtime_updated",
+        "queue_updated",
+        "message_added",
+        "stream_started",
+        "stream_delta",
+        "stream_delta",
+        "stream_finished",
+        "message_added",
+        "runtime_updated",
+    ]
+    last = chat.events[-1]
+    assert isinstance(last, RuntimeUpdated)
+    assert (last.state, last.outcome) == ("idle", "complete")
+    assert [m.content for m in (chat.state.nodes[key] for key in chat.state.path)] == ["hi", "hello"]
+
+
+@pytest.mark.row("FE-1")
+def test_a_user_message_carries_the_id_of_its_request() -> None:
+    chat = PureChat()
+    events = chat.command(say("a"))
+    added = next(e for e in events if isinstance(e, MessageAdded))
+    assert added.message.client_request_id == "a"
+
+
+def test_messages_that_wait_are_merged_into_one_turn() -> None:
+    chat = PureChat()
+    for name in ("a", "b", "c"):
+        chat.command(say(name, name))
+    assert chat.state.runtime.queue_size == 2
+    chat.finish()
+    assert [chat.state.nodes[key].content for key in chat.state.path][2:4] == ["b", "c"]
+    assert isinstance(chat.step, CallModel)
+    assert chat.types().count("stream_started") == 2
+
+
+def test_merging_stops_at_a_message_that_is_not_plain_and_can_be_switched_off() -> None:
+    chat = PureChat()
+    for command in (say("a"), say("b"), say("c", params={"temperature": 1}), say("d")):
+        chat.command(command)
+    chat.finish()
+    assert [item.client_request_id for item in chat.state.runtime.queued_items] == ["c", "d"]
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"merge_queued": False}))
+    for name in ("a", "b", "c"):
+        chat.command(say(name))
+    chat.finish()
+    assert chat.state.runtime.queue_size == 1
+
+
+def test_priority_goes_before_all_others_and_keeps_its_own_order() -> None:
+    chat = PureChat()
+    for name, first in (("a", False), ("b", False), ("c", True), ("d", True)):
+        chat.command(say(name, priority=first))
+    assert [item.client_request_id for item in chat.state.runtime.queued_items] == ["c", "d", "b"]
+
+
+def test_a_message_with_priority_steers_the_run_at_its_next_step() -> None:
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "clock")]))
+    chat.finish()
+    assert isinstance(chat.step, RunTool)
+    chat.command(say("b", "turn left", priority=True))
+    chat.tool_answers("noon")
+    path = [chat.state.nodes[key] for key in chat.state.path]
+    assert path[-3].content.startswith("Interrupted")  # type: ignore[union-attr]  # tool messages are strings
+    assert (path[-2].content, path[-1].role) == ("turn left", "assistant")
+    outcomes = [e.outcome for e in chat.events if isinstance(e, RuntimeUpdated) and e.outcome]
+    assert outcomes == ["interrupted"]
+
+
+def test_a_queued_command_that_is_cancelled_ends_in_a_final_ack() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.command(say("b"))
+    events = chat.command(CancelQueued(client_request_id="cancel:b", target="b"))
+    assert acks(events) == [("b", False, {"error": "taken back before it ran", "code": "cancelled"})]
+    assert chat.state.runtime.queue_size == 0
+    assert chat.command(CancelQueued(client_request_id="cancel:x", target="x")) == []
+
+
+@pytest.mark.row("CMD-4")
+def test_abort_when_idle_is_accepted_and_does_nothing() -> None:
+    chat = PureChat()
+    events = chat.command(Abort(client_request_id="x"))
+    assert events == [Ack("x", True, {"aborted": True, "noop": True})]
+
+
+@pytest.mark.row("EVT-16")
+def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.stream(AppendContent("half an ans"))
+    since = len(chat.events)
+    events = chat.command(Abort(client_request_id="x"))
+    assert chat.types(since) == ["stream_finished", "message_added", "runtime_updated", "ack"]
+    last = chat.state.nodes[chat.state.path[-1]]
+    assert (last.content, last.status, last.finish_reason) == ("half an ans", "partial", "abort")
+    assert acks(events) == [("x", True, {"aborted": True})]
+    assert chat.state.runtime.outcome == "aborted"
+    assert chat.step == Wait()
+
+
+def test_abort_with_discard_takes_the_partial_answer_back() -> None:
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"on_abort": "discard"}))
+    chat.command(say("a"))
+    chat.stream(AppendContent("half"))
+    since = len(chat.events)
+    chat.command(Abort(client_request_id="x"))
+    assert chat.types(since) == ["stream_finished", "message_removed", "runtime_updated", "ack"]
+    assert [chat.state.nodes[key].role for key in chat.state.path] == ["user"]
+
+
+def test_abort_drops_half_received_calls_and_answers_unrun_ones() -> None:
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    chat.stream(AppendContent("x"), SetToolCalls([call("c0", "clock", "{")]))
+    chat.command(Abort(client_request_id="x"))
+    assert chat.state.nodes[chat.state.path[-1]].tool_calls == []
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "clock")]))
+    chat.finish()
+    chat.command(Abort(client_request_id="x"))
+    answers = [m for m in (chat.state.nodes[key] for key in chat.state.path) if m.role == "tool"]
+    assert [(m.tool_call_id, m.tool_failed) for m in answers] == [("c0", True), ("c1", True)]
+
+
+def test_abort_keeps_the_queue_which_goes_on_unless_told_to_clear_it() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.command(say("b"))
+    chat.command(Abort(client_request_id="x"))
+    assert isinstance(chat.step, CallModel)
+    chat.command(say("c"))
+    events = chat.command(Abort(client_request_id="y", clear_queue=True))
+    assert [(name, accepted) for name, accepted, _ in acks(events)] == [("c", False), ("y", True)]
+    assert chat.step == Wait()
+
+
+def test_abort_of_another_run_does_nothing() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    events = chat.command(Abort(client_request_id="x", run_id="run_other"))
+    assert acks(events) == [("x", True, {"aborted": True, "noop": True})]
+    assert isinstance(chat.step, CallModel)
+
+
+@pytest.mark.row("CMD-5", "TREE-4")
+def test_regenerate_makes_a_sibling_and_the_old_answer_stays_in_the_tree() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.stream(AppendContent("one"))
+    chat.finish()
+    old = chat.state.path[-1]
+    since = len(chat.events)
+    chat.command(Regenerate(client_request_id="r", model="demo/essay"))
+    assert chat.types(since)[:5] == ["queue_updated", "ack", "runtime_updated", "queue_updated", "messages_truncated"]
+    assert isinstance(chat.step, CallModel)
+    assert chat.step.model == "demo/essay"
+    chat.finish()
+    new = chat.state.nodes[chat.state.path[-1]]
+    assert new.sibling_ids == [old, new.message_id]
+    assert chat.state.nodes[old].content == "one"
+
+
+def test_regenerate_with_nothing_to_answer_ends_in_a_negative_ack() -> None:
+    chat = PureChat()
+    events = chat.command(Regenerate(client_request_id="r"))
+    assert [(accepted, result.get("code")) for _, accepted, result in acks(events)] == [
+        (True, None),
+        (False, "not_found"),
+    ]
+    assert chat.state.runtime.queue_size == 0
+
+
+def test_set_params_acts_in_every_state_and_says_what_now_holds() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    events = chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "zzz": 4}))
+    assert events[0] == ThreadUpdated(temperature=1.0)
+    assert acks(events) == [("p", True, {"applied": True})]
+    refused = chat.command(SetParams(client_request_id="q", patch={"temperature": 9, "top_p": 0.5}))
+    assert [e[1] for e in acks(refused)] == [False]
+    assert chat.state.thread.top_p is None
+
+
+@pytest.mark.row("GATE-1")
+def test_a_tool_that_asks_pauses_the_round_before_anything_runs() -> None:
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "mail", '{"to":"x"}')]))
+    since = len(chat.events)
+    chat.finish()
+    assert chat.types(since) == [
+        "stream_finished",
+        "message_added",
+        "runtime_updated",
+        "tool_status",
+        "pause_required",
+        "runtime_updated",
+    ]
+    assert chat.step == Wait()
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.type, reason.tool_call_id, reason.input) == ("confirmation", "c1", {"to": "x"})
+    assert chat.state.runtime.paused
+
+
+def test_while_paused_messages_wait() -> None:
+    chat = paused_chat("mail")
+    chat.command(say("b"))
+    assert chat.state.runtime.queue_size == 1
+    assert chat.state.runtime.state == "paused"
+
+
+def test_a_partial_decision_asks_again_for_what_is_left() -> None:
+    chat = paused_chat("mail", "mail")
+    events = chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
+    assert [str(type(e).__name__) for e in events] == ["PauseRequired", "Ack"]
+    chat.command(ToolDecision(client_request_id="e", tool_call_id="c1", accepted=True))
+    assert isinstance(chat.step, RunTool)
+    assert chat.step.call.id == "c0"
+
+
+@pytest.mark.row("GATE-2")
+def test_a_rejected_call_is_answered_and_the_others_run() -> None:
+    chat = paused_chat("mail", "clock")
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False, note="not today"))
+    answer = next(m for m in chat.state.nodes.values() if m.tool_call_id == "c0")
+    assert answer.tool_failed is True
+    assert answer.content == "The call was denied by user. Note: not today"
+    assert isinstance(chat.step, RunTool)
+    chat.tool_answers("noon")
+    assert isinstance(chat.step, CallModel)
+
+
+def test_on_deny_stop_ends_the_run_after_the_round() -> None:
+    chat = PureChat(table(ASK))
+    chat.command(SetParams(client_request_id="p", patch={"on_deny": "stop"}))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "mail")]))
+    chat.finish()
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False))
+    assert chat.state.runtime.outcome == "aborted"
+
+
+def test_several_decisions_at_once_apply_to_what_is_pending_and_name_what_is_not() -> None:
+    chat = paused_chat("mail", "mail")
+    decisions = [Decision(tool_call_id=name, accepted=True) for name in ("c0", "c1", "c9")]
+    events = chat.command(ToolDecisions(client_request_id="d", decisions=decisions))
+    assert acks(events) == [("d", True, {"queued": True, "not_pending": ["c9"]})]
+    assert isinstance(chat.step, RunTool)
+
+
+def test_an_edit_of_the_arguments_is_what_runs() -> None:
+    chat = paused_chat("mail")
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, edited_input={"to": "y"}))
+    assert isinstance(chat.step, RunTool)
+    assert chat.step.arguments == '{"to":"y"}'
+
+
+@pytest.mark.row("GATE-6")
+def test_a_remembered_tool_is_not_asked_again() -> None:
+    chat = paused_chat("mail")
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, remember="tool"))
+    chat.tool_answers()
+    chat.stream(SetToolCalls([call("c5", "mail")]))
+    chat.finish()
+    assert isinstance(chat.step, RunTool)
+
+
+@pytest.mark.parametrize("key", ["autonomous_no_confirm", "auto_approve_editing_tools"])
+def test_wholesale_approval_by_the_thread(key: str) -> None:
+    chat = PureChat(table({"write": FakeTool(name="write", policy="ask", category="editing")}))
+    chat.command(SetParams(client_request_id="p", patch={key: True}))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "write")]))
+    chat.finish()
+    assert isinstance(chat.step, RunTool)
+
+
+@pytest.mark.row("CMD-13")
+def test_a_decision_on_nothing_pending_is_refused_and_only_the_first_wins() -> None:
+    chat = paused_chat("mail")
+    decision = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
+    chat.command(decision)
+    second = chat.command(ToolDecision(client_request_id="e", tool_call_id="c0", accepted=False))
+    assert [(a, r["code"]) for _, a, r in acks(second)] == [(False, "no_pending_decision")]
+
+
+def test_a_decision_with_another_input_hash_is_refused_and_the_pause_stays() -> None:
+    chat = paused_chat("mail")
+    events = chat.command(
+        ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, input_hash="something else")
+    )
+    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "conflict")]
+    assert chat.state.runtime.paused
+
+
+def test_only_who_may_approve_can_decide() -> None:
+    chat = paused_chat("mail")
+    decision = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
+    events = chat.command(decision, by=Principal("guest"))
+    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "forbidden")]
+
+
+@pytest.mark.row("GATE-7")
+def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
+    chat = paused_chat("mail", "mail")
+    since = len(chat.events)
+    chat.command(Abort(client_request_id="x"))
+    assert chat.types(since) == [
+        *["message_added", "tool_status"] * 2,
+        "pause_cleared",
+        "runtime_updated",
+        "ack",
+    ]
+    assert not chat.state.runtime.paused
+
+
+def test_a_pause_outlives_its_worker() -> None:
+    chat = paused_chat("mail")
+    chat.crash()
+    assert chat.state.runtime.paused
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
+    assert isinstance(chat.step, RunTool)
+
+
+def test_a_command_whose_effect_is_not_there_yet_says_so() -> None:
+    chat = PureChat()
+    events = chat.command(SelectBranch(client_request_id="s", message_id="m"))
+    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "not_implemented")]
+
+
+def test_a_command_refused_at_the_edge_gets_its_ack() -> None:
+    chat = PureChat()
+    refuse = Refuse(client_request_id="refused:a:1", target="a", code="invalid_content", error="empty")
+    assert acks(chat.command(refuse)) == [("a", False, {"error": "empty", "code": "invalid_content"})]
+
+
+def test_who_acted_is_shown_once_auth_is_on() -> None:
+    chat = PureChat()
+    events = chat.command(say("a"), by=Principal("ann", frozenset({"approve"})))
+    added = next(e for e in events if isinstance(e, MessageAdded))
+    assert added.message.by == "ann"
+    assert [e.by for e in events if isinstance(e, Ack)] == ["ann"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(json_values, json_values, st.sampled_from(["message", "params", "patch"]))
+def test_decide_never_raises_whatever_the_content(content: object, other: object, kind: str) -> None:
+    params = other if isinstance(other, dict) else {}
+    command: Command
+    if kind == "patch":
+        command = SetParams(client_request_id="p", patch=content)
+    else:
+        command = UserMessage(client_request_id="p", content=content, params=params if kind == "params" else {})
+    ledger = Ledger(empty_state("c1"), 1, lambda prefix: prefix)
+    decide(ledger, command, LOCAL)
+    assert any(isinstance(event, Ack) for event in ledger.events)

@@ -1,0 +1,186 @@
+"""The law, by random chats: state(i) + events(i..j) == state(j), for a client, a relay and an owner."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from protocol.codec import decode_event, decode_snapshot, decode_state, encode, encode_state
+from protocol.commands import Abort, CancelQueued, Regenerate, SetParams, ToolDecision, UserMessage
+from protocol.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolCalls
+from protocol.events import (
+    MessageAdded,
+    MessageRemoved,
+    QueueUpdated,
+    RuntimeUpdated,
+    StreamFinished,
+    StreamStarted,
+)
+from protocol.messages import FunctionCall, Message, ToolCall
+from protocol.reducer import Gap, fold_entry, reduce
+from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
+from protocol.state import empty_state
+from server.agent.plan import CallModel, RunTool
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, table
+
+TOOLS = {
+    "clock": FakeTool(name="clock", retry="safe"),
+    "mail": FakeTool(name="mail", policy="ask"),
+    "wipe": FakeTool(name="wipe", policy="deny"),
+    "once": FakeTool(name="once"),
+}
+
+
+@st.composite
+def chats(draw: DrawFn) -> PureChat:
+    """A chat after up to 25 random steps of people, models, tools and crashes."""
+    chat = PureChat(table(TOOLS, max_rounds=draw(st.integers(1, 4))))
+    for number in range(draw(st.integers(1, 25))):
+        choice = draw(st.integers(0, 11))
+        request_id = f"r{number}"
+        if choice <= 2 and isinstance(chat.step, CallModel):
+            text = draw(st.text(max_size=8))
+            chat.stream(AppendContent(text), AppendReasoning(text), MergeExtra({"k": text}))
+        elif choice <= 4 and isinstance(chat.step, CallModel):
+            if draw(st.booleans()):
+                names = draw(st.lists(st.sampled_from([*TOOLS, "unknown"]), min_size=1, max_size=3))
+                calls = [
+                    ToolCall(
+                        id=f"call{number}{i}", index=i, function=FunctionCall(name, draw(st.sampled_from(["{}", "["])))
+                    )
+                    for i, name in enumerate(names)
+                ]
+                chat.stream(SetToolCalls(calls))
+            chat.finish()
+        elif choice <= 5 and isinstance(chat.step, RunTool):
+            chat.tool_answers(draw(st.text(max_size=5)), failed=draw(st.booleans()))
+        elif choice == 6:
+            chat.command(Abort(client_request_id=request_id, clear_queue=draw(st.booleans())))
+        elif choice == 7:
+            chat.command(Regenerate(client_request_id=request_id, priority=draw(st.booleans())))
+        elif choice == 8:
+            patch = draw(
+                st.sampled_from([{"temperature": 1}, {"on_abort": "discard"}, {"on_limit": "ask"}, {"title": "x"}])
+            )
+            chat.command(SetParams(client_request_id=request_id, patch=patch))
+        elif choice == 9:
+            pending = chat.state.runtime.pause_reasons
+            call_id = pending[0].tool_call_id if pending else "nothing"
+            accepted = draw(st.booleans())
+            chat.command(ToolDecision(client_request_id=request_id, tool_call_id=call_id, accepted=accepted))
+        elif choice == 10:
+            chat.crash(can_continue=draw(st.booleans()))
+        elif isinstance(chat.step, CallModel) and draw(st.booleans()):
+            chat.break_off()
+        elif draw(st.booleans()):
+            chat.command(CancelQueued(client_request_id=f"cancel:{number}", target=f"r{number - 1}"))
+        else:
+            priority = draw(st.booleans())
+            chat.command(
+                UserMessage(client_request_id=request_id, content=draw(st.text(max_size=5)), priority=priority)
+            )
+    return chat
+
+
+@pytest.mark.row("EVT-2", "FE-9")
+@settings(max_examples=150, deadline=None)
+@given(chats(), st.data())
+def test_snapshot_plus_the_events_after_it_equals_every_later_snapshot(chat: PureChat, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(chat.states) - 1))
+    begun = chat.states[start]
+    client = state_from_snapshot("c1", decode_snapshot(encode(snapshot_of(begun))), begun.position)
+    for owner, entry in zip(chat.states[start + 1 :], chat.entries[start:], strict=True):
+        first = owner.position - len(chat.events[client.position : owner.position]) + 1
+        for position, event in enumerate(chat.events[client.position : owner.position], start=first):
+            client = reduce(client, position, decode_event(encode(event)))
+        assert snapshot_of(client) == snapshot_of(owner), entry
+
+
+@settings(max_examples=50, deadline=None)
+@given(chats(), st.data())
+def test_a_checkpoint_plus_the_entries_after_it_equals_the_owners_state(chat: PureChat, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(chat.entries)))
+    state = decode_state(encode_state(chat.states[start]))
+    for entry in chat.entries[start:]:
+        state, _ = fold_entry(state, entry, with_facts=True)
+    assert state == chat.state
+
+
+@settings(max_examples=50, deadline=None)
+@given(chats())
+def test_a_relay_that_never_saw_a_private_fact_shows_the_same_snapshot(chat: PureChat) -> None:
+    state = empty_state("c1")
+    for entry in chat.entries:
+        state, _ = fold_entry(state, entry, with_facts=False)
+    assert snapshot_of(state) == snapshot_of(chat.state)
+    assert state.private == empty_state("c1").private
+
+
+@settings(max_examples=50, deadline=None)
+@given(chats())
+def test_every_position_of_this_history_can_be_resumed_and_none_beyond_it(chat: PureChat) -> None:
+    state = chat.state
+    for earlier in chat.states[1:]:
+        assert resume_is_possible(state, earlier.epoch, earlier.position)
+    assert not resume_is_possible(state, state.epoch, state.position + 1)
+    assert not resume_is_possible(state, state.epoch + 1, state.position)
+
+
+@settings(max_examples=80, deadline=None)
+@given(chats())
+@pytest.mark.row("EVT-15")
+def test_every_run_ends_once_at_rest_and_every_answer_is_closed(chat: PureChat) -> None:
+    chat.command(Abort(client_request_id="last", clear_queue=True))
+    assert chat.state.is_at_rest
+    assert chat.state.private.run is None
+    assert chat.state.draft is None
+    ends = [e.run_id for e in chat.events if isinstance(e, RuntimeUpdated) and e.outcome is not None]
+    assert len(ends) == len(set(ends))
+    for started in [e.message_id for e in chat.events if isinstance(e, StreamStarted)]:
+        finished = [e for e in chat.events if isinstance(e, StreamFinished) and e.message_id == started]
+        removed = [e for e in chat.events if isinstance(e, MessageRemoved) and e.message_id == started]
+        assert len(finished) <= 1
+        assert finished or removed
+
+
+@settings(max_examples=80, deadline=None)
+@given(chats())
+def test_every_tool_call_on_the_path_is_answered_when_the_chat_rests(chat: PureChat) -> None:
+    chat.command(Abort(client_request_id="last", clear_queue=True))
+    path = [chat.state.nodes[key] for key in chat.state.path]
+    asked = [call.id for message in path for call in message.tool_calls]
+    answered = [message.tool_call_id for message in path if message.role == "tool"]
+    assert sorted(asked) == sorted(answer for answer in answered if answer)
+
+
+def test_an_event_seen_before_is_skipped_and_a_gap_is_refused() -> None:
+    state = reduce(empty_state("c1"), 1, QueueUpdated(0, []))
+    assert reduce(state, 1, QueueUpdated(5, [])) is state
+    with pytest.raises(Gap):
+        reduce(state, 3, QueueUpdated(0, []))
+
+
+def test_an_entry_that_does_not_continue_the_history_is_refused() -> None:
+    chat = PureChat()
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    with pytest.raises(Gap):
+        fold_entry(empty_state("c1"), chat.entries[-1], with_facts=True)
+
+
+def test_a_message_may_be_inserted_in_the_middle_of_the_path() -> None:
+    state = empty_state("c1")
+    for position, (name, index) in enumerate([("a", 0), ("c", 1), ("b", 1)], start=1):
+        message = Message(role="user", content=name, message_id=name)
+        state = reduce(state, position, MessageAdded(message, index))
+    assert state.path == ("a", "b", "c")
+
+
+def test_long_answers_grow_in_linear_time_by_sharing_their_parts() -> None:
+    chat = PureChat()
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    before = chat.state
+    for _ in range(2_000):
+        chat.stream(AppendContent("x"))
+    assert before.draft is not None and str(before.draft.content) == ""
+    assert chat.state.draft is not None and str(chat.state.draft.content) == "x" * 2_000
