@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN
+from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
 from protocol.messages import JsonObject
 
 __all__ = [
@@ -49,6 +49,9 @@ __all__ = [
 
 Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 CallId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
+Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
+Note: TypeAlias = Annotated[str, Meta(max_length=8_192)]
+"""A person's word to the model beside a decision: a long paragraph, not a document."""
 InteractionType: TypeAlias = Literal["text", "value_selected", "action_selected", "form_submitted"]
 
 
@@ -61,7 +64,7 @@ class Interaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the user spoke, when not by typing (CMD-18)."""
 
     type: InteractionType
-    action: str | None = None
+    action: Name | None = None
     data: JsonObject | None = None
 
 
@@ -83,7 +86,7 @@ class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
 
 class Regenerate(_Command, frozen=True, tag="regenerate"):
     message_id: Id | None = None
-    model: str | None = None
+    model: Name | None = None
 
 
 class Abort(_Command, frozen=True, tag="abort"):
@@ -116,8 +119,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload_id: Id | None = None
     remember: Literal["call", "tool", "server"] | None = None
     edited_input: JsonObject | None = None
-    input_hash: str | None = None
-    note: str | None = None
+    input_hash: CallId | None = None
+    note: Note | None = None
 
 
 class ToolDecision(_Command, frozen=True, kw_only=True, tag="tool_decision"):
@@ -126,8 +129,8 @@ class ToolDecision(_Command, frozen=True, kw_only=True, tag="tool_decision"):
     payload_id: Id | None = None
     remember: Literal["call", "tool", "server"] | None = None
     edited_input: JsonObject | None = None
-    input_hash: str | None = None
-    note: str | None = None
+    input_hash: CallId | None = None
+    note: Note | None = None
 
     @property
     def decision(self) -> Decision:
@@ -289,6 +292,10 @@ def body_digest(body: bytes) -> str:
     All keys count, also those we do not know.
 
     Raises:
-        msgspec.DecodeError: not JSON.
+        BadRequest: not JSON in a place that `decode_command` skips, such as the value of a key we do not know.
     """
-    return hashlib.sha256(_canonical.encode(msgspec.json.decode(body))).hexdigest()
+    try:
+        canonical = _canonical.encode(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise BadRequest(f"the body is not JSON: {wrong}") from None
+    return hashlib.sha256(canonical).hexdigest()

@@ -1,4 +1,4 @@
-"""What a message may hold, and the words of refusal (WIRE §10).
+"""What a message may hold, and the words of refusal (PROTOCOL §10).
 
 `commands.py` takes `content` and `attachments` as they come; here they become a string or typed parts, or are refused
 with a sentence and a JSON Pointer. Pure and single-pass: the web process calls it before it accepts a command, with
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 TEXT_MAX_BYTES = 256 * 1024
-"""All text of one message, or of one IDE result, in UTF-8 (WIRE §1)."""
+"""All text of one message, or of one IDE result, in UTF-8 (PROTOCOL §1)."""
 
 BINARY_MAX_BYTES = 12_000_000
-"""One image, decoded (WIRE §10). The same for audio and files: in base64 it just fits a body of 16 MiB."""
+"""One image, decoded (PROTOCOL §10). The same for audio and files: in base64 it just fits a body of 16 MiB."""
 
 MAX_IMAGES = 20
-"""Parts and attachments together, unless the operator says otherwise (WIRE §10)."""
+"""Parts and attachments together, unless the operator says otherwise (PROTOCOL §10)."""
 
 PARTS_MAX_COUNT = 1_000
 """A body of 16 MiB could hold half a million empty parts; no person writes a thousand."""
@@ -58,7 +58,7 @@ LABEL_MAX_CHARACTERS = 255
 
 PREVIEW_MAX_CHARACTERS = 120
 CONTENT_TEXT_MAX_CHARACTERS = 8_192
-"""A queued item as people see it (WIRE §8)."""
+"""A queued item as people see it (PROTOCOL §8)."""
 
 _Json: TypeAlias = Mapping[str, object]
 
@@ -76,7 +76,7 @@ def read_content(
     """The content of a message, its attachments appended: the string itself when there is nothing else.
 
     Raises:
-        InvalidContent: anything that WIRE §10 refuses; `path` points at the place.
+        InvalidContent: anything that PROTOCOL §10 refuses; `path` points at the place.
         TooLarge: more text than TEXT_MAX_BYTES.
     """
     if isinstance(content, str):

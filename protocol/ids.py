@@ -14,6 +14,7 @@ from typing import NamedTuple
 from protocol.errors import BadRequest
 
 __all__ = [
+    "NAME_MAX_CHARACTERS",
     "RESERVED_CHAT_IDS",
     "EntryId",
     "Head",
@@ -29,6 +30,9 @@ NewId = Callable[[str], str]
 ID_PATTERN = r"^[A-Za-z0-9_-]{1,128}$(?!\n)"
 """`$` alone would let a trailing newline through in Python."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+NAME_MAX_CHARACTERS = 256
+"""Names that are no ids (models, tools, scopes): the longest in use are paths of repositories, below 200."""
 
 RESERVED_CHAT_IDS = frozenset({"subscribe", "feed", "import"})
 """Path segments under /v1/chats that are routes (WIRE §1)."""
@@ -91,7 +95,7 @@ class Head(NamedTuple):
         return cls(EntryId.parse(entry_id), digest, int(position))
 
 
-_POSITION = re.compile(r"(\d{1,19})-(\d{1,15})-(\d{1,15})")
+_POSITION = re.compile(r"([0-9]{1,19})-([0-9]{1,15})-([0-9]{1,15})")
 
 
 class Position(NamedTuple):

@@ -1,6 +1,6 @@
 """Frames to bytes and bytes to frames: Server-Sent Events both ways, without sockets.
 
-The way out makes the native wire (WIRE §4) and, for projections, any event stream. An event's JSON is never encoded
+The way out makes the native wire (PROTOCOL §4) and, for projections, any event stream. An event's JSON is never encoded
 again: `chat_id` and `seq` are spliced in before its `type`. The way in is the parser of WHATWG HTML, "Server-sent
 events", incremental and bounded. Relays, projections and clients call this file; it knows neither the events inside
 nor who reads them. The one rule: no text, whoever wrote it, can forge a field or end a block.

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN
+from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
 from protocol.messages import JsonObject, Usage
 
-__all__ = ["Thread", "ThreadChanges", "ThreadPatch", "apply_changes", "read_patch"]
+__all__ = ["OBJECT_MAX_BYTES", "Thread", "ThreadChanges", "ThreadPatch", "apply_changes", "read_patch"]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 OnLimit: TypeAlias = Literal["stop", "summarize", "ask"]
@@ -32,7 +32,10 @@ Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 Title: TypeAlias = Annotated[str, Meta(max_length=200)]
 Instructions: TypeAlias = Annotated[str, Meta(max_length=32_768)]
 TokenCap: TypeAlias = Annotated[int, Meta(ge=1_000)]
-Scope: TypeAlias = Annotated[list[str], Meta(max_length=3)]
+Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
+Scope: TypeAlias = Annotated[list[Name], Meta(max_length=3)]
+Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
+"""Of tools or of their servers. They stand in every snapshot, so they must not grow as large as a body may be."""
 
 OBJECT_MAX_BYTES = 65_536
 """`context` and `metadata`, as JSON (WIRE §16)."""
@@ -94,9 +97,9 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What `set_params` may change, with its bounds (WIRE §16)."""
 
     title: Title | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    mode: str | UnsetType = UNSET
-    tool_use: str | UnsetType = UNSET
+    model: Name | UnsetType = UNSET
+    mode: Name | UnsetType = UNSET
+    tool_use: Name | UnsetType = UNSET
     context_tokens_cap: TokenCap | None | UnsetType = UNSET
     include_project_info: bool | UnsetType = UNSET
     checkpoints_enabled: bool | UnsetType = UNSET
@@ -125,8 +128,8 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     reasoning: Reasoning | None | UnsetType = UNSET
     custom_instructions: Instructions | None | UnsetType = UNSET
     scope: Scope | None | UnsetType = UNSET
-    tools_disabled: list[str] | None | UnsetType = UNSET
-    mcp_servers: list[str] | None | UnsetType = UNSET
+    tools_disabled: Names | None | UnsetType = UNSET
+    mcp_servers: Names | None | UnsetType = UNSET
     context: JsonObject | None | UnsetType = UNSET
     metadata: JsonObject | None | UnsetType = UNSET
     parent_id: Id | None | UnsetType = UNSET

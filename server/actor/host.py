@@ -65,8 +65,8 @@ class Host:
         self._beaten_at = time.monotonic()
 
     @property
-    def chat_count(self) -> int:
-        return len(self._actors)
+    def name(self) -> str:
+        return self._place.worker
 
     async def run(self) -> None:
         """Serve until cancelled. Trouble with the store pauses the host, it does not end it."""

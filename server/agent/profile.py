@@ -71,7 +71,7 @@ class Profiles:
     def __init__(self, profiles: Mapping[str, Profile], tools: Mapping[str, Tool], default_model: str) -> None:
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
         self._tools = tools
-        self._default_model = default_model
+        self.default_model = default_model
 
     @property
     def all(self) -> list[Profile]:
@@ -81,4 +81,4 @@ class Profiles:
         """The table of this chat, from its mode and its thread's `tools_disabled`."""
         profile = self._profiles.get(state.thread.mode) or self._profiles[DEFAULT_PROFILE]
         disabled = frozenset(state.thread.tools_disabled or ())
-        return ChatTools(profile, self._tools, disabled, self._default_model)
+        return ChatTools(profile, self._tools, disabled, self.default_model)

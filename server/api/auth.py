@@ -1,31 +1,29 @@
 """Who is calling: every request resolves to a Principal before anything else looks at it (DESIGN §11, AUTH-1).
 
-`Authenticator` is the seam; two are built in. Without configured tokens there is one local caller, reached through
-loopback only; with tokens, each is known by its SHA-256. Which chats a principal may see is not decided here. The
-one rule: nobody learns from the answer, or from how long it took, how close a guess was.
+`Authenticator` is the seam; two are built in. Without configured tokens there is one local caller: the settings refuse
+to listen beyond loopback then, and `guard.py` keeps foreign web pages out. With tokens, each is known by its SHA-256.
+Which chats a principal may see is not decided here. The one rule: nobody learns from the answer, or from how long it
+took, how close a guess was.
 """
 
 import hashlib
 import hmac
 from collections.abc import Sequence
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
-from starlette.requests import HTTPConnection
 
 from protocol.errors import Unauthorized
 from protocol.principal import LOCAL, Principal
-from server.settings import is_loopback
 
 __all__ = ["Authenticator", "KnownToken", "LocalAuthenticator", "TokenAuthenticator", "hash_token"]
 
 
 class Authenticator(Protocol):
-    """Asked once for each request, event streams included; it may await."""
+    """Asked once for each request, event streams included."""
 
-    async def authenticate(self, connection: HTTPConnection) -> Principal:
-        """Who is calling.
+    def authenticate(self, authorization: str | None) -> Principal:
+        """Who is calling, from the `Authorization` header; None when there is none.
 
         Raises:
             Unauthorized: nobody we know; the sentence is fit for the caller.
@@ -33,36 +31,10 @@ class Authenticator(Protocol):
 
 
 class LocalAuthenticator:
-    """Everybody who reaches the loopback address is the local principal; except pages of foreign websites.
+    """Whoever reaches this server is the local principal, whatever they send."""
 
-    A browser on this machine reaches loopback too, on behalf of any page it shows: by a plain cross-origin POST,
-    which needs no preflight, or by a name that was pointed at 127.0.0.1 (DNS rebinding). Either page could let a tool
-    run and approve it. A browser tells the page's origin, and the name it used, so both must be ours.
-    """
-
-    def __init__(self, allowed_origins: Sequence[str] = ()) -> None:
-        """`allowed_origins`: what `server.cors_origins` lets in; "*" is everybody."""
-        self._allowed_origins = frozenset(allowed_origins)
-
-    async def authenticate(self, connection: HTTPConnection) -> Principal:
-        host = connection.headers.get("host", "")
-        if host and not is_loopback(_host_name(f"//{host}")):
-            raise Unauthorized(
-                "this server has no auth.tokens, so it answers to localhost only; set them to use another name"
-            )
-        origin = connection.headers.get("origin")
-        if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
-            return LOCAL
-        if not is_loopback(_host_name(origin)):
-            raise Unauthorized("this page's origin is not in server.cors_origins")
+    def authenticate(self, authorization: str | None) -> Principal:
         return LOCAL
-
-
-def _host_name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 class KnownToken(msgspec.Struct, frozen=True):
@@ -78,8 +50,8 @@ class TokenAuthenticator:
             raise ValueError("without tokens nobody could call")
         self._tokens = list(tokens)
 
-    async def authenticate(self, connection: HTTPConnection) -> Principal:
-        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    def authenticate(self, authorization: str | None) -> Principal:
+        scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized("a bearer token is required: Authorization: Bearer TOKEN")
@@ -96,4 +68,4 @@ class TokenAuthenticator:
 def hash_token(token: str) -> str:
     """What the configuration holds of a token. Tokens are 256 random bits, so one plain hash is enough: there is
     nothing to guess that a slow hash would protect."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -34,8 +35,8 @@ class Edge:
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""
-        headers = dict(scope["headers"])
-        return self.auth.authenticate(headers.get(b"authorization", b"").decode("latin-1") or None)
+        authorization = Headers(scope=scope).get("authorization")
+        return self.auth.authenticate(authorization)
 
 
 def edge_of(request: Request) -> Edge:

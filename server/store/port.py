@@ -102,9 +102,11 @@ class Taken(msgspec.Struct, frozen=True):
 class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One atomic commit. `consumed` are (inbox id, request id) pairs that must still lie in the inbox.
 
-    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` replaces the stored one. `trim` drops
-    entries before that id. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that back, '' leaves
-    it. `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
+    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` (the bare state; the store compresses it)
+    replaces the stored one, `checkpoint_version` is the largest version folded into it. `trim` drops entries before
+    that id, never beyond the checkpoint. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that
+    back, '' leaves it; an accepted post takes it back too, so a chat without messages says 'expire' every time.
+    `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
     """
 
     chat_id: str
@@ -116,6 +118,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     acks: bytes = b""
     consumed: tuple[tuple[str, str], ...] = ()
     checkpoint: bytes | None = None
+    checkpoint_version: int = 1
     trim: EntryId | None = None
     meta: tuple[tuple[str, str], ...] = ()
     lifetime: Literal["", "expire", "persist"] = ""
@@ -193,6 +196,9 @@ class DueBell(Protocol):
 
     async def wait(self, timeout_seconds: float) -> int | None:
         """The bucket whose bell rang, or None when the time is up."""
+
+    async def put_back(self, bucket: int) -> None:
+        """Ring again for others: the caller popped a token and will not look (it is draining, or full)."""
 
 
 class Store(Protocol):

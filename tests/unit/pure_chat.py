@@ -46,6 +46,11 @@ class PureChat:
         self._epoch = 0
         self.fence("wake")
 
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing is to be done until the next command."""
+        return isinstance(self.step, Wait)
+
     def new_id(self, prefix: str) -> str:
         return f"{prefix}_{next(self._ids)}"
 

@@ -24,7 +24,7 @@ from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, JsonObject, ToolCall
 from protocol.principal import LOCAL, Principal
 from protocol.state import empty_state
-from server.agent.plan import CallModel, RunTool, Wait
+from server.agent.plan import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table
 
@@ -161,7 +161,7 @@ def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
     assert (last.content, last.status, last.finish_reason) == ("half an ans", "partial", "abort")
     assert acks(events) == [("x", True, {"aborted": True})]
     assert chat.state.runtime.outcome == "aborted"
-    assert chat.step == Wait()
+    assert chat.is_waiting
 
 
 def test_abort_with_discard_takes_the_partial_answer_back() -> None:
@@ -199,7 +199,7 @@ def test_abort_keeps_the_queue_which_goes_on_unless_told_to_clear_it() -> None:
     chat.command(say("c"))
     events = chat.command(Abort(client_request_id="y", clear_queue=True))
     assert [(name, accepted) for name, accepted, _ in acks(events)] == [("c", False), ("y", True)]
-    assert chat.step == Wait()
+    assert chat.is_waiting
 
 
 def test_abort_of_another_run_does_nothing() -> None:
@@ -264,7 +264,7 @@ def test_a_tool_that_asks_pauses_the_round_before_anything_runs() -> None:
         "pause_required",
         "runtime_updated",
     ]
-    assert chat.step == Wait()
+    assert chat.is_waiting
     (reason,) = chat.state.runtime.pause_reasons
     assert (reason.type, reason.tool_call_id, reason.input) == ("confirmation", "c1", {"to": "x"})
     assert chat.state.runtime.paused

@@ -7,7 +7,7 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
 from protocol.messages import FunctionCall, ToolCall
 from server.agent.history import model_view
-from server.agent.plan import CallModel, RunTool, Wait
+from server.agent.plan import CallModel, RunTool
 from server.agent.request import build_request
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table
@@ -61,7 +61,7 @@ def test_after_max_rounds_the_calls_are_still_run_and_the_run_stops() -> None:
     chat.tool_answers()
     ask(chat, ("c1", "clock"))
     chat.tool_answers()
-    assert chat.step == Wait()
+    assert chat.is_waiting
     errors = [(e.code, e.fatal) for e in chat.events if isinstance(e, ErrorHappened)]
     assert errors == [("max_tool_rounds", False)]
     assert (chat.state.runtime.state, chat.state.runtime.outcome) == ("idle", "limit")

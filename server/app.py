@@ -1,0 +1,168 @@
+"""The web half: settings, store, relays, routes; opened and closed in order. `serve` adds the worker half to it.
+
+The socket is ours, so that the bytes the kernel keeps for a reader who does not read are few, and the port is known
+before anybody is told. uvicorn speaks HTTP; its signal handling is left out, because streams must be told to come
+back before it waits for them to end.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+
+import anyio
+import anyio.to_thread
+import structlog
+import uvicorn
+
+from protocol.errors import Conflict
+from server.api.edge import Edge
+from server.api.routes import build_app
+from server.assembly import Furniture, authenticator_of, furnish, open_store
+from server.providers.openai_chat import warm_import
+from server.relay.hub import Hub
+from server.settings import Settings
+from server.store.port import Store
+from server.telemetry import Metrics
+from server.worker import hosting, run_process, stop_signal
+
+__all__ = ["serve", "web"]
+
+_log = structlog.get_logger()
+
+SEND_BUFFER_BYTES = 65_536
+"""What the kernel may keep for a reader who does not read (DESIGN §5)."""
+
+BACKLOG = 2_048
+"""Connections that may wait to be accepted: a reconnect herd after a restart."""
+
+CLOSE_SECONDS = 3
+"""How long uvicorn waits for the last answers."""
+
+
+def serve(settings: Settings) -> int:
+    """`threadcast serve`: web and actors in one process, with an embedded store unless one is given."""
+    return run_process(settings, _serve)
+
+
+def web(settings: Settings) -> int:
+    """`threadcast web`: the edge alone; workers run elsewhere."""
+    return run_process(settings, _web)
+
+
+async def _serve(settings: Settings) -> None:
+    metrics = Metrics()
+    furniture = furnish(settings)
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
+        store, announce = await stack.enter_async_context(open_store(settings))
+        await stack.enter_async_context(hosting(settings, store, furniture, metrics))
+        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
+        await _say_ready(settings, furniture, listener, announce)
+        await stop_signal()
+
+
+async def _web(settings: Settings) -> None:
+    metrics = Metrics()
+    furniture = furnish(settings)
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
+        store, announce = await stack.enter_async_context(open_store(settings))
+        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
+        await _say_ready(settings, furniture, listener, announce)
+        await stop_signal()
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Generator[socket.socket]:
+    """A listening socket. Raises Conflict when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        try:
+            listener.bind((host, port))
+        except OSError as taken:
+            raise Conflict(
+                f"cannot listen on {host}:{port}: {taken.strerror}; stop what has the port, or choose another: --port"
+            ) from taken
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        yield listener
+
+
+@asynccontextmanager
+async def _edge(
+    settings: Settings, store: Store, furniture: Furniture, metrics: Metrics, listener: socket.socket
+) -> AsyncIterator[None]:
+    """HTTP is answered for as long as it is entered; then streams are told to come back, and the rest finishes."""
+    limits = settings.limits
+    hub = Hub(store, metrics, heartbeat_seconds=limits.heartbeat_seconds)
+    edge = Edge(
+        store=store,
+        hub=hub,
+        auth=authenticator_of(settings),
+        metrics=metrics,
+        profiles=furniture.profiles,
+        providers=furniture.providers,
+        tools=list(furniture.tools.values()),
+        body_max_bytes=limits.body_max_bytes,
+        buffer_max_bytes=limits.subscriber_buffer_bytes,
+    )
+    config = uvicorn.Config(
+        build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+    )
+    server = _Server(config)
+    async with hub.running(), anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [listener])
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                server.should_exit = True
+                await hub.close_streams()
+                with anyio.move_on_after(CLOSE_SECONDS + 1):
+                    await server.ended.wait()
+            tasks.cancel_scope.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its hands on the process's signals."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = anyio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        finally:
+            self.ended.set()
+
+
+async def _say_ready(
+    settings: Settings, furniture: Furniture, listener: socket.socket, announce: Callable[[str], None]
+) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{port}"
+    announce(url)
+    where = (
+        "memory only: everything is gone at the end" if settings.store.memory else f"data in {settings.store.data_dir}"
+    )
+    if settings.store.url is not None:
+        where = "store from store.url"
+    print(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})", flush=True)
+    await anyio.to_thread.run_sync(warm_import)

@@ -1,0 +1,172 @@
+"""From settings to the furniture of the rooms: providers, tools, profiles, authenticator, embedded or given store.
+
+Both halves of the house are put together from here, so that `serve`, `web` and `worker` offer the same models and
+tools. It opens nothing but the store; what it returns is closed by who asked for it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from protocol.messages import JsonObject
+from protocol.principal import Principal
+from server.actor.host import Rhythm
+from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, Profiles
+from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.providers.base import ModelInfo
+from server.providers.demo import Demo
+from server.providers.openai_chat import OpenAIChat
+from server.providers.registry import Providers
+from server.settings import Provider as ProviderSettings
+from server.settings import Settings
+from server.settings import Tool as ToolSettings
+from server.store.embedded import EmbeddedStore
+from server.store.redis_store import RedisStore
+from server.tools.base import Policy, Retry, Tool, ToolContext, ToolOutput
+from server.tools.demo import DEMO_TOOLS
+from server.tools.registry import Tools, load_module
+
+__all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Furniture:
+    """What actors and edge share."""
+
+    providers: Providers
+    tools: Tools
+    profiles: Profiles
+
+
+def furnish(settings: Settings) -> Furniture:
+    """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
+    providers = Providers(
+        [
+            *(_openai_chat(name, wanted) for name, wanted in settings.models.providers.items()),
+            Demo(),
+        ]
+    )
+    own = load_module(settings.server.app) if settings.server.app else []
+    tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools))
+    profiles = {
+        name: Profile(
+            name=name,
+            title=wanted.title or name,
+            description=wanted.description,
+            system_prompt=DEFAULT_IDENTITY if wanted.system_prompt is None else wanted.system_prompt,
+            tools=wanted.tools,
+            model=wanted.model,
+            max_rounds=wanted.max_rounds or settings.limits.max_rounds,
+        )
+        for name, wanted in settings.profiles.items()
+    }
+    profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, max_rounds=settings.limits.max_rounds))
+    return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default))
+
+
+def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
+    key = os.environ.get(wanted.api_key_env) if wanted.api_key_env else None
+    if key is None and wanted.api_key is not None:
+        key = wanted.api_key.reveal()
+    models = [
+        ModelInfo(
+            name=model.name,
+            context_tokens=model.context_tokens,
+            supports_tools=model.supports_tools,
+            supports_images=model.supports_images,
+        )
+        for model in wanted.models
+    ]
+    return OpenAIChat(
+        name,
+        base_url=wanted.base_url,
+        api_key=key,
+        models=models,
+        connect_timeout_seconds=wanted.connect_timeout_seconds,
+        idle_timeout_seconds=wanted.idle_timeout_seconds,
+    )
+
+
+class _OperatedTool:
+    """A tool under the operator's table: its own word wherever the table says nothing."""
+
+    def __init__(self, tool: Tool, wanted: ToolSettings) -> None:
+        self._tool = tool
+        self.name = tool.name
+        self.description = tool.description
+        self.input_schema: JsonObject = tool.input_schema
+        self.policy: Policy = wanted.policy or tool.policy
+        self.retry: Retry = wanted.retry or tool.retry
+        self.timeout_seconds = wanted.timeout_seconds or tool.timeout_seconds
+        self.category = tool.category
+        self.source = tool.source
+        self.hide_input = tool.hide_input
+        self.label_arg = tool.label_arg
+
+    def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        return self._tool.run(arguments, context)
+
+
+def _operated(tools: list[Tool], table: dict[str, ToolSettings]) -> list[Tool]:
+    unknown = table.keys() - {tool.name for tool in tools}
+    if unknown:
+        known = ", ".join(tool.name for tool in tools)
+        raise ValueError(f"tools.{min(unknown)}: there is no such tool; known: {known}")
+    kept: list[Tool] = []
+    for tool in tools:
+        wanted = table.get(tool.name)
+        if wanted is None:
+            kept.append(tool)
+        elif wanted.enabled:
+            kept.append(_OperatedTool(tool, wanted))
+    return kept
+
+
+def authenticator_of(settings: Settings) -> Authenticator:
+    """Bearer tokens when some are configured, else the one local caller."""
+    tokens = [
+        KnownToken(token.sha256, Principal(token.id, frozenset(token.permissions))) for token in settings.auth.tokens
+    ]
+    return TokenAuthenticator(tokens) if tokens else LocalAuthenticator()
+
+
+def rhythm_of(settings: Settings) -> Rhythm:
+    limits = settings.limits
+    return Rhythm(
+        lease_seconds=limits.lease_seconds,
+        beat_seconds=limits.beat_seconds,
+        sweep_seconds=limits.sweep_seconds,
+        max_chats=limits.worker_max_chats,
+        drain_seconds=limits.drain_seconds,
+    )
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[tuple[RedisStore, Callable[[str], None]]]:
+    """The configured store, or a private one that is started and kept running; and how to announce where we listen.
+
+    Raises:
+        Conflict: somebody serves this data directory already.
+        Unavailable: no store can be reached or started; the sentence names the ways out.
+    """
+    if settings.store.url is not None:
+        async with RedisStore(settings.store.url.reveal()) as store:
+            yield store, _announce_nowhere
+        return
+    async with (
+        EmbeddedStore(settings.store.data_path, memory=settings.store.memory) as embedded,
+        anyio.create_task_group() as tasks,
+        RedisStore(embedded.url) as store,
+    ):
+        tasks.start_soon(embedded.supervise)
+        try:
+            yield store, embedded.announce
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _announce_nowhere(_: str) -> None:
+    return None

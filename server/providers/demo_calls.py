@@ -1,0 +1,70 @@
+"""What `demo/tools` reads in a user's words: which tools to call, and how to sum up what they gave. Pure.
+
+A line `call NAME {json}` calls any tool with exactly these arguments (several lines, several calls; what stands after
+the name is passed on as it is, so a test can be wrong on purpose). Else the words decide: a time, a sum, a note, a
+count-down, if such a tool is offered.
+"""
+
+import re
+from collections.abc import Container
+from typing import NamedTuple
+
+import msgspec
+
+from protocol.messages import Message, text_of
+
+__all__ = ["WantedCall", "summary", "wanted_calls"]
+
+_DIRECTIVE = re.compile(r"^[ \t]*call[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*([{\[\"].*)?$", re.MULTILINE)
+_TIME = re.compile(r"\b(clock|time|date|today|now)\b", re.IGNORECASE)
+_SUM = re.compile(r"[-(]*\d[\d.]*(?:[\s()]*[-+*/%^]+[\s()]*\d[\d.]*)+[)]*")
+_NOTE = re.compile(r"\b(write|note)\b", re.IGNORECASE)
+_COUNT_DOWN = re.compile(r"\bcount\s*-?down\b(?:\s+from)?\s*(\d{1,2})?", re.IGNORECASE)
+
+SUMMARY_MAX_CHARS = 2_000
+"""Of one tool's result in the summary."""
+
+
+class WantedCall(NamedTuple):
+    """`arguments` is JSON text, or what a directive has in its place."""
+
+    name: str
+    arguments: str
+
+
+def wanted_calls(text: str, offered: Container[str]) -> list[WantedCall]:
+    """The calls that `text` asks for, in its order. A directive may name a tool that is not offered."""
+    directives = [WantedCall(match[1], (match[2] or "").rstrip()) for match in _DIRECTIVE.finditer(text)]
+    if directives:
+        return directives
+    found: list[tuple[int, str, dict[str, object]]] = []
+    if match := _TIME.search(text):
+        found.append((match.start(), "clock", {}))
+    if match := _SUM.search(text):
+        found.append((match.start(), "calculator", {"expression": match[0].strip()}))
+    if match := _NOTE.search(text):
+        found.append((match.start(), "write_note", {"name": "note.md", "text": text}))
+    if match := _COUNT_DOWN.search(text):
+        found.append((match.start(), "countdown", {"start": int(match[1] or 5)}))
+    return [
+        WantedCall(name, msgspec.json.encode(arguments).decode())
+        for _, name, arguments in sorted(found, key=lambda item: item[0])
+        if name in offered
+    ]
+
+
+def summary(answered: list[Message]) -> str:
+    """What the tools gave, from the assistant and tool messages since the user's last words."""
+    names = {call.id: call.function.name for message in answered for call in message.tool_calls}
+    lines = [
+        f"- {names.get(message.tool_call_id or '', 'a tool')}"
+        f"{' failed' if message.tool_failed else ''}: {text_of(message.content)[:SUMMARY_MAX_CHARS]}"
+        for message in answered
+        if message.role == "tool"
+    ]
+    if not lines:
+        return (
+            "I call tools. Ask me for the time, give me a sum such as 6 * 7, let me write a note, "
+            'or say it exactly in a line of its own: call calculator {"expression": "6 * 7"}'
+        )
+    return "\n".join(["The tools have answered.", "", *lines])

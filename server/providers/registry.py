@@ -1,0 +1,81 @@
+"""The configured providers by name, and the way from a model's name to the one who serves it (PROV-2).
+
+`provider/model` names both; a bare name goes to the default provider. It reads no settings: whoever opens the worker
+builds the providers and closes them through here. The one rule: a name that leads nowhere ends in a sentence that says
+what would lead somewhere.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from protocol.errors import ModelFailed
+from server.providers.base import ModelInfo, Provider
+
+__all__ = ["Providers"]
+
+CLOSE_TIMEOUT_SECONDS = 2.0
+"""Closing sockets takes milliseconds; a server that answers no goodbye must not hold up the shutdown."""
+
+_HOW_TO_CONFIGURE = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for a local server, or add a provider to threadcast.toml."
+
+_log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Providers:
+    """`default` names the provider of bare model names; None: the first one."""
+
+    def __init__(self, providers: Iterable[Provider], *, default: str | None = None) -> None:
+        self._by_name: dict[str, Provider] = {}
+        for provider in providers:
+            if provider.name in self._by_name:
+                raise ValueError(f"two model providers are called {provider.name!r}")
+            self._by_name[provider.name] = provider
+        if default is not None and default not in self._by_name:
+            raise ValueError(f"the default model provider {default!r} is not configured; known: {self._known()}")
+        self._default = default or next(iter(self._by_name), None)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    def resolve(self, model: str) -> tuple[Provider, str]:
+        """The provider of `provider/model`, and the name that the provider knows the model by.
+
+        Raises:
+            ModelFailed: llm_error; no such provider, or no name at all.
+        """
+        default = self._by_name.get(self._default) if self._default else None
+        if default is None:
+            raise ModelFailed("llm_error", f"No model provider is configured. {_HOW_TO_CONFIGURE}")
+        prefix, slash, name = model.partition("/")
+        if not (name if slash else prefix):
+            raise ModelFailed("llm_error", f"{model!r} names no model; write it as provider/model.")
+        if not slash:
+            return default, model
+        if prefix in self._by_name:
+            return self._by_name[prefix], name
+        if any(info.name == model for info in default.models()):
+            return default, model  # `meta-llama/Llama-3`: a bare name may have a slash of its own
+        raise ModelFailed(
+            "llm_error",
+            f"There is no model provider {prefix!r} (for model {model!r}); known: {self._known()}. {_HOW_TO_CONFIGURE}",
+        )
+
+    def model_infos(self) -> dict[str, ModelInfo]:
+        """Every model that is known without asking anybody, under its full name."""
+        return {f"{name}/{info.name}": info for name, provider in self._by_name.items() for info in provider.models()}
+
+    async def aclose(self) -> None:
+        """Close every provider, whatever the others do; at most `CLOSE_TIMEOUT_SECONDS` each."""
+        for name, provider in self._by_name.items():
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                    await provider.aclose()
+            except Exception as wrong:  # boundary: one provider's goodbye must not cost the others theirs
+                _log.warning("provider.close_failed", provider=name, error=type(wrong).__name__)
+
+    def _known(self) -> str:
+        return ", ".join(sorted(self._by_name)) or "none"

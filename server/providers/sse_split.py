@@ -1,0 +1,79 @@
+"""The bytes of a server-sent event stream to the data of its events, in whatever pieces they arrive.
+
+An incremental reader for model streams (WHATWG HTML §9.2.6): CR, LF and CRLF end a line, `data` lines of one event
+are joined by LF, comments and other fields are skipped, a byte order mark at the start is dropped. It works on bytes,
+so a piece may end inside a UTF-8 character. It knows neither JSON nor sockets; the adapters call it. The one rule: how
+the bytes are cut never changes what comes out. An event that the stream's end leaves unfinished is not an event.
+"""
+
+__all__ = ["EVENT_MAX_BYTES", "EventTooLarge", "SseSplitter"]
+
+EVENT_MAX_BYTES = 16 * 1024 * 1024
+"""Of one unfinished event. Real chunks are below 1 kB, a whole tool call or image block a few MB; a server that never
+ends a line must not fill our memory."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(ValueError):
+    """One event grew beyond the bound."""
+
+
+class SseSplitter:
+    """Feed it what was read; it returns the data of each event that this completed."""
+
+    def __init__(self, max_bytes: int = EVENT_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._line: list[bytes] = []
+        """The pieces of the line that is still open."""
+        self._line_bytes = 0
+        self._data: list[bytes] = []
+        """The data lines of the event that is still open."""
+        self._data_bytes = 0
+        self._after_cr = False
+        """The last byte was CR: an LF that follows belongs to it. Waiting for it would hold back a whole event."""
+        self._is_first_line = True
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The events that end within `piece`.
+
+        Raises:
+            EventTooLarge: the open event holds more than `max_bytes`.
+        """
+        if not piece:
+            return []
+        if self._after_cr and piece[:1] == b"\n":
+            piece = piece[1:]
+        self._after_cr = piece[-1:] == b"\r"
+        events: list[bytes] = []
+        lines = piece.splitlines()
+        rest = lines.pop() if lines and piece[-1:] not in (b"\n", b"\r") else b""
+        for line in lines:
+            self._end_line(line, events)
+        if rest:
+            self._line.append(rest)
+            self._line_bytes += len(rest)
+            self._check_size()
+        return events
+
+    def _end_line(self, line: bytes, events: list[bytes]) -> None:
+        if self._line:
+            line = b"".join([*self._line, line])
+            self._line.clear()
+            self._line_bytes = 0
+        if self._is_first_line:
+            self._is_first_line = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            if self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data.clear()
+                self._data_bytes = 0
+        elif line[:5] == b"data:" or line == b"data":
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            self._data_bytes += len(line)
+            self._check_size()
+
+    def _check_size(self) -> None:
+        if self._line_bytes + self._data_bytes > self._max_bytes:
+            raise EventTooLarge(f"an event of the stream is larger than {self._max_bytes} bytes")

@@ -1,0 +1,377 @@
+"""Where settings come from: the file, then the environment, then flags, the later ones winning; and who said what.
+
+`load_settings` is called once, by the command line, before anything opens. It reads the one file and the environment
+it is given; it opens no socket. The one rule: a value that cannot be, or a name that nobody knows, is an error that
+names itself, where it stands and, if there is one, the name that was meant.
+
+    threadcast.toml                 [server] port = 9000
+    THREADCAST_SERVER__PORT=9000    any value by its path; lists and tables as JSON
+    REDIS_URL                       store.url
+    OPENAI_API_KEY, OPENAI_BASE_URL a provider `openai`, unless the file has one of that name
+    OPENAI_MODEL                    its default model, in the words of its API, unless models.default is set
+    flags                           --port 9000
+"""
+
+import difflib
+import re
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from protocol.errors import explain
+from server.settings import DEMO_PROVIDER, OPENAI_API, Profile, Provider, Secret, Settings, Tool
+
+__all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
+
+DEFAULT_FILE = "threadcast.toml"
+PREFIX = "THREADCAST_"
+
+DEMO_MODEL = f"{DEMO_PROVIDER}/echo"
+"""The model of a server that knows no other: it says what you said, so that a first look shows the stream at work."""
+
+UNNAMED_MODEL = "default"
+"""Asked for when a provider is configured and no model named: servers of a single model answer to any name."""
+
+Table: TypeAlias = dict[str, Any]  # Any: configuration before its types are checked
+
+
+_T = TypeVar("_T")
+_FLAGS = {"models.default": "model"}
+"""Flags that are not called like the last word of their path."""
+
+_TABLES: dict[str, type[msgspec.Struct]] = {"models.providers": Provider, "profiles": Profile, "tools": Tool}
+_SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class BadSettings(Exception):
+    """The process cannot start like this; the sentence says which value is wrong, and where it stands."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """One value that differs from its default: its path in the file, itself as text, who said it."""
+
+    path: str
+    text: str
+    origin: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """`origins` holds who said each value that is not a default; `notes` what people should know about the rest.
+
+    `unnamed_provider` is the one whose model is the default but has no name yet (`UNNAMED_MODEL`), or ''.
+    """
+
+    settings: Settings
+    file: str | None
+    origins: dict[str, str]
+    notes: list[str]
+    unnamed_provider: str
+
+    def values(self) -> list[Value]:
+        """Every value that somebody set, secrets masked, in the order of the sections."""
+        return [Value(path, _shown(_at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
+
+    def origin_of(self, path: str) -> str:
+        return self.origins.get(path, "default")
+
+
+def load_settings(
+    environ: Mapping[str, str], flags: Mapping[str, object] | None = None, file: str | None = None
+) -> Loaded:
+    """Read everything. `flags` maps paths (`server.port`) to values; None means not given.
+
+    `file` (or THREADCAST_CONFIG) must exist when named; otherwise threadcast.toml is read if it is there.
+
+    Raises:
+        BadSettings: naming the value.
+    """
+    named = file or environ.get(PREFIX + "CONFIG")
+    path = Path(named or DEFAULT_FILE)
+    is_read = named is not None or path.is_file()
+    gathering = _Gathering(environ)
+    if is_read:
+        gathering.read_file(path)
+    gathering.read_environment()
+    gathering.read_flags(flags or {})
+    gathering.add_openai()
+    gathering.fetch_keys()
+    gathering.choose_model()
+    return Loaded(
+        gathering.settings(),
+        str(path) if is_read else None,
+        gathering.origins,
+        gathering.notes,
+        gathering.unnamed_provider,
+    )
+
+
+class _Gathering:
+    """The table so far, and who said what. Its shape (sections, tables, lists) is right after each step."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.origins: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.unnamed_provider = ""
+        self._environ = environ
+        self._table: Table = {}
+
+    def read_file(self, path: Path) -> None:
+        try:
+            self._table = tomllib.loads(path.read_text("utf-8"))
+        except OSError as wrong:
+            raise BadSettings(f"{path}: {wrong.strerror or wrong}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+            raise BadSettings(f"{path}: {wrong}") from None
+        try:
+            _check_shape(self._table, Settings, "")
+        except _Wrong as wrong:
+            raise BadSettings(f"{path}: {wrong}") from None
+        self.origins = {leaf: str(path) for leaf in _leaves(self._table, Settings, "")}
+
+    def read_environment(self) -> None:
+        for variable, text in sorted(self._environ.items()):
+            if variable.startswith(PREFIX) and "__" in variable:
+                keys = _keys_of(variable, self._table)
+                try:
+                    hint = _hint_at(keys)
+                    value = _from_text(hint, text)
+                    _check_shape(value, hint, ".".join(keys))
+                except _Wrong as wrong:
+                    raise BadSettings(f"environment {variable}: {wrong}") from None
+                self._put(keys, value, f"environment {variable}")
+            elif variable.startswith(PREFIX):
+                section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
+                if key in (_fields(_SECTIONS.get(section)) or {}):
+                    self.notes.append(f"{variable} is not read; write {PREFIX}{section.upper()}__{key.upper()}")
+        if url := self._environ.get("REDIS_URL"):
+            self._put(["store", "url"], url, "environment REDIS_URL")
+
+    def read_flags(self, flags: Mapping[str, object]) -> None:
+        for dotted, value in flags.items():
+            if value is not None:
+                keys = dotted.split(".")
+                self._put(keys, value, f"flag --{_FLAGS.get(dotted, keys[-1].replace('_', '-'))}")
+
+    def _put(self, keys: list[str], value: object, origin: str) -> None:
+        table = self._table
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+        table[keys[-1]] = value
+        self.origins[".".join(keys)] = origin
+
+    def _providers(self) -> Table:
+        providers: Table = self._table.setdefault("models", {}).setdefault("providers", {})
+        return providers
+
+    def add_openai(self) -> None:
+        """OPENAI_* stand in many shells for other programs' sake, so they add what is missing and override nothing."""
+        key, url, model = (self._environ.get(f"OPENAI_{name}") for name in ("API_KEY", "BASE_URL", "MODEL"))
+        if model and not (key or url):
+            self.notes.append("OPENAI_MODEL does nothing without OPENAI_API_KEY or OPENAI_BASE_URL")
+        if "openai" in self._providers() or not (key or url):
+            return
+        place = ["models", "providers", "openai"]
+        self._providers()["openai"] = {}
+        if url:
+            self._put([*place, "base_url"], url, "environment OPENAI_BASE_URL")
+        if key:
+            self._put([*place, "api_key"], key, "environment OPENAI_API_KEY")
+        if model:
+            self._put([*place, "models"], [{"name": model}], "environment OPENAI_MODEL")
+            if not self._table["models"].get("default"):
+                self._put(["models", "default"], f"openai/{model}", "environment OPENAI_MODEL")
+
+    def fetch_keys(self) -> None:
+        """The keys that providers name by `api_key_env`."""
+        for name, provider in self._providers().items():
+            variable = provider.get("api_key_env")
+            if not variable or not isinstance(variable, str):
+                continue
+            if provider.get("api_key"):
+                raise BadSettings(
+                    f"models.providers.{name}: there are both api_key and api_key_env = {variable!r}; keep one"
+                )
+            if self._environ.get(variable):
+                place = ["models", "providers", name, "api_key"]
+                self._put(place, self._environ[variable], f"environment {variable}")
+            else:
+                self.notes.append(f"provider {name} has no key: {variable} (its api_key_env) is not set")
+
+    def choose_model(self) -> None:
+        """A default model when none is named (DESIGN §10)."""
+        providers = self._providers()
+        if self._table["models"].get("default"):
+            return
+        for name, provider in providers.items():
+            if provider.get("models"):
+                first = provider["models"][0].get("name")
+                self._put(["models", "default"], f"{name}/{first}", f"the first model of provider {name}")
+                return
+        for name, provider in providers.items():
+            if provider.get("base_url", OPENAI_API) != OPENAI_API:
+                self._put(["models", "default"], f"{name}/{UNNAMED_MODEL}", f"provider {name} names no model")
+                self.unnamed_provider = name
+                return
+        self._table["models"]["default"] = DEMO_MODEL
+        if providers:  # OpenAI serves many models and each costs money: that choice is not ours to make
+            self.notes.append(
+                f"no model of {', '.join(providers)} is named, so chats use {DEMO_MODEL}; "
+                "name one by OPENAI_MODEL, models.default or --model"
+            )
+
+    def settings(self) -> Settings:
+        for name, hint in _TABLES.items():
+            section, _, key = name.rpartition(".")
+            entries = self._table.get(section, {}).get(key, {}) if section else self._table.get(key, {})
+            for entry, value in entries.items():  # msgspec does not name the entry of a table, so each is tried alone
+                self._convert(value, hint, f"{name}.{entry}")
+        return self._convert(self._table, Settings, "")
+
+    def _convert(self, value: object, hint: type[_T], path: str) -> _T:
+        try:
+            return msgspec.convert(value, hint, dec_hook=_to_secret)
+        except msgspec.ValidationError as wrong:
+            text, pointer = explain(wrong)
+        place = ".".join(step for step in (path, *pointer.split("/")[1:]) if step)
+        said_by = {self.origins[known] for known in self.origins if place and f"{known}.".startswith(f"{place}.")}
+        said_by |= {self.origins[known] for known in self.origins if place.startswith(f"{known}.")}
+        raise BadSettings(": ".join(part for part in (", ".join(sorted(said_by)), place, text) if part))
+
+
+# What is known: walking a table beside the types it will become.
+
+
+class _Wrong(Exception):
+    """Something in one source; whoever catches it knows which."""
+
+
+def _plain(hint: Any) -> Any:  # Any: type hints have no type of their own
+    """The hint without None and annotations."""
+    if get_origin(hint) is Annotated:
+        return _plain(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return _plain(next(choice for choice in get_args(hint) if choice is not type(None)))
+    return hint
+
+
+def _fields(hint: Any) -> dict[str, Any] | None:  # Any: as above
+    """The hints of a section's keys; None when it is no section."""
+    plain = _plain(hint)
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
+        return {field.name: field.type for field in msgspec.structs.fields(plain)}
+    return None
+
+
+def _entry(hint: Any) -> Any:  # Any: as above
+    """The hint of the values of a table whose keys are free names; None when it is no such table."""
+    plain = _plain(hint)
+    return get_args(plain)[1] if get_origin(plain) is dict else None
+
+
+def _hint_at(keys: list[str]) -> Any:  # Any: as above
+    hint: Any = Settings
+    for depth, key in enumerate(keys):
+        fields = _fields(hint)
+        if fields is not None:
+            if key not in fields:
+                raise _Wrong(_unknown(".".join(keys[:depth]), key, fields))
+            hint = fields[key]
+        elif (hint := _entry(hint)) is None:
+            raise _Wrong(f"{'.'.join(keys[:depth])} is a value and has no {key}")
+    return hint
+
+
+def _unknown(prefix: str, key: str, fields: Mapping[str, object]) -> str:
+    dot = "." if prefix else ""
+    near = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key {prefix}{dot}{key}; did you mean {prefix}{dot}{near[0]}?"
+    return f"unknown key {prefix}{dot}{key}; known here: {', '.join(fields) or 'nothing yet'}"
+
+
+def _check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hint
+    """Refuse unknown keys and choices, and anything else where a table or a list belongs. Other values come later."""
+    fields, entry = _fields(hint), _entry(hint)
+    wanted = _plain(hint)
+    if fields is not None or entry is not None:
+        if not isinstance(value, dict):
+            raise _Wrong(f"{path} must be a table, not {type(value).__name__}")
+        for key, inner in value.items():
+            if fields is not None and key not in fields:
+                raise _Wrong(_unknown(path, key, fields))
+            if entry is not None and not _NAME.fullmatch(key):
+                raise _Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -")
+            _check_shape(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
+    elif get_origin(wanted) is list:
+        if not isinstance(value, list):
+            raise _Wrong(f"{path} must be a list, not {type(value).__name__}")
+        for index, inner in enumerate(value):
+            _check_shape(inner, get_args(wanted)[0], f"{path}[{index}]")
+    elif get_origin(wanted) is Literal and value not in get_args(wanted):
+        raise _Wrong(f"{path} must be one of {', '.join(get_args(wanted))}, not {value!r}")
+
+
+def _to_secret(wanted: type, value: object) -> Secret:
+    if wanted is Secret and isinstance(value, str):
+        return Secret(value)
+    raise msgspec.ValidationError(f"Expected `str`, got `{type(value).__name__}`")
+
+
+def _leaves(value: object, hint: Any, path: str) -> Iterator[str]:  # Any: a type hint
+    fields, entry = _fields(hint), _entry(hint)
+    if isinstance(value, dict) and (fields is not None or entry is not None):
+        for key, inner in value.items():
+            yield from _leaves(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
+    else:
+        yield path
+
+
+# What the environment says.
+
+
+def _keys_of(variable: str, table: Table) -> list[str]:
+    """The path that a variable names; a table that the file already has is found in any case, `-` written as `_`."""
+    keys: list[str] = []
+    place: object = table
+    for word in variable.removeprefix(PREFIX).lower().split("__"):
+        names = place if isinstance(place, dict) else {}
+        key = next((name for name in names if name.lower().replace("-", "_") == word), word)
+        place = names.get(key)
+        keys.append(key)
+    return keys
+
+
+def _from_text(hint: Any, text: str) -> object:  # Any: a type hint
+    plain = _plain(hint)
+    if plain is str or plain is Secret or get_origin(plain) is Literal:
+        return text
+    try:
+        if plain in (bool, int, float):
+            return msgspec.convert(text, plain, strict=False)
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        if plain in (bool, int, float):
+            raise _Wrong(f"{text!r} is no {plain.__name__}") from None
+        raise _Wrong("the value is no JSON") from None  # not shown: keys may stand inside
+
+
+# For people.
+
+
+def _at(settings: Settings, path: str) -> object:
+    value: object = settings
+    for key in path.split("."):
+        value = value[key] if isinstance(value, dict) else getattr(value, key)
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Secret):
+        return "***"
+    text = str(value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"

@@ -1,0 +1,223 @@
+"""The one pub/sub connection of a process, shared by all who follow a chat's log or a worker's mail.
+
+It does not know what a message means; `log.py` and `dispatch.py` translate. Redis promises nothing about a published
+message, so this file keeps one rule: whoever may have missed something is told so. After a rebuilt connection, or when
+a listener's queue was full, its next item is None, and it compares the head (DISPATCH §6).
+
+Order that matters: a listener is let in only when the server has confirmed its channels, and is told None only when
+all of them are confirmed anew; else something published in between would be missed by both looks.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import structlog
+from redis.asyncio.connection import AbstractConnection
+
+from protocol.errors import Unavailable
+from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, open_connection, pack
+
+__all__ = ["Channels", "Listener"]
+
+SILENCE_SECONDS = 1.0
+"""Silence after which the server is asked for a sign of life, and again how long it has to answer (DESIGN §3)."""
+
+SUBSCRIBE_TIMEOUT_SECONDS = 3.0
+"""Covers one rebuild after a lost connection: silence, a connect, a round trip."""
+
+REBUILD_PAUSE_SECONDS = 0.1
+"""Between attempts to connect: short against a lease, long against a busy loop."""
+
+QUEUE_MAX_MESSAGES = 1_024
+QUEUE_MAX_BYTES = 4 * 1_024 * 1_024
+"""What a listener may leave unread: 20 s of a fast chat. Reached: all is dropped and it is told that it missed some."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Listener:
+    """The messages of a few channels, in order; None where some may be missing. For one reader."""
+
+    def __init__(self, channels: Sequence[bytes]) -> None:
+        self.channels = tuple(channels)
+        self.unconfirmed = set(channels)
+        self.ready = asyncio.Event()
+        self.has_missed = False
+        self.dropped_count = 0
+        self._queue: deque[bytes | None] = deque()
+        self._queue_bytes = 0
+        self._news = asyncio.Event()
+
+    def __aiter__(self) -> "Listener":
+        return self
+
+    async def __anext__(self) -> bytes | None:
+        while not self._queue:
+            self._news.clear()
+            await self._news.wait()
+        payload = self._queue.popleft()
+        if payload is not None:
+            self._queue_bytes -= len(payload)
+        return payload
+
+    def offer(self, payload: bytes | None) -> None:
+        """Never waits: a publisher does not know its readers."""
+        size = 0 if payload is None else len(payload)
+        if len(self._queue) >= QUEUE_MAX_MESSAGES or self._queue_bytes + size > QUEUE_MAX_BYTES:
+            self.dropped_count += len(self._queue) + 1
+            self._queue.clear()
+            self._queue_bytes = size = 0
+            payload = None
+        self._queue.append(payload)
+        self._queue_bytes += size
+        self._news.set()
+
+    def confirm(self, channel: bytes) -> None:
+        self.unconfirmed.discard(channel)
+        if self.unconfirmed:
+            return
+        if self.has_missed:
+            self.has_missed = False
+            self.offer(None)
+        self.ready.set()
+
+    def lose(self) -> None:
+        """The connection is gone. Who was not ready yet has missed nothing that was promised."""
+        self.unconfirmed = set(self.channels)
+        self.has_missed = self.has_missed or self.ready.is_set()
+
+
+class Channels:
+    """Start `run` in the store's task group, then `subscribe` from anywhere."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._listeners: dict[bytes, list[Listener]] = {}
+        self._confirmed: set[bytes] = set()
+        self._unanswered: dict[bytes, int] = {}
+        self._outbox: list[bytes] = []
+        self._has_outbox = asyncio.Event()
+        self._heard_at = 0.0
+
+    @asynccontextmanager
+    async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
+        """Entering returns once the server has confirmed every channel. Raises Unavailable when it does not."""
+        listener = Listener(channels)
+        try:
+            for channel in channels:
+                holders = self._listeners.setdefault(channel, [])
+                holders.append(listener)
+                if len(holders) == 1:
+                    self._say(b"SUBSCRIBE", channel)
+                elif channel in self._confirmed:
+                    listener.confirm(channel)
+            try:
+                with anyio.fail_after(SUBSCRIBE_TIMEOUT_SECONDS):
+                    await listener.ready.wait()
+            except TimeoutError:
+                raise Unavailable("the store's channels do not answer") from None
+            yield listener
+        finally:
+            for channel in channels:
+                holders = self._listeners[channel]
+                holders.remove(listener)
+                if not holders:
+                    del self._listeners[channel]
+                    self._confirmed.discard(channel)
+                    self._say(b"UNSUBSCRIBE", channel)
+
+    def _say(self, verb: bytes, channel: bytes) -> None:
+        self._outbox.append(pack(verb, channel))
+        if verb == b"SUBSCRIBE":
+            self._unanswered[channel] = self._unanswered.get(channel, 0) + 1
+        self._has_outbox.set()
+
+    async def run(self) -> None:
+        """Keep one connection for ever. Boundary: every failure of it ends here and in a new one."""
+        connection = self._redis.connection()
+        while True:
+            try:
+                with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
+                    await open_connection(connection)
+                self._begin()
+                async with anyio.create_task_group() as both:
+                    both.start_soon(self._speak, connection)
+                    await self._listen(connection)
+            except Exception as wrong:
+                _log.info("channels.lost", error=str(explain_error(_first(wrong))), channel_count=len(self._listeners))
+            finally:
+                with suppress(Exception):  # it is broken or being closed; either way we are done with it
+                    await connection.disconnect(nowait=True)
+                self._end()
+            await anyio.sleep(REBUILD_PAUSE_SECONDS)
+
+    def _begin(self) -> None:
+        """A new connection knows no channel: what was to be said is replaced by one look at who listens now."""
+        self._outbox.clear()
+        self._unanswered.clear()
+        for channel in self._listeners:
+            self._say(b"SUBSCRIBE", channel)
+        self._heard_at = asyncio.get_running_loop().time()
+
+    def _end(self) -> None:
+        self._confirmed.clear()
+        for listener in {holder for holders in self._listeners.values() for holder in holders}:
+            listener.lose()
+
+    async def _listen(self, connection: AbstractConnection) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._hear(await connection.read_response(timeout=math.inf))
+            self._heard_at = loop.time()
+
+    def _hear(self, reply: Reply) -> None:
+        if not isinstance(reply, list):
+            return  # PONG, while no channel is subscribed
+        kind, channel = reply[0], reply[1]
+        if kind == b"message":
+            for listener in self._listeners.get(channel, ()):
+                listener.offer(reply[2])
+        elif kind == b"subscribe":
+            left = self._unanswered.get(channel, 0) - 1
+            if left > 0:  # the answer to a SUBSCRIBE that was taken back since; the one that counts is on its way
+                self._unanswered[channel] = left
+                return
+            self._unanswered.pop(channel, None)
+            if channel in self._listeners:
+                self._confirmed.add(channel)
+                for listener in self._listeners[channel]:
+                    listener.confirm(channel)
+
+    async def _speak(self, connection: AbstractConnection) -> None:
+        """Send what is to be said, in one write per tick; ask for a sign of life after silence."""
+        loop = asyncio.get_running_loop()
+        pinged_at: float | None = None
+        while True:
+            if pinged_at is not None and self._heard_at >= pinged_at:
+                pinged_at = None
+            asked_since = self._heard_at if pinged_at is None else pinged_at
+            with anyio.move_on_after(max(0.0, asked_since + SILENCE_SECONDS - loop.time())):
+                await self._has_outbox.wait()
+            if self._outbox:
+                batch, self._outbox = self._outbox, []
+                self._has_outbox.clear()
+                with anyio.fail_after(SILENCE_SECONDS):
+                    await connection.send_packed_command([b"".join(batch)], False)
+            elif pinged_at is None:
+                if loop.time() - self._heard_at >= SILENCE_SECONDS:
+                    pinged_at = loop.time()
+                    with anyio.fail_after(SILENCE_SECONDS):
+                        await connection.send_packed_command(pack("PING"), False)
+            elif self._heard_at < pinged_at and loop.time() - pinged_at >= SILENCE_SECONDS:
+                raise Unavailable("the store's channels have gone silent")
+
+
+def _first(wrong: Exception) -> Exception:
+    """What a task group wrapped."""
+    while isinstance(wrong, ExceptionGroup) and wrong.exceptions:
+        wrong = wrong.exceptions[0]
+    return wrong

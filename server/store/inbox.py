@@ -1,0 +1,123 @@
+"""The inbox of a chat in Redis: lay a command down once, read what waits, give one up; and the end of a chat.
+
+It does not know what a command says nor what came of it. `redis_store.py` combines it with the other nouns. The rule:
+an accepted command and the memory of its request id come and go in one step, so it takes effect once.
+"""
+
+import msgspec
+
+from server.store.bounds import (
+    DEAD_MAX,
+    DELETED_TTL_SECONDS,
+    FAST_TAKEOVER_MS,
+    INBOX_MAX,
+    QUEUE_COUNTS,
+    SEEN_GENERATION,
+    SEEN_TTL_SECONDS,
+)
+from server.store.connection import Redis
+from server.store.keys import Keys
+from server.store.port import InboxEntry, Posted, PostOutcome, PostRequest
+
+__all__ = ["DeadLetter", "RedisInbox"]
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A command that was given up, as it lies in `dead` (JSON): for a person to look at."""
+
+    chat_id: str
+    inbox_id: str
+    request_id: str
+    reason: str
+    principal: str
+    body: str
+
+
+_dead_letters = msgspec.json.Encoder()
+
+
+class RedisInbox:
+    """The part of the store that holds what is still to be done."""
+
+    _redis: Redis
+    _keys: Keys
+
+    async def post(self, request: PostRequest) -> Posted:
+        keys = self._keys.chat(request.chat_id)
+        outcome, inbox_id = await self._redis.call(
+            "post",
+            (
+                keys.meta,
+                keys.inbox,
+                keys.seen,
+                keys.seen_old,
+                keys.due,
+                keys.own,
+                keys.bell,
+                keys.log,
+                keys.head,
+                keys.snap,
+            ),
+            keys.chat_id,
+            request.owner,
+            request.principal,
+            request.request_id,
+            request.digest,
+            request.nonce,
+            request.body,
+            request.kind,
+            1 if request.creates else 0,
+            INBOX_MAX[request.kind],
+            1 if request.kind in QUEUE_COUNTS else 0,
+            SEEN_GENERATION,
+            SEEN_TTL_SECONDS,
+            FAST_TAKEOVER_MS,
+            keys.mail_prefix,
+        )
+        return Posted(PostOutcome(outcome.decode()), inbox_id.decode() or None)
+
+    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
+        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).inbox, b"-", b"+", b"COUNT", limit)
+        return [
+            InboxEntry(inbox_id.decode(), fields[1].decode(), fields[3], fields[5]) for inbox_id, fields in found
+        ]  # r, u, d: `post` writes them in this order
+
+    async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
+        keys = self._keys.chat(chat_id)
+        letter = DeadLetter(
+            chat_id=chat_id,
+            inbox_id=entry.inbox_id,
+            request_id=entry.request_id,
+            reason=reason,
+            principal=entry.principal.decode(errors="replace"),
+            body=entry.body.decode(errors="replace"),
+        )
+        await self._redis.call("dead", (keys.dead,), _dead_letters.encode(letter), DEAD_MAX)
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        keys = self._keys.chat(chat_id)
+        answer = await self._redis.call(
+            "delete",
+            (
+                keys.meta,
+                keys.log,
+                keys.head,
+                keys.inbox,
+                keys.snap,
+                keys.seen,
+                keys.seen_old,
+                keys.own,
+                keys.due,
+                keys.chats(owner),
+            ),
+            keys.chat_id,
+            owner,
+            nonce,
+            SEEN_GENERATION,
+            SEEN_TTL_SECONDS,
+            DELETED_TTL_SECONDS,
+            keys.log_channel,
+            keys.feed_channel(owner),
+            keys.mail_prefix,
+        )
+        return bool(answer == b"OK")

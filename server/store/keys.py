@@ -1,0 +1,135 @@
+"""Every key and channel of the store: name, type, lifetime. No other file spells one.
+
+P = `tc:{bNN}:`            type        lifetime, content
+`tc:buckets`               string      for ever; the number of buckets
+`P chat:<id>:log`          stream      the chat's, or a day without messages; entries and fences
+`P chat:<id>:head`         string      as log; head string of the last entry
+`P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
+`P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
+`P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds and refusals need
+`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`, `!<nonce>` of a
+`P chat:<id>:seen:old`                 delete; two generations of 1,000
+`P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
+`P bell`                   list        until popped; at most one token
+`P dead`                   list        the newest 1,000; commands given up
+`P chats:<owner>`          zset        for ever; chat → last_active
+
+`P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`, a fence has its why as a seventh
+                                       element, a notice (large events) ends after the version; `["deleted"]`
+`P mail:<worker>`          channel     chat id: look into its inbox
+`P feed:<owner>`           channel     chat id: its meta changed
+
+`{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids
+match `[A-Za-z0-9_-]{1,128}` before they come here, so no id can spell another's key.
+"""
+
+from zlib import crc32
+
+__all__ = ["BUCKETS", "BUCKETS_KEY", "ChatKeys", "Keys"]
+
+BUCKETS = 16
+"""Enough to spread over a Cluster, few enough to sweep in one pipeline (DISPATCH §7). Used at the first start only."""
+
+BUCKETS_KEY = b"tc:buckets"
+
+
+class ChatKeys:
+    """The keys and channels of one chat; made anew for each call, since making them costs less than looking them up."""
+
+    __slots__ = ("_base", "chat_id", "prefix")
+
+    def __init__(self, prefix: bytes, chat_id: str) -> None:
+        self.prefix = prefix
+        self.chat_id = chat_id.encode()
+        self._base = prefix + b"chat:" + self.chat_id
+
+    @property
+    def log(self) -> bytes:
+        return self._base + b":log"
+
+    @property
+    def head(self) -> bytes:
+        return self._base + b":head"
+
+    @property
+    def snap(self) -> bytes:
+        return self._base + b":snap"
+
+    @property
+    def inbox(self) -> bytes:
+        return self._base + b":inbox"
+
+    @property
+    def meta(self) -> bytes:
+        return self._base + b":meta"
+
+    @property
+    def seen(self) -> bytes:
+        return self._base + b":seen"
+
+    @property
+    def seen_old(self) -> bytes:
+        return self._base + b":seen:old"
+
+    @property
+    def due(self) -> bytes:
+        return self.prefix + b"due"
+
+    @property
+    def own(self) -> bytes:
+        return self.prefix + b"own"
+
+    @property
+    def bell(self) -> bytes:
+        return self.prefix + b"bell"
+
+    @property
+    def dead(self) -> bytes:
+        return self.prefix + b"dead"
+
+    @property
+    def log_channel(self) -> bytes:
+        return self.prefix + b"log:" + self.chat_id
+
+    @property
+    def mail_prefix(self) -> bytes:
+        return self.prefix + b"mail:"
+
+    def chats(self, owner: str) -> bytes:
+        return self.prefix + b"chats:" + owner.encode()
+
+    def feed_channel(self, owner: str) -> bytes:
+        return self.prefix + b"feed:" + owner.encode()
+
+
+class Keys:
+    """Names for a store of `buckets` buckets."""
+
+    def __init__(self, buckets: int) -> None:
+        self.buckets = buckets
+        self._prefixes = tuple(b"tc:{b%02d}:" % bucket for bucket in range(buckets))
+
+    def bucket_of(self, chat_id: str) -> int:
+        return crc32(chat_id.encode()) % self.buckets
+
+    def chat(self, chat_id: str) -> ChatKeys:
+        return ChatKeys(self._prefixes[self.bucket_of(chat_id)], chat_id)
+
+    def due(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"due"
+
+    def own(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"own"
+
+    def bell(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"bell"
+
+    def bells(self) -> list[bytes]:
+        return [prefix + b"bell" for prefix in self._prefixes]
+
+    def chats(self, bucket: int, owner: str) -> bytes:
+        return self._prefixes[bucket] + b"chats:" + owner.encode()
+
+    def mail_channels(self, worker: str) -> list[bytes]:
+        """A worker listens in every bucket, since `post` may only publish beside the chat's keys."""
+        return [prefix + b"mail:" + worker.encode() for prefix in self._prefixes]

@@ -1,0 +1,65 @@
+"""The Store port on Redis ≥ 7.0 or Valkey: the nouns put together, opened and closed as one.
+
+It adds nothing to what `inbox.py`, `log.py`, `dispatch.py` and `lists.py` promise but their common ground: the
+connection, the keys, the channels, and the number of buckets. Processes open one each. Entering connects, fixes the
+number of buckets at the store's first start, and loads the scripts; leaving closes every connection.
+"""
+
+from types import TracebackType
+
+from protocol.errors import Internal
+from server.store.channels import Channels
+from server.store.connection import LANES, Redis
+from server.store.dispatch import RedisDispatch
+from server.store.inbox import RedisInbox
+from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
+from server.store.lists import RedisLists
+from server.store.log import RedisLog
+
+__all__ = ["RedisStore"]
+
+
+class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists):
+    """Implements `server.store.port.Store`. An async context manager, entered once."""
+
+    def __init__(self, url: str, *, lanes: int = LANES) -> None:
+        """`url`: redis://, rediss:// or unix://, as redis-py reads them."""
+        self._redis = Redis(url, lanes=lanes)
+        self._keys = Keys(BUCKETS)
+        self._channels = Channels(self._redis)
+
+    async def __aenter__(self) -> "RedisStore":
+        """Raises Unavailable when the store does not answer; then nothing is left open."""
+        await self._redis.__aenter__()
+        try:
+            await self._redis.send(b"SET", BUCKETS_KEY, BUCKETS, b"NX")
+            buckets = int(await self._redis.send(b"GET", BUCKETS_KEY))
+            if not 1 <= buckets <= 100:
+                raise Internal(f"{BUCKETS_KEY.decode()} is {buckets}: the store belongs to another program")
+            # What the first start wrote counts for ever: with another number, chats would be looked for elsewhere.
+            self._keys = Keys(buckets)
+            await self._redis.load_scripts()
+            self._redis.tasks.start_soon(self._channels.run)
+        except BaseException:
+            await self._redis.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._redis.__aexit__(kind, wrong, trace)
+
+    @property
+    def buckets(self) -> int:
+        return self._keys.buckets
+
+    def bucket_of(self, chat_id: str) -> int:
+        return self._keys.bucket_of(chat_id)
+
+    async def ping(self) -> None:
+        await self._redis.call("writable", ())
+
+    async def now_ms(self) -> int:
+        seconds, microseconds = await self._redis.send(b"TIME")
+        return int(seconds) * 1_000 + int(microseconds) // 1_000

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- delete: end a chat's life, so that nothing of it reaches into a next one: no owner, no timer, no id, no command.
+-- KEYS meta log head inbox snap seen seen:old own due chats
+-- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
+-- Repeat: OK without a second effect, also after a re-import. Returns OK, UNKNOWN or FOREIGN.
+local chat, nonce = ARGV[1], '!' .. ARGV[3]
+local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'floor')
+if not meta[1] then return 'UNKNOWN' end
+if meta[1] ~= ARGV[2] then return 'FOREIGN' end
+if redis.call('HEXISTS', KEYS[6], nonce) == 1 or redis.call('HEXISTS', KEYS[7], nonce) == 1 then return 'OK' end
+
+-- The nonce of every delete, also of one that found the chat deleted: it may arrive again in the next life.
+if redis.call('HLEN', KEYS[6]) >= tonumber(ARGV[4]) then redis.call('RENAME', KEYS[6], KEYS[7]) end
+redis.call('HSET', KEYS[6], nonce, '')
+redis.call('EXPIRE', KEYS[6], ARGV[5])
+if meta[2] then return 'OK' end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local epoch = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+)-')
+local floor = math.max(meta[3] or 0, epoch or 0)
+redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1])
+redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'floor', string.format('%.0f', floor))
+redis.call('EXPIRE', KEYS[1], ARGV[6])
+
+local worker = redis.call('HGET', KEYS[8], chat)
+redis.call('HDEL', KEYS[8], chat)
+redis.call('ZREM', KEYS[9], chat)
+redis.call('ZREM', KEYS[10], chat)
+redis.call('PUBLISH', ARGV[7], '["deleted"]')
+redis.call('PUBLISH', ARGV[8], chat)
+if worker then redis.call('PUBLISH', ARGV[9] .. worker, chat) end
+return 'OK'

@@ -1,0 +1,82 @@
+"""The tools of one worker by name, whatever their source.
+
+A mapping in the order of names, so that the list a model sees is the same after every restart and a provider's prompt
+cache holds. It knows no chat: which tools a chat is offered is the profile's business. The one rule: two tools of one
+name stop the start (TOOL-1), since nobody could say which of them ran.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from server.providers.base import ToolSpec
+from server.tools.base import Tool
+from server.tools.python import PythonTool
+
+__all__ = ["Tools", "load_module"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What OpenAI and Anthropic take as the name of a function."""
+
+
+class Tools(Mapping[str, Tool]):
+    """All tools, by name.
+
+    Raises:
+        ValueError: two of one name, or a name that providers refuse.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        by_name: dict[str, Tool] = {}
+        for tool in tools:
+            if not _NAME.fullmatch(tool.name):
+                raise ValueError(f"{tool!r}: a tool's name is 1 to 64 characters of A-Z a-z 0-9 _ -")
+            other = by_name.setdefault(tool.name, tool)
+            if other is not tool:
+                raise ValueError(f"two tools are called {tool.name!r}: {other!r} and {tool!r}")
+        self._by_name = dict(sorted(by_name.items()))
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def specs(self) -> list[ToolSpec]:
+        """As a model sees them."""
+        return [ToolSpec(tool.name, tool.description, tool.input_schema) for tool in self.values()]
+
+
+def load_module(path: str | Path) -> list[PythonTool]:
+    """Run a Python file and collect its decorated functions (`serve --app my_tools.py`).
+
+    Its directory goes on `sys.path`, as `python my_tools.py` would do it, so that it can import its neighbours. What
+    its code raises is raised here.
+
+    Raises:
+        ValueError: no such file, or nothing in it is a tool.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise ValueError(f"--app {path}: no such file")
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    name = f"threadcast_app_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--app {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    spec.loader.exec_module(module)
+    found: list[PythonTool] = []
+    for value in vars(module).values():
+        if isinstance(value, PythonTool) and value not in found:
+            found.append(value)
+    if not found:
+        raise ValueError(f"--app {path}: no function in it is decorated with @tool()")
+    return found

@@ -1,0 +1,108 @@
+"""The worker half: store, providers, tools, actors; opened and closed in order. Also what both halves share of
+starting, signals and stopping.
+
+A process stops in the order of its promises: it takes no new work, tells streams to come back elsewhere, brings its
+actors to a safe point and gives their chats back, then closes the store. A second signal ends it at once; a crash is
+no worse than that.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+
+from protocol.errors import ThreadcastError
+from server.actor.host import Host
+from server.actor.workplace import Workplace
+from server.assembly import Furniture, furnish, open_store, rhythm_of
+from server.settings import Settings
+from server.store.port import Store
+from server.telemetry import Metrics, configure_logging
+from server.tools.runner import ToolRunner
+
+__all__ = ["hosting", "run_process", "stop_signal", "worker"]
+
+_log = structlog.get_logger()
+
+
+def worker(settings: Settings) -> int:
+    """`threadcast worker`: run actors until told to stop. Returns the exit status."""
+    return run_process(settings, _work)
+
+
+async def _work(settings: Settings) -> None:
+    metrics = Metrics()
+    furniture = furnish(settings)
+    async with open_store(settings) as (store, _), hosting(settings, store, furniture, metrics) as host:
+        print(f"threadcast worker {host.name} is ready (process {os.getpid()})", flush=True)
+        await stop_signal()
+
+
+def run_process(settings: Settings, main: Callable[[Settings], Awaitable[None]]) -> int:
+    """Run `main` on uvloop where there is one. Our own refusals to start are one sentence on standard error."""
+    configure_logging(settings.server.log_format, settings.server.log_level)
+    refusals: list[BaseException] = []
+    try:
+        anyio.run(main, settings, backend_options={"use_uvloop": sys.platform != "win32"})
+    except* (ThreadcastError, ValueError) as trouble:
+        refusals = _leaves(trouble)
+    for refusal in refusals:
+        print(f"threadcast: {refusal}", file=sys.stderr)
+    return 1 if refusals else 0
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors themselves, out of the groups that task groups wrap around them."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+async def stop_signal() -> None:
+    """Wait for SIGINT or SIGTERM. Whoever sends a second one does not want to wait: the process ends at once."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            _log.info("process.stopping", signal=signal.Signals(number).name)
+            signal.signal(signal.SIGINT, _end_at_once)
+            signal.signal(signal.SIGTERM, _end_at_once)
+            return
+
+
+def _end_at_once(number: int, _: object) -> None:
+    os._exit(128 + number)
+
+
+@asynccontextmanager
+async def hosting(settings: Settings, store: Store, furniture: Furniture, metrics: Metrics) -> AsyncIterator[Host]:
+    """Actors at work for as long as it is entered; then drained."""
+    runner = ToolRunner()
+    data_dir = settings.store.data_path / "files"
+    place = Workplace(
+        worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+        store=store,
+        models=furniture.providers,
+        profiles=furniture.profiles,
+        runner=runner,
+        metrics=metrics,
+        data_dir=str(data_dir),
+    )
+    host = Host(place, rhythm_of(settings))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(host.run)
+        try:
+            yield host
+        finally:
+            with anyio.CancelScope(shield=True):
+                left = await host.drain()
+                if left:
+                    _log.warning("worker.drained_late", chats_left=left)
+                await runner.aclose()
+                await furniture.providers.aclose()
+            tasks.cancel_scope.cancel()
