@@ -116,6 +116,7 @@ async def _edge(
         lifespan="off",
         access_log=False,
         log_config=None,
+        log_level="warning",
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=CLOSE_SECONDS,

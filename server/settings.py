@@ -117,8 +117,8 @@ class Store(_Section, frozen=True):
         return Path(self.data_dir).expanduser()
 
     def __post_init__(self) -> None:
-        if self.url is not None and "://" not in self.url.reveal():
-            raise ValueError("url is no URL; write it as redis://host:port/database")
+        if self.url is not None and self.url.reveal().partition("://")[0] not in ("redis", "rediss", "unix"):
+            raise ValueError("url: write it as redis://host:port/database, rediss://… or unix:///path")
         if self.url is not None and self.memory:
             raise ValueError("memory = true is for the private store; take either memory or url away")
         if not self.data_dir:

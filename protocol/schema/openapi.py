@@ -111,7 +111,11 @@ def _paths() -> JsonObject:
             ),
         },
         "/v1/caps": {"get": _question("readCaps", "Models, profiles, types and limits.", "Capabilities")},
-        "/v1/ping": {"get": _operation("ping", "server", "Is anybody there?", {"200": _text("`pong`.", "text/plain")})},
+        "/v1/ping": {
+            "get": _operation(
+                "ping", "server", "Is anybody there?", {"200": _text("`pong`.", "text/plain")}, is_open=True
+            )
+        },
         "/v1/tools": {
             "get": _operation(
                 "listTools",
@@ -127,7 +131,7 @@ def _paths() -> JsonObject:
                 "readiness",
                 "server",
                 "Does the store answer and accept writes?",
-                {"200": _json("Ready.", "Health"), "503": _UNAVAILABLE},
+                {"200": _json("Ready.", "Health"), "503": _json("Not ready, and why.", "Health")},
                 is_open=True,
             )
         },
@@ -156,6 +160,7 @@ def _post_command() -> JsonObject:
             "200": _json("Done (`aborted`, `applied`), known already (`duplicate`), or waited for.", "Receipt"),
             "202": _json("Kept: it takes effect once, or is reported as failed.", "Receipt"),
             "400": _failure("`bad_request` or `invalid_content`; nothing was kept."),
+            "403": _failure("`forbidden`: this token may not approve tool calls."),
             "404": _NOT_FOUND,
             "409": _failure("`idempotency_mismatch`: the id was used for another body."),
             "413": _failure(f"`too_large`: a body above 16 MiB, or more text than {TEXT_MAX_BYTES} bytes."),
@@ -186,6 +191,7 @@ def _subscribe() -> JsonObject:
             "200": stream,
             "400": _BAD_ID,
             "404": _failure("`not_found`: deleted, or somebody else's. An unknown chat is an empty snapshot."),
+            "501": _failure("`not_implemented`: more than one chat on one stream."),
             "503": _UNAVAILABLE,
         },
         parameters=[
@@ -210,7 +216,6 @@ def _list_chats() -> JsonObject:
             _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
             _query("cursor", {"type": "string"}, "`next_cursor` of the page before."),
             _query("state", {"type": "string"}, "Only chats in this state."),
-            _query("q", {"type": "string", "maxLength": 200}, "Only chats whose title contains this."),
         ],
     )
 

@@ -152,19 +152,20 @@ class Actor:
                 version=0,
                 fence=Fence(place.worker, self._why),
             )
-            return self._writer(fold_checked(state, fence, with_facts=True), size, "")
+            return self._writer(taken.owner, fold_checked(state, fence, with_facts=True), size, "")
         loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
         size = sum(len(entry.events) + len(entry.facts) for entry in loaded.entries)
-        return self._writer(state, size, loaded.checkpoint[0] if loaded.checkpoint else "")
+        return self._writer(taken.owner, state, size, loaded.checkpoint[0] if loaded.checkpoint else "")
 
-    def _writer(self, state: ChatState, pending_bytes: int, checkpoint_head: str) -> Writer:
+    def _writer(self, owner: str, state: ChatState, pending_bytes: int, checkpoint_head: str) -> Writer:
         return Writer(
             self._place.store,
             self._place.worker,
             state,
+            owner=owner,
             new_id=self._place.new_id,
             metrics=self._place.metrics,
             pending_bytes=pending_bytes,

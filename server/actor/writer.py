@@ -49,7 +49,8 @@ KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
 
 
 class Writer:
-    """`state` must be folded up to the owner's own fence. `pending_*` count what lies after the last checkpoint."""
+    """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `pending_bytes` is what lies
+    after the last checkpoint, `checkpoint_head` where that one stands."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Writer:
         worker: str,
         state: ChatState,
         *,
+        owner: str,
         new_id: NewId,
         metrics: Metrics,
         pending_bytes: int = 0,
@@ -65,6 +67,7 @@ class Writer:
         self.state = state
         self._store = store
         self._worker = worker
+        self._owner = owner
         self._new_id = new_id
         self._metrics = metrics
         self._lock = anyio.Lock()
@@ -139,7 +142,11 @@ class Writer:
 
     def _drain_into(self, ledger: Ledger) -> None:
         """Say what was offered, in order, text joined, in events of at most 128 operations and 64 KiB of text."""
-        self._dirty, self._paced = anyio.Event(), anyio.Event()
+        # Only what was set is made anew: the flusher may be waiting on the one that was not.
+        if self._dirty.is_set():
+            self._dirty = anyio.Event()
+        if self._paced.is_set():
+            self._paced = anyio.Event()
         items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
         self._room.set()
         draft = ledger.state.draft
@@ -243,6 +250,7 @@ class Writer:
             trim=self._trim_before(checkpoint is not None, entry_id),
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
+            owner=self._owner,
         )
         return request, after
 

@@ -92,8 +92,9 @@ class OpenAIChat:
         self._max_retries = max_retries
         self._send_reasoning_back = send_reasoning_back
         # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
-        is_official = (urlsplit(base_url).hostname or "").endswith(("openai.com", "openai.azure.com"))
-        self._max_tokens_field = "max_completion_tokens" if is_official else "max_tokens"
+        host = "." + (urlsplit(base_url).hostname or "")
+        is_official = host.endswith((".openai.com", ".openai.azure.com"))
+        self.max_tokens_field = "max_completion_tokens" if is_official else "max_tokens"
         self._client: AsyncOpenAI | None = None
         self._opening = asyncio.Lock()
 
@@ -135,7 +136,7 @@ class OpenAIChat:
     async def _events(self, client: "AsyncOpenAI", request: Request) -> AsyncGenerator[bytes, None]:
         """The data of each event up to `[DONE]`. A server that does not stream is read as one event (PROV-3)."""
         body = request_body(
-            request, max_tokens_field=self._max_tokens_field, send_reasoning_back=self._send_reasoning_back
+            request, max_tokens_field=self.max_tokens_field, send_reasoning_back=self._send_reasoning_back
         )
         # The body goes as `extra_body`, which the SDK lays over its own: it would walk through every typed message.
         call = client.chat.completions.with_streaming_response.create(

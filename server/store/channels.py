@@ -10,7 +10,6 @@ all of them are confirmed anew; else something published in between would be mis
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -20,8 +19,9 @@ from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Unavailable
 from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, open_connection, pack
+from server.store.listener import Listener
 
-__all__ = ["Channels", "Listener"]
+__all__ = ["Channels"]
 
 SILENCE_SECONDS = 1.0
 """Silence after which the server is asked for a sign of life, and again how long it has to answer (DESIGN §3)."""
@@ -32,63 +32,7 @@ SUBSCRIBE_TIMEOUT_SECONDS = 3.0
 REBUILD_PAUSE_SECONDS = 0.1
 """Between attempts to connect: short against a lease, long against a busy loop."""
 
-QUEUE_MAX_MESSAGES = 1_024
-QUEUE_MAX_BYTES = 4 * 1_024 * 1_024
-"""What a listener may leave unread: 20 s of a fast chat. Reached: all is dropped and it is told that it missed some."""
-
 _log = structlog.get_logger(__name__)
-
-
-class Listener:
-    """The messages of a few channels, in order; None where some may be missing. For one reader."""
-
-    def __init__(self, channels: Sequence[bytes]) -> None:
-        self.channels = tuple(channels)
-        self.unconfirmed = set(channels)
-        self.ready = asyncio.Event()
-        self.has_missed = False
-        self.dropped_count = 0
-        self._queue: deque[bytes | None] = deque()
-        self._queue_bytes = 0
-        self._news = asyncio.Event()
-
-    def __aiter__(self) -> "Listener":
-        return self
-
-    async def __anext__(self) -> bytes | None:
-        while not self._queue:
-            self._news.clear()
-            await self._news.wait()
-        payload = self._queue.popleft()
-        if payload is not None:
-            self._queue_bytes -= len(payload)
-        return payload
-
-    def offer(self, payload: bytes | None) -> None:
-        """Never waits: a publisher does not know its readers."""
-        size = 0 if payload is None else len(payload)
-        if len(self._queue) >= QUEUE_MAX_MESSAGES or self._queue_bytes + size > QUEUE_MAX_BYTES:
-            self.dropped_count += len(self._queue) + 1
-            self._queue.clear()
-            self._queue_bytes = size = 0
-            payload = None
-        self._queue.append(payload)
-        self._queue_bytes += size
-        self._news.set()
-
-    def confirm(self, channel: bytes) -> None:
-        self.unconfirmed.discard(channel)
-        if self.unconfirmed:
-            return
-        if self.has_missed:
-            self.has_missed = False
-            self.offer(None)
-        self.ready.set()
-
-    def lose(self) -> None:
-        """The connection is gone. Who was not ready yet has missed nothing that was promised."""
-        self.unconfirmed = set(self.channels)
-        self.has_missed = self.has_missed or self.ready.is_set()
 
 
 class Channels:

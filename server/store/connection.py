@@ -96,7 +96,8 @@ def explain_error(wrong: Exception) -> ThreadcastError:
 
 def pack(*command: Value) -> bytes:
     """A command as bytes for the socket: 3 µs where redis-py's own packing takes 17 (27 arguments)."""
-    return hiredis.pack_command(command)  # type: ignore[arg-type] # its stub names a tuple of one where it means any
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub means tuple[..., ...]
+    return packed
 
 
 class _Command:

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from redis.asyncio.connection import AbstractConnection
 
 from server.store.bounds import BEAT_BATCH
-from server.store.channels import Channels, Listener
+from server.store.channels import Channels
 from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, explain_error, open_connection, pack
 from server.store.keys import Keys
+from server.store.news import Mail
 from server.store.port import Beat, Claimed, DueBell, Fenced, Lost, Released, Taken
 
 __all__ = ["RedisDispatch"]
@@ -52,20 +53,6 @@ class _RedisBell:
 
     async def put_back(self, bucket: int) -> None:
         await self._redis.call("ring", (self._keys.bell(bucket),))
-
-
-class _Mail:
-    """A listener's payloads as chat ids."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def __aiter__(self) -> "_Mail":
-        return self
-
-    async def __anext__(self) -> str | None:
-        payload = await self._listener.__anext__()
-        return None if payload is None else payload.decode(errors="replace")
 
 
 class RedisDispatch:
@@ -148,4 +135,4 @@ class RedisDispatch:
     @asynccontextmanager
     async def mail(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
         async with self._channels.subscribe(self._keys.mail_channels(worker)) as listener:
-            yield _Mail(listener)
+            yield Mail(listener)

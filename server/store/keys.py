@@ -7,8 +7,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
 `P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
 `P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds and refusals need
-`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`, `!<nonce>` of a
-`P chat:<id>:seen:old`                 delete; two generations of 1,000
+`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
+`P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
 `P bell`                   list        until popped; at most one token
 `P dead`                   list        the newest 1,000; commands given up

@@ -6,43 +6,16 @@ It writes nothing: `post`, `append` and `delete` keep these keys in the same ste
 
 from collections.abc import Sequence
 
+from server.store.chat_meta import META_FIELDS, read_meta
 from server.store.connection import Redis
 from server.store.keys import Keys
 from server.store.port import ChatMeta
 
 __all__ = ["RedisLists"]
 
-_FIELDS = (
-    b"owner",
-    b"title",
-    b"state",
-    b"model",
-    b"mode",
-    b"message_count",
-    b"queue",
-    b"created_at",
-    b"last_active",
-    b"deleted",
-)
 
-
-def _meta(chat_id: str, values: Sequence[bytes | None]) -> ChatMeta | None:
-    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted = values
-    if owner is None:
-        return None
-    return ChatMeta(
-        chat_id=chat_id,
-        owner=owner.decode(),
-        title=(title or b"").decode(),
-        state=(state or b"idle").decode(),
-        model=(model or b"").decode(),
-        mode=(mode or b"").decode(),
-        message_count=int(message_count or 0),
-        queue=int(queue or 0),
-        created_at=int(created_at or 0),
-        last_active=int(last_active or 0),
-        deleted=deleted is not None,
-    )
+def _decode(values: Sequence[bytes | None]) -> list[str | None]:
+    return [None if value is None else value.decode() for value in values]
 
 
 class RedisLists:
@@ -52,7 +25,9 @@ class RedisLists:
     _keys: Keys
 
     async def meta(self, chat_id: str) -> ChatMeta | None:
-        return _meta(chat_id, await self._redis.send(b"HMGET", self._keys.chat(chat_id).meta, *_FIELDS))
+        return read_meta(
+            chat_id, _decode(await self._redis.send(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS))
+        )
 
     async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
         """Each bucket gives its newest `limit`; the newest of all these are the newest of all."""
@@ -80,6 +55,6 @@ class RedisLists:
             )
         )[:limit]
         chat_ids = [chat_id for _, chat_id in newest]
-        found = await self._redis.all([(b"HMGET", self._keys.chat(chat_id).meta, *_FIELDS) for chat_id in chat_ids])
-        metas = [_meta(chat_id, values) for chat_id, values in zip(chat_ids, found, strict=True)]
+        found = await self._redis.all([(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS) for chat_id in chat_ids])
+        metas = [read_meta(chat_id, _decode(values)) for chat_id, values in zip(chat_ids, found, strict=True)]
         return [meta for meta in metas if meta is not None and not meta.deleted]

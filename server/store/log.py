@@ -15,29 +15,15 @@ from protocol.errors import Internal
 from protocol.ids import EntryId
 from server.store import checkpoint
 from server.store.bounds import EMPTY_CHAT_TTL_SECONDS, PUBLISH_MAX_BYTES
-from server.store.channels import Channels, Listener
+from server.store.channels import Channels
+from server.store.chat_meta import check_owner
 from server.store.connection import Redis, Reply, Value
 from server.store.keys import Keys
+from server.store.news import Notices
 from server.store.port import Appended, AppendRequest, Fenced, Loaded, Notice
 
-__all__ = ["RedisLog", "parse_entry", "parse_notice"]
+__all__ = ["RedisLog", "parse_entry"]
 
-_DELETED = b'["deleted"]'
-
-
-class _News(msgspec.Struct, frozen=True, array_like=True):
-    """What the log channel carries. Without `events` it is a notice; `why` is a fence's."""
-
-    head: str
-    before: str
-    time_ms: int
-    version: int
-    events: msgspec.Raw = msgspec.Raw(b"")
-    acks: msgspec.Raw = msgspec.Raw(b"")
-    why: str = ""
-
-
-_news = msgspec.json.Decoder(_News)
 _fence = msgspec.json.Decoder(tuple[str, str])
 
 
@@ -67,48 +53,6 @@ def parse_entry(reply: Reply) -> RawEntry:
         raise Internal(f"entry {entry_id.decode(errors='replace')} cannot be read: {wrong!r}") from None
 
 
-def parse_notice(chat_id: str, payload: bytes | None) -> Notice:
-    """A message of the log channel; None stands for a rebuilt one."""
-    if payload is None:
-        return Notice(kind="reconnected", chat_id=chat_id)
-    if payload == _DELETED:
-        return Notice(kind="deleted", chat_id=chat_id)
-    try:
-        news = _news.decode(payload)
-        if not bytes(news.events):
-            return Notice(kind="large", chat_id=chat_id, head=news.head, before=news.before, version=news.version)
-        entry_id, _, position = news.head.split(" ")
-        entry = RawEntry(
-            entry_id=EntryId.parse(entry_id),
-            head=news.head,
-            before=news.before,
-            position=int(position),
-            time_ms=news.time_ms,
-            version=news.version,
-            events=bytes(news.events),
-            acks=b"" if (acks := bytes(news.acks)) == b"[]" else acks,
-            fence=Fence("", news.why) if news.why else None,
-        )
-    except (ValueError, msgspec.DecodeError):
-        # A channel can be written by anybody who reaches the store: what we cannot read is something missed.
-        return Notice(kind="reconnected", chat_id=chat_id)
-    return Notice(kind="entry", chat_id=chat_id, entry=entry, head=news.head, before=news.before, version=news.version)
-
-
-class _Notices:
-    """A listener's payloads as notices, translated when they are read."""
-
-    def __init__(self, chat_id: str, listener: Listener) -> None:
-        self._chat_id = chat_id
-        self._listener = listener
-
-    def __aiter__(self) -> "_Notices":
-        return self
-
-    async def __anext__(self) -> Notice:
-        return parse_notice(self._chat_id, await self._listener.__anext__())
-
-
 class RedisLog:
     """The part of the store that holds logs."""
 
@@ -117,6 +61,7 @@ class RedisLog:
     _channels: Channels
 
     async def append(self, request: AppendRequest) -> Appended:
+        check_owner(request)
         keys = self._keys.chat(request.chat_id)
         snap = b""
         if request.checkpoint is not None:
@@ -177,7 +122,7 @@ class RedisLog:
     @asynccontextmanager
     async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
         async with self._channels.subscribe([self._keys.chat(chat_id).log_channel]) as listener:
-            yield _Notices(chat_id, listener)
+            yield Notices(chat_id, listener)
 
     async def watchers(self, chat_id: str) -> int:
         answer = await self._redis.send(b"PUBSUB", b"NUMSUB", self._keys.chat(chat_id).log_channel)

@@ -1,0 +1,127 @@
+"""A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
+
+Each call of `/v1/chat/completions` takes the next `Reply`: a status with a body, or a stream of steps. A step is bytes
+to send, `CUT` (drop the connection) or `HANG` (say nothing until the client leaves). It records what it was asked, on
+which connection, and whether the client left. Runs in a thread of its own, so that the code under test keeps its loop.
+"""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from protocol.messages import JsonObject
+
+CUT: Literal["cut"] = "cut"
+HANG: Literal["hang"] = "hang"
+Step = bytes | Literal["cut", "hang"]
+
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(**fields: object) -> bytes:
+    """A chunk as one event; `delta` and `finish_reason` go into its one choice."""
+    choice = {key: fields.pop(key) for key in ("delta", "finish_reason") if key in fields}
+    body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "fake-1", **fields}
+    body.setdefault("choices", [{"index": 0, "delta": {}, **choice}] if choice else [])
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def text(content: str) -> bytes:
+    return chunk(delta={"content": content})
+
+
+STOP = chunk(finish_reason="stop")
+
+
+@dataclass
+class Reply:
+    """`hangs` before even the status line."""
+
+    steps: list[Step] = field(default_factory=list)
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
+    hangs: bool = False
+
+
+def failure(status: int, error: JsonObject, **headers: str) -> Reply:
+    """An error as OpenAI words it; `_` in a header's name stands for `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = json.dumps({"error": error}).encode()
+    return Reply([body], status, {"content-type": "application/json", **named})
+
+
+@dataclass
+class Asked:
+    body: JsonObject
+    headers: dict[str, str]
+    client: tuple[str, int]
+
+
+class _Cut(Exception):
+    pass
+
+
+class FakeOpenAI:
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.asked: list[Asked] = []
+        self.client_left = threading.Event()
+        self.base_url = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            if not message.get("more_body"):
+                break
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.asked.append(Asked(json.loads(body), headers, tuple(scope["client"])))
+        reply = self.replies.pop(0) if self.replies else failure(418, {"message": "the test has no more replies"})
+        if reply.hangs:
+            return await self._hang(receive)
+        head = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": head})
+        for step in reply.steps:
+            if step == CUT:
+                raise _Cut
+            if step == HANG:
+                return await self._hang(receive)
+            await send({"type": "http.response.body", "body": step, "more_body": True})
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b""})
+        return None
+
+    async def _hang(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.client_left.set()
+
+
+@contextmanager
+def serve_fake_openai() -> Iterator[FakeOpenAI]:
+    """A running server. Its socket listens before the thread starts, so nobody has to wait for it."""
+    fake = FakeOpenAI()
+    app = Starlette(routes=[Route("/v1/chat/completions", fake, methods=["POST"])])
+    listener = socket.create_server(("127.0.0.1", 0))
+    fake.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.should_exit = True
+        thread.join(5)
+        listener.close()
+        assert not thread.is_alive()
