@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
-import anyio.to_thread
 import structlog
 import uvicorn
 
@@ -18,12 +17,11 @@ from protocol.errors import Conflict
 from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store
-from server.providers.openai_chat import warm_import
 from server.relay.hub import Hub
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics
-from server.worker import hosting, run_process, stop_signal
+from server.worker import hosting, run_process, stop_requested
 
 __all__ = ["serve", "web"]
 
@@ -53,23 +51,25 @@ async def _serve(settings: Settings) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
+        stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(hosting(settings, store, furniture, metrics))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        await _say_ready(settings, furniture, listener, announce)
-        await stop_signal()
+        _say_ready(settings, furniture, listener, announce)
+        await stop.wait()
 
 
 async def _web(settings: Settings) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
+        stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        await _say_ready(settings, furniture, listener, announce)
-        await stop_signal()
+        _say_ready(settings, furniture, listener, announce)
+        await stop.wait()
 
 
 @contextmanager
@@ -153,7 +153,7 @@ class _Server(uvicorn.Server):
             self.ended.set()
 
 
-async def _say_ready(
+def _say_ready(
     settings: Settings, furniture: Furniture, listener: socket.socket, announce: Callable[[str], None]
 ) -> None:
     host, port = listener.getsockname()[:2]
@@ -166,4 +166,3 @@ async def _say_ready(
     if settings.store.url is not None:
         where = "store from store.url"
     print(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})", flush=True)
-    await anyio.to_thread.run_sync(warm_import)

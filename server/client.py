@@ -9,7 +9,7 @@ and posted again after every reconnect, so that not even a server that lost its 
 
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -200,7 +200,7 @@ class Client:
         last_event_id: str | None = None,
         *,
         on_change: Callable[[Connection], None] | None = None,
-    ) -> AsyncIterator[tuple[JsonObject, str]]:
+    ) -> AsyncGenerator[tuple[JsonObject, str], None]:
         """Every event of the chat, with its id, for as long as somebody iterates. Never twice, never with a hole: after
         a loss that cannot be mended the next event is a snapshot. Close it (`contextlib.aclosing`) when done.
 
@@ -237,7 +237,7 @@ class Client:
         finally:
             self._kept.pop(chat_id, None)
 
-    async def stream_bytes(self, chat_id: str, last_event_id: str | None = None) -> AsyncIterator[bytes]:
+    async def stream_bytes(self, chat_id: str, last_event_id: str | None = None) -> AsyncGenerator[bytes, None]:
         """One connection's bytes as they come.
 
         Raises:

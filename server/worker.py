@@ -15,18 +15,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from protocol.errors import ThreadcastError
 from server.actor.host import Host
 from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of
+from server.providers.openai_chat import warm_import
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics, configure_logging
 from server.tools.runner import ToolRunner
 
-__all__ = ["hosting", "run_process", "stop_signal", "worker"]
+__all__ = ["hosting", "run_process", "stop_requested", "worker"]
 
 _log = structlog.get_logger()
 
@@ -39,9 +41,13 @@ def worker(settings: Settings) -> int:
 async def _work(settings: Settings) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
-    async with open_store(settings) as (store, _), hosting(settings, store, furniture, metrics) as host:
+    async with (
+        stop_requested() as stop,
+        open_store(settings) as (store, _),
+        hosting(settings, store, furniture, metrics) as host,
+    ):
         print(f"threadcast worker {host.name} is ready (process {os.getpid()})", flush=True)
-        await stop_signal()
+        await stop.wait()
 
 
 def run_process(settings: Settings, main: Callable[[Settings], Awaitable[None]]) -> int:
@@ -65,18 +71,29 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-async def stop_signal() -> None:
-    """Wait for SIGINT or SIGTERM. Whoever sends a second one does not want to wait: the process ends at once."""
+@asynccontextmanager
+async def stop_requested() -> AsyncIterator[anyio.Event]:
+    """An event that SIGINT or SIGTERM sets; entered before anything opens, so that no signal finds us without it.
+    Whoever sends a second one does not want to wait: the process ends at once."""
+    stop = anyio.Event()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            _log.info("process.stopping", signal=signal.Signals(number).name)
-            signal.signal(signal.SIGINT, _end_at_once)
-            signal.signal(signal.SIGTERM, _end_at_once)
-            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_listen, signals, stop)
+            yield stop
+            tasks.cancel_scope.cancel()
 
 
-def _end_at_once(number: int, _: object) -> None:
-    os._exit(128 + number)
+async def _listen(signals: AsyncIterator[signal.Signals], stop: anyio.Event) -> None:
+    async for number in signals:
+        if stop.is_set():
+            os._exit(128 + number)
+        _log.info("process.stopping", signal=signal.Signals(number).name)
+        stop.set()
+
+
+async def _warm_up() -> None:
+    """Import the model SDK beside the start, in a thread: the first answer must not wait for it (DESIGN §13)."""
+    await anyio.to_thread.run_sync(warm_import, abandon_on_cancel=True)
 
 
 @asynccontextmanager
@@ -96,6 +113,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
     host = Host(place, rhythm_of(settings))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(host.run)
+        tasks.start_soon(_warm_up)
         try:
             yield host
         finally:

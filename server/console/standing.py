@@ -15,16 +15,24 @@ Json: TypeAlias = Mapping[str, Any]  # Any: events as they stand on the wire
 
 
 class Standing:
-    """`awaited` are the request ids of messages posted here whose run has not come to rest: add them before posting."""
+    """`awaited` are the request ids of messages posted here whose run has not come to rest: add them before posting.
+    `answered` are the calls decided here.
+    """
 
     def __init__(self) -> None:
         self.state = "idle"
         self.model = ""
         self.awaited: set[str] = set()
-        self.questions: list[Json] = []
+        self.answered: set[str] = set()
         self.has_failed = False
+        self._reasons: list[Json] = []
         self._queue_size = 0
         self._taken_up: set[str] = set()
+
+    @property
+    def questions(self) -> list[Json]:
+        """What a person must decide, without the calls in `answered`: their decisions are on the way."""
+        return [reason for reason in self._reasons if reason["tool_call_id"] not in self.answered]
 
     @property
     def is_busy(self) -> bool:
@@ -48,15 +56,15 @@ class Standing:
                 self.state = event["state"]
                 if self.state in AT_REST:
                     self.has_failed = event.get("outcome") not in (None, "complete")
-                    self.questions = []
+                    self._ask([])
             case "queue_updated":
                 self._queue_size = event["queue_size"]
             case "thread_updated" if "model" in event:
                 self.model = event["model"] or ""
             case "pause_required":
-                self.questions = list(event["reasons"])
+                self._reasons = list(event["reasons"])
             case "pause_cleared":
-                self.questions = []
+                self._ask([])
             case "ack":
                 self._take_ack(event)
             case _:
@@ -68,10 +76,14 @@ class Standing:
         self.state = runtime["state"]
         self.model = event["thread"].get("model", "")
         self._queue_size = runtime["queue_size"]
-        self.questions = list(runtime.get("pause_reasons", ()))
+        self._ask(list(runtime.get("pause_reasons", ())))
         for ack in event.get("recent_acks", ()):
             self._take_ack(ack)
         self._taken_up |= {message.get("client_request_id", "") for message in event["messages"]} & self.awaited
+
+    def _ask(self, reasons: list[Json]) -> None:
+        self._reasons = reasons
+        self.answered.clear()
 
     def _take_ack(self, event: Json) -> None:
         request_id = event["client_request_id"]

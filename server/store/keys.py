@@ -14,8 +14,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P dead`                   list        the newest 1,000; commands given up
 `P chats:<owner>`          zset        for ever; chat → last_active
 
-`P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`, a fence has its why as a seventh
-                                       element, a notice (large events) ends after the version; `["deleted"]`
+`P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
+                                       seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
 `P feed:<owner>`           channel     chat id: its meta changed
 

@@ -31,8 +31,16 @@ DONE = b"data: [DONE]\n\n"
 def chunk(**fields: object) -> bytes:
     """A chunk as one event; `delta` and `finish_reason` go into its one choice."""
     choice = {key: fields.pop(key) for key in ("delta", "finish_reason") if key in fields}
-    body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "fake-1", **fields}
-    body.setdefault("choices", [{"index": 0, "delta": {}, **choice}] if choice else [])
+    body: JsonObject = {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "fake-1",
+        "choices": [],
+        **fields,
+    }
+    if choice:
+        body["choices"] = [{"index": 0, "delta": {}, **choice}]
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 

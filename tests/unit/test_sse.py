@@ -152,6 +152,7 @@ def test_encoding_then_parsing_is_identity_but_for_the_kind_of_line_end(
         (b"data: a\n\n", [EventFrame("a")]),
         (b"data:a\r\rdata: b\r\n\r\n", [EventFrame("a"), EventFrame("b")]),
         (b"data:  a\ndata\ndata:\ndata: b:c\n\n", [EventFrame(" a\n\n\nb:c")]),
+        (b"data: a\r\ndata: b\r\n\r\n", [EventFrame("a\nb")]),
         (b"data\n\n", [EventFrame("")]),
         (b"\xef\xbb\xbfdata: a\n\n", [EventFrame("a")]),
         (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", []),

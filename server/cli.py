@@ -1,0 +1,201 @@
+"""The command `threadcast`: what can be asked on a command line, and who carries it out.
+
+It knows the words and hands them on; each subcommand lives in `console/`, or is a half of the house. Imports wait for
+the subcommand that needs them, so that `--help` comes at once. Exit codes: 0 all is well, 1 it failed, 2 it was asked
+wrongly, 130 it was interrupted.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_EXAMPLES = """\
+examples:
+  threadcast serve                        everything in one process, at http://127.0.0.1:8000
+  threadcast chat                         a new chat, in another terminal
+  OPENAI_BASE_URL=http://127.0.0.1:11434/v1 threadcast serve
+                                          the same with the models of a local server
+  REDIS_URL=redis://127.0.0.1:6379 threadcast web
+  REDIS_URL=redis://127.0.0.1:6379 threadcast worker
+                                          the two halves, any number of each
+  threadcast doctor                       what is configured, by whom, and whether it works
+
+Configuration: threadcast.toml in this directory; threadcast.example.toml names every value."""
+
+_SERVE = """\
+Web, workers and a private store in one process. The store lies in --data-dir and is there again at the next start.
+With REDIS_URL (store.url) that store is used instead. Without any model configured, demo models answer."""
+
+_CHAT = """\
+Talk in the terminal. The chat goes on when you leave; come back with its id, from any number of terminals at once.
+Without a terminal every line of standard input is a message, and the end comes after the last answer:
+
+  echo "What is a lease?" | threadcast chat --new
+  threadcast chat my-notes --model demo/essay"""
+
+_TAIL = """\
+Every event of a chat, one JSON object a line, from a snapshot on, for as long as you like:
+
+  threadcast tail my-notes | jq -r .type
+  threadcast tail my-notes --raw          the very bytes of the stream"""
+
+_TOKEN = """\
+A new bearer token. The lines for threadcast.toml go to standard output, the token itself to standard error:
+
+  threadcast token alice >> threadcast.toml"""
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"threadcast {version('threadcast')}")
+        parser.exit()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out one command line; the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `threadcast tail … | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it flushes
+        return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    match options.command:
+        case "token":
+            from server.console.token import token
+
+            return token(options.id, [word for word in options.permissions.split(",") if word])
+        case "serve" | "web" | "worker":
+            from server.console import serving
+            from server.settings_sources import BadSettings
+
+            flags = {path: getattr(options, path, None) for path in _PATHS}
+            try:
+                return {"serve": serving.serve, "web": serving.web, "worker": serving.worker}[options.command](
+                    flags, options.config
+                )
+            except BadSettings as wrong:
+                return _refuse(str(wrong))
+        case "doctor":
+            from server.console.doctor import doctor
+
+            return doctor(os.environ, options.config)
+    return _run_client(options)
+
+
+def _run_client(options: argparse.Namespace) -> int:
+    from protocol.errors import BadRequest
+    from protocol.ids import check_chat_id
+    from server.settings_sources import BadSettings
+
+    try:
+        chat_id = check_chat_id(options.id) if options.id else None
+        url = options.url or os.environ.get("THREADCAST_URL") or _configured_url()
+    except (BadRequest, BadSettings) as wrong:
+        return _refuse(str(wrong))
+    if not url.startswith(("http://", "https://")):
+        return _refuse(f"--url {url!r} must begin with http:// or https://")
+    token = os.environ.get("THREADCAST_TOKEN")
+    if options.command == "tail":
+        from server.console.tail import tail
+
+        return tail(url, token, options.id, last_event_id=options.last_event_id, is_raw=options.raw)
+    from server.console.chat import chat, new_chat_id
+
+    if options.new and chat_id:
+        return _refuse("--new makes an id of its own; leave the id away")
+    return chat(url, token, chat_id or new_chat_id(), options.model)
+
+
+def _configured_url() -> str:
+    from server.console.doctor import local_url
+    from server.settings_sources import load_settings
+
+    return local_url(load_settings(os.environ).settings)
+
+
+def _refuse(text: str) -> int:
+    print(f"threadcast: {text}", file=sys.stderr)
+    return 2
+
+
+_PATHS = (
+    "server.host",
+    "server.port",
+    "server.app",
+    "server.log_format",
+    "store.data_dir",
+    "store.memory",
+    "models.default",
+)
+"""Flags are stored under the path of the setting that they override."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="threadcast",
+        description="A chat server for LLM agents: typed commands in, one sequenced log per chat, the same answer in "
+        "every tab.",
+        epilog=_EXAMPLES,
+        formatter_class=raw,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, short: str, description: str | None = None) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=short, description=description or short, formatter_class=raw)
+
+    serve = command("serve", "run everything in one process", _SERVE)
+    web = command("web", "run the half that speaks HTTP (needs REDIS_URL)")
+    worker = command("worker", "run the half that works on chats (needs REDIS_URL)")
+    for listening in (serve, web):
+        listening.add_argument("--host", dest="server.host", help="address to listen on (127.0.0.1)")
+        listening.add_argument("--port", dest="server.port", type=int, help="port to listen on (8000)")
+    serve.add_argument(
+        "--memory", dest="store.memory", action="store_true", default=None, help="keep nothing: all is gone at the end"
+    )
+    for serving in (serve, web, worker):
+        serving.add_argument("--data-dir", dest="store.data_dir", metavar="DIR", help="where data lies (.threadcast)")
+        serving.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
+        serving.add_argument("--app", dest="server.app", metavar="FILE.py", help="a Python file with tools of yours")
+        serving.add_argument(
+            "--model", dest="models.default", metavar="NAME", help="model of chats that name none, as provider/model"
+        )
+        serving.add_argument(
+            "--log-format", dest="server.log_format", choices=("auto", "json", "pretty"), help="auto: by terminal"
+        )
+
+    url = "the server's address (THREADCAST_URL, or what threadcast.toml says); a token comes from THREADCAST_TOKEN"
+    chat = command("chat", "talk in the terminal", _CHAT)
+    chat.add_argument("id", nargs="?", metavar="ID", help="the chat; without one, a new chat")
+    chat.add_argument("--new", action="store_true", help="a new chat, as without ID")
+    chat.add_argument("--model", metavar="NAME", help="the chat's model from now on, as provider/model")
+    chat.add_argument("--url", help=url)
+
+    tail = command("tail", "print a chat's events as they come", _TAIL)
+    tail.add_argument("id", metavar="ID", help="the chat")
+    tail.add_argument("--from", dest="last_event_id", metavar="EVENT_ID", help="go on after this event id")
+    tail.add_argument("--raw", action="store_true", help="the bytes of one connection, exactly")
+    tail.add_argument("--url", help=url)
+
+    doctor = command("doctor", "check configuration, store and models, a line each")
+    doctor.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
+
+    token = command("token", "make a bearer token and the lines that let it in", _TOKEN)
+    token.add_argument("id", nargs="?", default="me", metavar="ID", help="whom it speaks for (me)")
+    token.add_argument("--permissions", default="approve", metavar="LIST", help="approve,diagnostics (approve)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

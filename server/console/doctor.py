@@ -1,0 +1,159 @@
+"""`threadcast doctor`: does everything stand ready here? One line for each check, and what to do where one fails.
+
+It looks from outside: a running server is asked over HTTP, and only when none runs are the store and the port tried
+themselves. It starts nothing and changes nothing. A check never raises; whatever goes wrong is its answer.
+"""
+
+import asyncio
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import anyio
+import httpx2
+import msgspec
+
+from protocol.errors import ThreadcastError
+from server.client import Client, Unreachable
+from server.settings import OPENAI_API, Provider, Settings, is_loopback
+from server.settings_sources import BadSettings, Loaded, load_settings
+
+__all__ = ["Finding", "doctor", "examine", "local_url"]
+
+PATIENCE_SECONDS = 3.0
+"""For each check that asks somebody."""
+
+Verdict: TypeAlias = Literal["ok", "note", "fail"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`note` is nothing wrong, but worth knowing."""
+
+    verdict: Verdict
+    what: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<5} {self.what:<14} {self.text}"
+
+
+def doctor(environ: Mapping[str, str], file: str | None) -> int:
+    """Print what was found; 1 if anything failed."""
+    try:
+        loaded = load_settings(environ, file=file)
+    except BadSettings as wrong:
+        print(Finding("fail", "configuration", str(wrong)))
+        return 1
+    has_failed = False
+    for finding in asyncio.run(examine(loaded, environ.get("THREADCAST_TOKEN"))):
+        print(finding)
+        has_failed |= finding.verdict == "fail"
+    return int(has_failed)
+
+
+async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
+    """All checks, in the order in which they matter."""
+    settings = loaded.settings
+    findings = [*_configuration(loaded), Finding("ok", "python", f"{platform.python_version()} at {sys.executable}")]
+    async with Client(local_url(settings), token) as client:
+        is_ours, server = await _server(client, settings)
+        findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
+    providers = settings.models.providers.items()
+    answers: dict[str, Finding] = {}
+
+    async def ask(name: str, provider: Provider) -> None:
+        answers[name] = await _provider(name, provider)
+
+    async with anyio.create_task_group() as tasks:
+        for name, provider in providers:
+            tasks.start_soon(ask, name, provider)
+    findings += [answers[name] for name, _ in providers]
+    return findings
+
+
+def local_url(settings: Settings) -> str:
+    """Where a server with these settings is reached from this machine."""
+    host = settings.server.host
+    if not is_loopback(host) and host in ("", "0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
+
+
+def _configuration(loaded: Loaded) -> list[Finding]:
+    where = loaded.file or "no threadcast.toml here; defaults and environment only"
+    found = [Finding("ok", "configuration", where)]
+    found += [Finding("ok", "", f"{value.path} = {value.text}  ({value.origin})") for value in loaded.values()]
+    if "models.default" not in loaded.origins:
+        found.append(Finding("ok", "", f"models.default = {loaded.settings.models.default}  (default)"))
+    found += [Finding("note", "", note) for note in loaded.notes]
+    return found
+
+
+async def _server(client: Client, settings: Settings) -> tuple[bool, Finding]:
+    """Is it ours that has the port?"""
+    url, port = client.base_url, settings.server.port
+    try:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            answer = await client.request("GET", "/v1/ping")
+        if answer.text.strip() == "pong":
+            return True, Finding("ok", "server", f"a threadcast server answers at {url}")
+    except (Unreachable, TimeoutError):
+        pass
+    try:
+        listener = await asyncio.start_server(lambda reader, writer: None, settings.server.host, port)
+    except OSError as wrong:
+        text = f"port {port} cannot be had ({wrong.strerror}); another program has it? Choose one with --port"
+        return False, Finding("fail", "server", text)
+    listener.close()
+    await listener.wait_closed()
+    return False, Finding("ok", "server", f"none runs at {url}; port {port} is free")
+
+
+async def _served_store(client: Client) -> Finding:
+    try:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            answer = await client.request("GET", "/readyz")
+    except (Unreachable, TimeoutError):
+        return Finding("fail", "store", f"the server did not say within {PATIENCE_SECONDS:g} s")
+    if answer.status_code == 200:
+        return Finding("ok", "store", "the server says that it is ready")
+    return Finding("fail", "store", f"the server is not ready: {answer.text.strip()[:300]}")
+
+
+async def _own_store(settings: Settings) -> Finding:
+    if settings.store.url is None:
+        from server.store.server_process import find_binary
+
+        try:
+            return Finding("ok", "store", f"a private one in {settings.store.data_dir}, run by {find_binary()}")
+        except ThreadcastError as wrong:
+            return Finding("fail", "store", wrong.message)
+    from server.store.redis_store import RedisStore
+
+    try:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            async with RedisStore(settings.store.url.reveal()) as store:
+                await store.ping()
+    except ThreadcastError as wrong:
+        return Finding("fail", "store", f"store.url: {wrong.message}")
+    except TimeoutError:
+        return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
+    return Finding("ok", "store", "the one of store.url answers")
+
+
+async def _provider(name: str, provider: Provider) -> Finding:
+    what, url = f"model {name}", f"{provider.base_url.rstrip('/')}/models"
+    if provider.api_key is None and (provider.api_key_env or provider.base_url == OPENAI_API):
+        return Finding("fail", what, f"the key is missing: set {provider.api_key_env or 'api_key_env, or api_key'}")
+    headers = {"Authorization": f"Bearer {provider.api_key.reveal()}"} if provider.api_key else {}
+    try:
+        async with httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as http:
+            status = (await http.get(url, headers=headers)).status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as wrong:
+        return Finding("fail", what, f"{url} does not answer ({type(wrong).__name__})")
+    if status in (401, 403):
+        return Finding("fail", what, f"{url} refuses the key ({status})")
+    if status >= 400:
+        return Finding("note", what, f"{url} answers {status}; the server is there, but lists no models")
+    return Finding("ok", what, f"{provider.base_url} answers")

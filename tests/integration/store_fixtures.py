@@ -1,0 +1,93 @@
+"""Stores for tests: real servers, started once a session, and a fresh store of each kind for each test.
+
+The fixtures reach tests through `conftest.py`, the helpers by import. Servers listen on unix sockets of their own and
+die with the test process; every store gets a logical database that is emptied first.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import anyio
+import pytest
+import redis
+
+from server.store.embedded import VOLATILE
+from server.store.memory import MemoryStore
+from server.store.port import Store
+from server.store.redis_store import RedisStore
+from server.store.server_process import ServerProcess, find_binary, start_server
+
+STORES = ("memory", "valkey", "redis7")
+"""Every implementation of the port and every server it must run on."""
+
+WAIT_SECONDS = 5.0
+"""What any single wait in a test may take."""
+
+_databases = count()
+
+
+def running_server(binary: Path, directory: Path) -> Iterator[ServerProcess]:
+    """A server without persistence, until the caller is done with it."""
+    server = start_server(binary, directory, VOLATILE)
+    server.wait_ready_blocking()
+    try:
+        yield server
+    finally:
+        server.stop_blocking()
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The server that `threadcast serve` embeds."""
+    yield from running_server(find_binary(), tmp_path_factory.mktemp("valkey"))
+
+
+@pytest.fixture(scope="session")
+def redis7_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The oldest server that must be enough."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("redis-server (7.0 or newer) is not on the PATH")
+    yield from running_server(Path(binary), tmp_path_factory.mktemp("redis7"))
+
+
+def fresh_url(server: ServerProcess) -> str:
+    """A database of the server with nothing in it."""
+    url = f"{server.url}?db={next(_databases) % 16}"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@asynccontextmanager
+async def fresh_store(server: ServerProcess) -> AsyncIterator[RedisStore]:
+    async with RedisStore(fresh_url(server)) as store:
+        yield store
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """Each test that asks for it runs on every implementation."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    server: ServerProcess = request.getfixturevalue(f"{request.param}_server")
+    async with fresh_store(server) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def valkey_store(valkey_server: ServerProcess) -> AsyncIterator[RedisStore]:
+    """For tests that want any real store, once."""
+    async with fresh_store(valkey_server) as opened:
+        yield opened
+
+
+async def eventually(look: Callable[[], Awaitable[object]]) -> None:
+    """Look until it is so. For what another process or the store's clock brings about and nobody announces."""
+    with anyio.fail_after(WAIT_SECONDS):
+        while not await look():
+            await anyio.sleep(0.01)
