@@ -44,8 +44,8 @@ class Keyboard:
         self._stdout = stdout
         self._is_interactive = is_interactive
         self._wanted: queue.SimpleQueue[Callable[[str | None], None]] = queue.SimpleQueue()
+        self._is_editing = False
         self._has_prompt = False
-        self._is_reading = False
 
     @contextmanager
     def opened(self) -> Iterator["Keyboard"]:
@@ -56,7 +56,7 @@ class Keyboard:
         finally:
             if settings is not None:
                 termios.tcsetattr(self._stdin, termios.TCSADRAIN, settings)
-                if self._is_reading:
+                if self._is_editing:
                     self._stdout.write(_BRACKETED_PASTE_OFF + "\r\n")
                     self._stdout.flush()
 
@@ -69,10 +69,9 @@ class Keyboard:
             if not line.done():
                 line.set_result(text)
 
-        self._is_reading = True
         self._wanted.put(lambda text: _call_soon(loop, deliver, text))
-        text = await line  # left uncleared when we are cancelled: the thread is then still in the middle of a line
-        self._is_reading = self._has_prompt = False
+        text = await line  # when we are cancelled here, the thread stays in the middle of its line
+        self._has_prompt = False
         return text
 
     def write(self, text: str) -> None:
@@ -86,7 +85,7 @@ class Keyboard:
 
     def show_prompt(self) -> None:
         """Put the prompt back, with what was typed so far, if somebody is asked for a line."""
-        if self._is_interactive and self._is_reading and not self._has_prompt:
+        if self._is_editing and not self._has_prompt:
             typed = readline.get_line_buffer() if readline is not None else ""
             self._stdout.write(PROMPT + typed)
             self._stdout.flush()
@@ -101,16 +100,21 @@ class Keyboard:
             deliver(next(lines, None))
 
     def _ask(self) -> Iterator[str]:
-        if readline is not None:
-            readline.set_pre_input_hook(self._prompt_is_there)
+        if readline is not None:  # called once its prompt stands there
+            readline.set_pre_input_hook(self._begin_editing)
         while True:
             try:
-                yield input(PROMPT)
+                if readline is None:
+                    self._begin_editing()
+                line = input(PROMPT)
             except EOFError:
                 return
+            finally:
+                self._is_editing = False
+            yield line
 
-    def _prompt_is_there(self) -> None:
-        self._has_prompt = True
+    def _begin_editing(self) -> None:
+        self._has_prompt = self._is_editing = True
 
     def _split(self) -> Iterator[str]:
         """Lines straight from the descriptor: a thread that holds the lock of sys.stdin while Python shuts down brings

@@ -242,7 +242,9 @@ class Transcript:
             if call_id in self._results:
                 self._show_call(call_id)
         elif status in ("running", "progress"):
-            parts = [event.get("label") or _call(name, arguments), event.get("stage"), event.get("message")]
+            label = event.get("label")
+            called = f"{name}: {label}" if label else _call(name, arguments)
+            parts = [called, event.get("stage"), event.get("message")]
             if event.get("progress") is not None:
                 parts.append(f"{event['progress']:.0%}")
             self._pen.passing("* " + " · ".join(str(part) for part in parts if part))

@@ -9,7 +9,7 @@
     demo/error       fails                                        ?code=llm_error &after=words | &at=start
 
 `rate` is words per second (default 30), 0 as fast as it goes. The same request always gives the same text, so a broken
-answer can be continued exactly. Names that contain "nonexistent" do not exist. It knows no chat and no tool.
+answer can be continued exactly. It knows no chat and no tool.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class _Script:
 
     def __init__(self, model: str) -> None:
         self.model, _, query = model.partition("?")
-        if self.model not in _NUMBERS or "nonexistent" in model:
+        if self.model not in _NUMBERS:
             names = ", ".join(f"demo/{name}" for name in _NUMBERS)
             raise ModelFailed("llm_error", f"There is no model 'demo/{model}'; known: {names}.")
         self._numbers = dict(_NUMBERS[self.model])

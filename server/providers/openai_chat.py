@@ -92,7 +92,7 @@ class OpenAIChat:
         self._max_retries = max_retries
         self._send_reasoning_back = send_reasoning_back
         # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
-        host = "." + (urlsplit(base_url).hostname or "")
+        host = urlsplit(base_url).hostname or ""
         is_official = host.endswith((".openai.com", ".openai.azure.com"))
         self.max_tokens_field = "max_completion_tokens" if is_official else "max_tokens"
         self._client: AsyncOpenAI | None = None

@@ -198,6 +198,14 @@ def test_whole_calls_without_an_index_or_all_under_one_are_told_apart() -> None:
         assert deltas == [ToolCallDelta(0, "a", "f", "{}"), ToolCallDelta(1, "b", "f", "{}")]
 
 
+def test_new_id_without_a_name_belongs_to_the_call_that_is_open() -> None:
+    """Some servers make up an id for every fragment."""
+    assert numbered(fragment(index=0, id="a", name="f"), fragment(index=0, id="b", arguments="{}")) == [
+        ToolCallDelta(0, "a", "f"),
+        ToolCallDelta(0, arguments="{}"),
+    ]
+
+
 @given(st.data())
 @pytest.mark.row("PROV-4")
 def test_calls_survive_any_cutting_and_interleaving_of_their_fragments(data: st.DataObject) -> None:

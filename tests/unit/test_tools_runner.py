@@ -161,7 +161,22 @@ async def test_timeout_is_a_failure_and_the_tool_is_cancelled_once() -> None:
     assert (cancelled, done.is_abandoned) == ([1], False)
 
 
-async def test_sync_tool_that_overstays_is_left_behind_and_told_so() -> None:
+async def test_sync_tool_that_hangs_does_not_hold_up_its_caller() -> None:
+    """Its thread goes on, since threads cannot be stopped, but nobody waits for it."""
+    release = threading.Event()
+    ended = threading.Event()
+
+    def hangs() -> None:
+        release.wait(5)
+        ended.set()
+
+    done = await Desk().run(made(hangs, timeout_seconds=0.01))
+    assert (done.result.failed, done.is_abandoned, ended.is_set()) == (True, False, False)
+    release.set()
+    assert await anyio.to_thread.run_sync(ended.wait, 5)
+
+
+async def test_sync_tool_that_overstays_is_told_so() -> None:
     told, go_on = threading.Event(), threading.Event()
 
     def slow(ctx: ToolContext) -> None:

@@ -1,0 +1,389 @@
+"""What only a real server can show: restarts, refusals, deadlines, the batcher, lifetimes, the table of keys."""
+
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+import redis
+from msgspec import structs
+
+from protocol.errors import Internal, Unavailable
+from protocol.ids import EntryId, Head
+from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
+from server.store.embedded import PERSISTENT
+from server.store.listener import QUEUE_MAX_MESSAGES
+from server.store.port import Appended, AppendRequest, Beat, PostOutcome, PostRequest, Released, Taken
+from server.store.redis_store import RedisStore
+from server.store.server_process import ServerProcess, find_binary, start_server
+from tests.integration.store_fixtures import WAIT_SECONDS, eventually, fresh_url
+
+pytestmark = pytest.mark.anyio
+
+CHAT = "chat-1"
+
+
+def command(request_id: str = "r1", chat_id: str = CHAT) -> PostRequest:
+    return PostRequest(
+        chat_id=chat_id,
+        owner="ann",
+        principal=b"{}",
+        request_id=request_id,
+        digest="d",
+        nonce=f"n{request_id}",
+        body=b"{}",
+    )
+
+
+def entry(expected: str, chat_id: str = CHAT) -> AppendRequest:
+    before = Head.parse(expected)
+    head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), "00000000000000aa", before.position + 1)
+    return AppendRequest(chat_id=chat_id, expected=expected, head=str(head), version=1, events=b"[1]", owner="ann")
+
+
+async def owned(store: RedisStore, chat_id: str = CHAT) -> Taken:
+    await store.post(command(chat_id=chat_id))
+    await store.claim(store.bucket_of(chat_id), "w1", 20, 60_000)
+    return await store.take(chat_id, "w1", "wake")
+
+
+async def is_up(store: RedisStore) -> bool:
+    try:
+        await store.ping()
+    except Unavailable:
+        return False
+    return True
+
+
+class OwnServer:
+    """A server of one test's own, which it may freeze, kill and start again on the same data."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.process = self._start()
+
+    def _start(self) -> ServerProcess:
+        process = start_server(find_binary(), self._directory, PERSISTENT)
+        process.wait_ready_blocking()
+        return process
+
+    def kill(self) -> None:
+        self.process.signal(signal.SIGKILL)
+        self.process.stop_blocking()
+
+    def restart(self) -> None:
+        self.kill()
+        self.process = self._start()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[OwnServer]:
+    server = OwnServer(tmp_path)
+    try:
+        yield server
+    finally:
+        server.process.signal(signal.SIGCONT)
+        server.process.stop_blocking()
+
+
+@pytest.fixture
+async def own_store(own_server: OwnServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore(own_server.process.url) as store:
+        yield store
+
+
+# the connection
+
+
+async def test_commands_of_one_tick_share_one_pipeline(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store, anyio.create_task_group() as tasks:
+        await store.ping()
+        with redis.Redis.from_url(url) as other:
+            before = other.info("stats")["total_reads_processed"]
+            for n in range(100):
+                tasks.start_soon(store.post, command(f"r{n}", chat_id=f"chat{n}"))
+
+            async def all_are_there() -> bool:
+                return len(await store.read_inbox("chat99", 1)) == 1
+
+            await eventually(all_are_there)
+            # The pipeline, this look and the looks above; not one read for each post.
+            assert other.info("stats")["total_reads_processed"] - before < 20
+
+
+async def test_error_of_one_command_goes_to_its_caller_alone(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        with redis.Redis.from_url(url) as other:
+            other.set(f"tc:{{b{store.bucket_of('broken'):02d}}}:chat:broken:log", "no stream")
+        results: dict[str, str] = {}
+
+        async def read(chat_id: str) -> None:
+            try:
+                results[chat_id] = f"{len(await store.read_log(chat_id))} entries"
+            except Internal as wrong:
+                results[chat_id] = wrong.code
+
+        async with anyio.create_task_group() as tasks:
+            for chat_id in ("before", "broken", "after"):
+                tasks.start_soon(read, chat_id)
+        assert results == {"before": "0 entries", "broken": "internal", "after": "0 entries"}
+
+
+async def test_scripts_the_server_forgot_are_loaded_again(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        with redis.Redis.from_url(url) as other:
+            other.script_flush()
+        async with anyio.create_task_group() as tasks:
+            for n in range(5):
+                tasks.start_soon(store.post, command(f"r{n}"))
+        assert len(await store.read_inbox(CHAT, 10)) == 5
+
+
+async def test_cancelled_caller_takes_nobody_with_it(valkey_store: RedisStore) -> None:
+    await valkey_store.ping()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(valkey_store.ping)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await valkey_store.post(command())
+        tasks.start_soon(valkey_store.ping)
+    assert (await valkey_store.post(command())).outcome is PostOutcome.ACCEPTED
+
+
+async def test_number_of_buckets_is_what_the_first_start_wrote(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    with redis.Redis.from_url(url) as other:
+        other.set("tc:buckets", 4)
+    async with RedisStore(url) as store:
+        assert store.buckets == 4
+        assert {store.bucket_of(f"c{n}") for n in range(100)} == {0, 1, 2, 3}
+
+
+async def test_opening_without_a_server_says_so_and_leaves_nothing_open(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        async with RedisStore(f"unix://{tmp_path}/nobody"):
+            pass
+
+
+async def test_an_error_of_the_body_leaves_the_store_as_it_is(valkey_server: ServerProcess) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with RedisStore(fresh_url(valkey_server)):
+            raise ZeroDivisionError
+
+
+# the server away
+
+
+async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_itself(
+    own_server: OwnServer, own_store: RedisStore
+) -> None:
+    taken = await owned(own_store)
+    own_server.process.signal(signal.SIGSTOP)
+    with anyio.fail_after(WAIT_SECONDS), pytest.raises(Unavailable, match="does not answer"):
+        await own_store.append(entry(taken.head))
+    own_server.process.signal(signal.SIGCONT)
+    await eventually(lambda: is_up(own_store))
+    # Whether the first one ran nobody knows; the same arguments again settle it.
+    assert await own_store.append(entry(taken.head)) in (Appended.OK, Appended.DUP)
+    assert len(await own_store.read_log(CHAT)) == 2
+
+
+async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
+    async with own_store.bell() as bell:
+        assert await bell.wait(0.01) is None
+        own_server.process.signal(signal.SIGSTOP)
+        with anyio.fail_after(WAIT_SECONDS), pytest.raises(Unavailable):
+            await bell.wait(0.1)
+        own_server.process.signal(signal.SIGCONT)
+        await eventually(lambda: is_up(own_store))
+        await own_store.post(command())
+        assert await bell.wait(WAIT_SECONDS) == own_store.bucket_of(CHAT)
+
+
+async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_restart(
+    own_server: OwnServer, own_store: RedisStore
+) -> None:
+    taken = await owned(own_store)
+    async with own_store.follow(CHAT) as notices, own_store.mail("w1") as mail:
+        own_server.kill()
+        with pytest.raises(Unavailable):
+            await own_store.append(entry(taken.head))
+        own_server.restart()
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(notices)).kind == "reconnected"
+            assert await anext(mail) is None
+        # Confirmed anew before they were told: nothing after this is missed.
+        assert await own_store.append(entry(taken.head)) is Appended.OK
+        await own_store.post(command("r2"))
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(notices)).before == taken.head
+            assert await anext(mail) == CHAT
+
+
+async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: OwnServer, own_store: RedisStore) -> None:
+    async with own_store.follow(CHAT) as notices:
+        own_server.process.signal(signal.SIGSTOP)
+        await anyio.sleep(2.5)  # longer than the silence that is tolerated: the wait is the condition itself
+        own_server.process.signal(signal.SIGCONT)
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(notices)).kind == "reconnected"
+
+
+async def test_follow_of_a_frozen_server_is_refused_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
+    own_server.process.signal(signal.SIGSTOP)
+    with anyio.fail_after(WAIT_SECONDS), pytest.raises(Unavailable):
+        async with own_store.follow(CHAT):
+            pass
+
+
+async def test_full_memory_refuses_work_but_lets_owners_leave(own_server: OwnServer, own_store: RedisStore) -> None:
+    taken = await owned(own_store)
+    await own_store.append(request := structs.replace(entry(taken.head), consumed=()))
+    with redis.Redis.from_url(own_server.process.url) as other:
+        other.config_set("maxmemory", 1)
+        for refused in (own_store.ping(), own_store.post(command("r2")), own_store.append(entry(request.head))):
+            with pytest.raises(Unavailable, match="memory is full"):
+                await refused
+        assert await own_store.beat("w1", 60_000, [CHAT]) == {CHAT: Beat.MAIL}
+        assert await own_store.release(CHAT, "w1", request.head, None) is Released.MORE
+        await own_store.handover(CHAT, "w1", 0)
+        assert len((await own_store.load(CHAT)).entries) == 2
+        other.config_set("maxmemory", 0)
+    assert (await own_store.post(command("r2"))).outcome is PostOutcome.ACCEPTED
+
+
+async def test_replica_refuses_work(own_server: OwnServer, own_store: RedisStore) -> None:
+    await owned(own_store)
+    with redis.Redis.from_url(own_server.process.url) as other:
+        other.replicaof("127.0.0.1", "1")  # nobody listens there
+        with pytest.raises(Unavailable):
+            await own_store.post(command("r2"))
+        with pytest.raises(Unavailable):
+            await own_store.ping()
+        other.replicaof("NO", "ONE")
+    assert (await own_store.post(command("r2"))).outcome is PostOutcome.ACCEPTED
+
+
+# listening
+
+
+async def test_slow_follower_loses_its_queue_and_is_told(valkey_store: RedisStore) -> None:
+    head = (await owned(valkey_store)).head
+    async with valkey_store.follow(CHAT) as slow, valkey_store.follow(CHAT) as quick:
+        for _ in range(QUEUE_MAX_MESSAGES + 1):
+            await valkey_store.append(request := entry(head))
+            head = request.head
+            with anyio.fail_after(WAIT_SECONDS):
+                assert (await anext(quick)).head == head
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(slow)).kind == "reconnected"
+            await valkey_store.append(request := entry(head))
+            assert (await anext(slow)).head == request.head
+
+
+async def test_what_nobody_can_read_on_a_channel_counts_as_missed(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store, store.follow(CHAT) as notices:
+        with redis.Redis.from_url(url) as other:
+            other.publish(f"tc:{{b{store.bucket_of(CHAT):02d}}}:log:{CHAT}", b"\xff{")
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(notices)).kind == "reconnected"
+
+
+# lifetimes and keys
+
+
+async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_it(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        taken = await owned(store)
+        first = structs.replace(entry(taken.head), lifetime="expire", checkpoint=b"s")
+        await store.append(first)
+        with redis.Redis.from_url(url) as other:
+            assert _lifetimes(other) == {
+                **dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS),
+                "seen": SEEN_TTL_SECONDS,
+            }
+            again = structs.replace(entry(first.head), checkpoint=b"s")
+            await store.append(again)  # says nothing about it, so nothing changes
+            assert set(_lifetimes(other).values()) == {EMPTY_CHAT_TTL_SECONDS}
+            await store.append(persisting := structs.replace(entry(again.head), lifetime="persist"))
+            assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
+            await store.append(structs.replace(entry(persisting.head), lifetime="expire"))
+            await store.post(command("r2"))
+            assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
+
+
+async def test_deleted_chat_is_remembered_for_thirty_days(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        await store.post(command())
+        await store.delete(CHAT, "ann", "n1")
+        with redis.Redis.from_url(url) as other:
+            assert _lifetimes(other) == {"meta": DELETED_TTL_SECONDS, "seen": SEEN_TTL_SECONDS}
+
+
+def _lifetimes(client: "redis.Redis") -> dict[str, int]:
+    """Of the chat's keys that expire: seconds, as they were set moments ago."""
+    found = {}
+    for key in client.scan_iter("tc:*:chat:*"):
+        seconds = client.ttl(key)
+        if seconds >= 0:
+            found[key.decode().rpartition(":")[2]] = round(seconds / 60) * 60
+    return found
+
+
+async def test_every_key_is_in_the_table_and_in_the_slot_of_its_bucket(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        taken = await owned(store)
+        (waiting,) = await store.read_inbox(CHAT, 10)
+        await store.dead_letter(CHAT, waiting, "poison")
+        full = structs.replace(entry(taken.head), meta=(("title", "x"),), checkpoint=b"s", facts=b"[1]")
+        await store.append(full)
+        with redis.Redis.from_url(url) as other:
+            keys = {key.decode(): other.type(key).decode() for key in other.scan_iter()}
+        prefix = f"tc:{{b{store.bucket_of(CHAT):02d}}}:"
+    assert keys == {
+        "tc:buckets": "string",
+        f"{prefix}chat:{CHAT}:log": "stream",
+        f"{prefix}chat:{CHAT}:head": "string",
+        f"{prefix}chat:{CHAT}:snap": "string",
+        f"{prefix}chat:{CHAT}:inbox": "stream",
+        f"{prefix}chat:{CHAT}:meta": "hash",
+        f"{prefix}chat:{CHAT}:seen": "hash",
+        f"{prefix}due": "zset",
+        f"{prefix}own": "hash",
+        f"{prefix}bell": "list",
+        f"{prefix}dead": "list",
+        f"{prefix}chats:ann": "zset",
+    }
+
+
+async def test_entry_has_no_empty_fields_and_the_checkpoint_a_readable_first_line(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        taken = await owned(store)
+        request = structs.replace(entry(taken.head), checkpoint=b"the state", checkpoint_version=4)
+        await store.append(request)
+        with redis.Redis.from_url(url) as other:
+            prefix = f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:"
+            _, fields = other.xrange(f"{prefix}log")[-1]
+            line, _, state = other.get(f"{prefix}snap").partition(b"\n")
+    assert sorted(fields) == [b"b", b"d", b"e", b"p", b"t", b"v"]
+    assert line.decode() == f"{request.head} 4"
+    assert state != b"the state"
+
+
+async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        await owned(store)
+        with redis.Redis.from_url(url) as other:
+            other.set(f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:snap", "1-1 aa 0 1\nnot compressed")
+        with pytest.raises(Internal, match="checkpoint"):
+            await store.load(CHAT)
