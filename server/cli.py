@@ -71,9 +71,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     match options.command:
         case "token":
+            import msgspec
+
+            from protocol.errors import explain
             from server.console.token import token
 
-            return token(options.id, [word for word in options.permissions.split(",") if word])
+            try:
+                return token(options.id, [word for word in options.permissions.split(",") if word])
+            except msgspec.ValidationError as wrong:
+                return _refuse(f"ID {options.id!r}, --permissions {options.permissions!r}: {explain(wrong)[0]}")
         case "serve" | "web" | "worker":
             from server.console import serving
             from server.settings_sources import BadSettings

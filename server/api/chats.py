@@ -1,5 +1,6 @@
 """Chats as resources: list, read, delete. Foreign and unknown look the same (DESIGN §11)."""
 
+import re
 import secrets
 
 from starlette.requests import Request
@@ -90,6 +91,6 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
     text = request.query_params.get(name)
     if text is None or text == "":
         return default
-    if not text.isdigit() or not least <= int(text) <= most:
+    if not re.fullmatch("[0-9]{1,16}", text) or not least <= int(text) <= most:
         raise BadRequest(f"{name} must be a whole number from {least} to {most}", path=f"/{name}")
     return int(text)

@@ -5,6 +5,7 @@ the store decides the rest (WIRE §3). A command refused here still gets its `ac
 of its own, when somebody can be there to see it.
 """
 
+import re
 import secrets
 from contextlib import AsyncExitStack
 
@@ -264,7 +265,7 @@ def _wanted_wait(request: Request) -> float | None:
     """`Prefer: wait=N` in seconds (RFC 7240 §4.3), at most 30; None without it."""
     for preference in request.headers.get("prefer", "").split(","):
         name, _, value = preference.strip().partition("=")
-        if name.lower() == "wait" and value.strip().isdigit():
+        if name.lower() == "wait" and re.fullmatch("[0-9]{1,6}", value.strip()):
             return min(float(value), PREFER_WAIT_MAX_SECONDS)
     return None
 

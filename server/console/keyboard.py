@@ -14,12 +14,8 @@ import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TextIO
-
-try:  # some builds of Python come without it; lines are then edited by the terminal alone
-    import readline
-except ImportError:  # pragma: no cover
-    readline = None  # type: ignore[assignment] # its absence is what we remember
 
 __all__ = ["Keyboard", "is_terminal"]
 
@@ -44,6 +40,7 @@ class Keyboard:
         self._stdout = stdout
         self._is_interactive = is_interactive
         self._wanted: queue.SimpleQueue[Callable[[str | None], None]] = queue.SimpleQueue()
+        self._editor = _line_editing() if is_interactive else None
         self._is_editing = False
         self._has_prompt = False
 
@@ -86,7 +83,7 @@ class Keyboard:
     def show_prompt(self) -> None:
         """Put the prompt back, with what was typed so far, if somebody is asked for a line."""
         if self._is_editing and not self._has_prompt:
-            typed = readline.get_line_buffer() if readline is not None else ""
+            typed = self._editor.get_line_buffer() if self._editor is not None else ""
             self._stdout.write(PROMPT + typed)
             self._stdout.flush()
             self._has_prompt = True
@@ -100,11 +97,11 @@ class Keyboard:
             deliver(next(lines, None))
 
     def _ask(self) -> Iterator[str]:
-        if readline is not None:  # called once its prompt stands there
-            readline.set_pre_input_hook(self._begin_editing)
+        if self._editor is not None:
+            self._editor.set_pre_input_hook(self._begin_editing)  # called once its prompt stands there
         while True:
             try:
-                if readline is None:
+                if self._editor is None:
                     self._begin_editing()
                 line = input(PROMPT)
             except EOFError:
@@ -129,6 +126,15 @@ class Keyboard:
                 pending = pending[LINE_MAX_BYTES:]
         if pending:
             yield pending.decode("utf-8", "replace")
+
+
+def _line_editing() -> ModuleType | None:
+    """Its import alone gives `input` editing and history. Some builds of Python come without it."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, deliver: Callable[[str | None], None], text: str | None) -> None:

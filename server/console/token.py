@@ -9,7 +9,10 @@ import secrets
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from server.api.auth import hash_token
+from server.settings import Auth
 
 __all__ = ["config_lines", "token"]
 
@@ -26,7 +29,14 @@ def config_lines(principal_id: str, sha256: str, permissions: Sequence[str]) -> 
 
 
 def token(principal_id: str, permissions: Sequence[str]) -> int:
+    """Print both; the exit code.
+
+    Raises:
+        msgspec.ValidationError: the configuration would not take this id, or a permission.
+    """
     made = f"tc_{secrets.token_urlsafe(TOKEN_BYTES)}"
+    entry = {"id": principal_id, "sha256": hash_token(made), "permissions": list(permissions)}
+    msgspec.convert({"tokens": [entry]}, Auth)
     print(f"The token of {principal_id}, shown this once:\n\n    {made}\n", file=sys.stderr)
     print(
         "Clients send it as `Authorization: Bearer …` (`threadcast chat` takes it from THREADCAST_TOKEN).",

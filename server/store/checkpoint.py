@@ -48,7 +48,7 @@ async def split(stored: bytes) -> tuple[str, int, bytes] | None:
     try:
         large = zstandard.frame_content_size(data) > THREAD_ABOVE_BYTES
         return head, int(version), await asyncio.to_thread(_decompress, data) if large else _decompress(data)
-    except (ValueError, zstandard.ZstdError) as wrong:
+    except (ValueError, MemoryError, zstandard.ZstdError) as wrong:
         raise Internal(
             f"a stored checkpoint cannot be read: {wrong}" if newline else "a checkpoint has no head"
         ) from None

@@ -42,7 +42,7 @@ class Process:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "THREADCAST_", "REDIS_"))}
         with log.open("ab") as stderr:
             self._popen = subprocess.Popen(
-                [sys.executable, "/tmp/try_cli.py", *arguments],
+                [sys.executable, "-m", "server.cli", *arguments],
                 cwd=ROOT,
                 env={**clean, **(environment or {})},
                 stdout=subprocess.PIPE,

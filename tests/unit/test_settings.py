@@ -1,0 +1,250 @@
+"""Settings: defaults that work, three sources in order, and errors that name themselves."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from server.settings import (
+    Limits,
+    Mcp,
+    Model,
+    Profile,
+    Provider,
+    Secret,
+    Server,
+    Settings,
+    Store,
+    Token,
+    Tool,
+    is_loopback,
+)
+from server.settings_sources import BadSettings, Loaded, load_settings
+
+EXAMPLE = Path(__file__).parents[2] / "threadcast.example.toml"
+
+
+@pytest.fixture(autouse=True)
+def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(text: str = "", environ: Mapping[str, str] | None = None, **flags: object) -> Loaded:
+    Path("threadcast.toml").write_text(text, "utf-8")
+    return load_settings(environ or {}, {name.replace("__", "."): value for name, value in flags.items()})
+
+
+def refusal(text: str = "", environ: Mapping[str, str] | None = None, **flags: object) -> str:
+    with pytest.raises(BadSettings) as caught:
+        load(text, environ, **flags)
+    return str(caught.value)
+
+
+def test_without_file_and_environment_everything_has_a_default() -> None:
+    loaded = load_settings({})
+    assert loaded.file is None
+    assert loaded.origins == {}
+    assert loaded.settings == Settings(models=msgspec.structs.replace(Settings().models, default="demo/echo"))
+
+
+def test_later_sources_win_and_each_value_knows_who_said_it() -> None:
+    environ = {"THREADCAST_SERVER__PORT": "2", "THREADCAST_LIMITS__LEASE_SECONDS": "4.5", "UNRELATED": "x"}
+    loaded = load("[server]\nport = 1\nlog_level = 'debug'\n[limits]\nlease_seconds = 9", environ, server__port=3)
+    assert (loaded.settings.server.port, loaded.settings.limits.lease_seconds) == (3, 4.5)
+    assert [loaded.origin_of(path) for path in ("server.port", "limits.lease_seconds", "server.log_level")] == [
+        "flag --port",
+        "environment THREADCAST_LIMITS__LEASE_SECONDS",
+        "threadcast.toml",
+    ]
+    assert loaded.origin_of("server.host") == "default"
+
+
+def test_flags_that_were_not_given_change_nothing() -> None:
+    assert load("[server]\nport = 1", server__port=None).settings.server.port == 1
+
+
+def test_environment_values_have_the_type_of_their_field() -> None:
+    environ = {
+        "THREADCAST_SERVER__CORS_ORIGINS": '["http://a", "https://b:1"]',
+        "THREADCAST_STORE__MEMORY": "true",
+        "THREADCAST_STORE__DATA_DIR": "7",
+        "THREADCAST_LIMITS__MAX_ROUNDS": "7",
+        "THREADCAST_PROFILES__CODER__TOOLS": '["clock"]',
+        "THREADCAST_TOOLS__CLOCK__TIMEOUT_SECONDS": "2.5",
+    }
+    settings = load("", environ).settings
+    assert settings.server.cors_origins == ["http://a", "https://b:1"]
+    assert settings.store == Store(memory=True, data_dir="7")
+    assert settings.limits.max_rounds == 7
+    assert settings.profiles == {"coder": Profile(tools=["clock"])}
+    assert settings.tools == {"clock": Tool(timeout_seconds=2.5)}
+
+
+def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
+    text = "[models.providers.My-Own]\nbase_url = 'http://x/v1'"
+    loaded = load(text, {"THREADCAST_MODELS__PROVIDERS__MY_OWN__API_KEY": "k"})
+    assert list(loaded.settings.models.providers) == ["My-Own"]
+    assert loaded.settings.models.providers["My-Own"].api_key == Secret("k")
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "sentence"),
+    [
+        ("[server]\nprot = 1", {}, "threadcast.toml: unknown key server.prot; did you mean server.port?"),
+        ("[sever]", {}, "threadcast.toml: unknown key sever; did you mean server?"),
+        (
+            "[models.providers.a]\nbaseurl = 1",
+            {},
+            "threadcast.toml: unknown key models.providers.a.baseurl; did you mean models.providers.a.base_url?",
+        ),
+        ("[[auth.tokens]]\nsha = 1", {}, "threadcast.toml: unknown key auth.tokens[0].sha; did you mean auth.tokens[0].sha256?"),
+        ("[mcp]\nservers = 1", {}, "threadcast.toml: unknown key mcp.servers; known here: nothing yet"),
+        ("[server]\nport = 'x'", {}, "threadcast.toml: server.port: Expected `int`, got `str`"),
+        ("server = 1", {}, "threadcast.toml: server must be a table, not int"),
+        ("[models.providers.a]\nmodels = [1]", {}, "threadcast.toml: models.providers.a.models[0] must be a table, not int"),
+        ("[profiles.a]\nmax_rounds = 0", {}, "threadcast.toml: profiles.a.max_rounds: Expected `int` >= 1"),
+        ("[profiles.'a b']", {}, "threadcast.toml: profiles: 'a b' is no name; use letters, digits, _ and -"),
+        (
+            "[tools.a]\npolicy = 'aks'",
+            {},
+            "threadcast.toml: tools.a.policy must be one of auto, ask, deny, preview, client, not 'aks'",
+        ),
+        ("x = [[", {}, "threadcast.toml: Invalid value (at end of document)"),
+        (
+            "",
+            {"THREADCAST_SERVER__PROT": "1"},
+            "environment THREADCAST_SERVER__PROT: unknown key server.prot; did you mean server.port?",
+        ),
+        ("", {"THREADCAST_SERVER__PORT": "x"}, "environment THREADCAST_SERVER__PORT: 'x' is no int"),
+        ("", {"THREADCAST_SERVER__PORT": "70000"}, "environment THREADCAST_SERVER__PORT: server.port: Expected `int` <= 65535"),
+        ("", {"THREADCAST_SERVER__PORT__X": "1"}, "environment THREADCAST_SERVER__PORT__X: server.port is a value and has no x"),
+        ("", {"THREADCAST_SERVER__CORS_ORIGINS": "http://a"}, "environment THREADCAST_SERVER__CORS_ORIGINS: the value is no JSON"),
+        ("", {"REDIS_URL": "localhost:6379"}, "environment REDIS_URL: store: url: write it as redis://"),
+        ("[server]\ncors_origins = ['http://a/']", {}, "cors_origins: 'http://a/' is no origin"),
+        ("[limits]\nbeat_seconds = 3", {}, "threadcast.toml: limits: beat_seconds must be at most half of lease_seconds"),
+        ("[models]\ndefault = 'nope/x'", {}, "default: 'nope/x' must be provider/model, the provider one of demo"),
+        ("[models.providers.demo]", {}, "'demo' is built in"),
+        ("[models.providers.a]\nbase_url = 'ftp://x'", {}, "models.providers.a: base_url: 'ftp://x' is no http(s) URL"),
+        ("[models.providers.a]\napi_key = 'k'\napi_key_env = 'K'", {}, "models.providers.a: there are both api_key and"),
+        ("[[auth.tokens]]\nid = 'a'\nsha256 = 'short'", {}, "auth.tokens.0.sha256: Expected `str` matching"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_names_itself_and_where_it_stands(text: str, environ: dict[str, str], sentence: str) -> None:
+    assert sentence in refusal(text, environ)
+
+
+def test_a_file_that_was_named_must_be_there() -> None:
+    with pytest.raises(BadSettings, match="other.toml: No such file"):
+        load_settings({}, file="other.toml")
+    with pytest.raises(BadSettings, match="third.toml: No such file"):
+        load_settings({"THREADCAST_CONFIG": "third.toml"})
+
+
+def test_memory_and_a_given_store_exclude_each_other() -> None:
+    said = refusal("", {"REDIS_URL": "redis://x"}, store__memory=True)
+    assert said.startswith("environment REDIS_URL, flag --memory: store: memory = true is for the private store")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "10.0.0.1", "example.com"])
+def test_listening_beyond_this_machine_without_tokens_is_refused_with_the_way_out(host: str) -> None:
+    said = refusal("", server__host=host)
+    assert "threadcast token" in said
+    assert repr(host) in said
+    tokens = f"[[auth.tokens]]\nid = 'a'\nsha256 = '{'0' * 64}'"
+    assert load(tokens, server__host=host).settings.server.host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1", "[::1]", "LOCALHOST.", "tab.localhost"])
+def test_loopback_needs_no_tokens(host: str) -> None:
+    assert is_loopback(host)
+    assert load("", server__host=host).settings.server.host == host
+
+
+def test_secrets_show_themselves_nowhere() -> None:
+    environ = {
+        "REDIS_URL": "redis://:hunter2@x/0",
+        "OPENAI_API_KEY": "hunter2",
+        "OPENAI_MODEL": "m",
+        "MY_KEY": "hunter2",
+    }
+    loaded = load("[models.providers.own]\nbase_url = 'http://x/v1'\napi_key_env = 'MY_KEY'", environ)
+    said = f"{loaded!r} {loaded} {loaded.values()} {[str(value) for value in loaded.values()]}"
+    assert "hunter2" not in said
+    providers = loaded.settings.models.providers
+    assert [provider.api_key for provider in providers.values()] == [Secret("hunter2"), Secret("hunter2")]
+    assert loaded.origin_of("models.providers.own.api_key") == "environment MY_KEY"
+
+
+def test_openai_variables_make_a_provider_with_its_default_model() -> None:
+    environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://x/v1", "OPENAI_MODEL": "meta/llama"}
+    models = load("", environ).settings.models
+    assert models.default == "openai/meta/llama"
+    assert models.providers == {
+        "openai": Provider(base_url="http://x/v1", api_key=Secret("k"), models=[Model(name="meta/llama")])
+    }
+
+
+def test_openai_variables_override_nothing_that_the_file_says() -> None:
+    text = "[models]\ndefault = 'openai/mine'\n[models.providers.openai]\nbase_url = 'http://mine/v1'"
+    models = load(text, {"OPENAI_API_KEY": "k", "OPENAI_MODEL": "other"}).settings.models
+    assert (models.default, models.providers["openai"]) == ("openai/mine", Provider(base_url="http://mine/v1"))
+
+
+def test_a_local_server_without_a_named_model_is_to_be_asked_for_it() -> None:
+    loaded = load("", {"OPENAI_BASE_URL": "http://x/v1"})
+    assert (loaded.settings.models.default, loaded.unnamed_provider) == ("openai/default", "openai")
+
+
+def test_a_key_alone_does_not_choose_a_model_that_costs_money_and_says_so() -> None:
+    loaded = load("", {"OPENAI_API_KEY": "k"})
+    assert (loaded.settings.models.default, loaded.unnamed_provider) == ("demo/echo", "")
+    assert ["OPENAI_MODEL" in note for note in loaded.notes] == [True]
+
+
+def test_the_first_model_of_the_first_provider_is_the_default() -> None:
+    text = "[models.providers.a]\nmodels = [{name = 'x'}, {name = 'y'}]\n[models.providers.b]\nmodels = [{name = 'z'}]"
+    assert load(text).settings.models.default == "a/x"
+    assert load(text, models__default="b/z").settings.models.default == "b/z"
+
+
+def test_what_is_probably_a_mistake_is_noted() -> None:
+    notes = load("", {"THREADCAST_SERVER_PORT": "1", "OPENAI_MODEL": "m"}).notes
+    assert notes == [
+        "THREADCAST_SERVER_PORT is not read; write THREADCAST_SERVER__PORT",
+        "OPENAI_MODEL does nothing without OPENAI_API_KEY or OPENAI_BASE_URL",
+    ]
+    notes = load("[models.providers.a]\nbase_url = 'http://x/v1'\napi_key_env = 'NOT_SET'").notes
+    assert notes == ["provider a has no key: NOT_SET (its api_key_env) is not set"]
+
+
+def test_two_tokens_of_one_hash_and_the_id_system_are_refused() -> None:
+    entry = "[[auth.tokens]]\nid = '{}'\nsha256 = '" + "a" * 64 + "'\n"
+    assert "stands there twice" in refusal(entry.format("a") + entry.format("b"))
+    assert "the server's own" in refusal(entry.format("system"))
+
+
+def test_the_example_file_names_every_value_with_its_default() -> None:
+    text = EXAMPLE.read_text("utf-8")
+    as_it_is = load(text)
+    assert as_it_is.values() == []
+    uncommented = re.sub(r"(?m)^# (?=(\[|[a-z0-9_]+ = ))", "", text)
+    table = tomllib.loads(uncommented)
+    sections = {
+        "server": Server, "store": Store, "models": type(Settings().models), "limits": Limits, "mcp": Mcp,
+    }  # fmt: skip
+    entries: list[tuple[dict[str, object], type[msgspec.Struct]]] = [
+        (table.get(name, {}), section) for name, section in sections.items()
+    ]
+    provider = table["models"]["providers"]["local"]
+    entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
+    entries += [(table["tools"]["write_note"], Tool), (table["auth"]["tokens"][0], Token)]
+    for shown, kind in entries:
+        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        assert set(shown) == set(fields), kind
+        for name, value in shown.items():
+            default = fields[name].default
+            if isinstance(default, int | float | str) and not isinstance(value, dict):
+                assert value == default, f"{kind.__name__}.{name}"

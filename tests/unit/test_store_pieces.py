@@ -1,0 +1,95 @@
+"""The store's pure pieces: keys, checkpoints, a listener's queue, the table of foreign errors, the scripts' form."""
+
+from contextlib import suppress
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import exceptions as redis_errors
+
+from protocol.errors import Internal, ThreadcastError, Unavailable
+from server.store import checkpoint
+from server.store.connection import explain_error
+from server.store.keys import Keys
+from server.store.listener import QUEUE_MAX_BYTES, QUEUE_MAX_MESSAGES, Listener
+from server.store.news import parse_notice
+from server.store.scripts import SCRIPTS
+
+pytestmark = pytest.mark.anyio
+
+
+@given(st.text("abcXYZ019_-", min_size=1, max_size=128))
+def test_all_keys_of_a_chat_share_the_hash_tag_of_its_bucket(chat_id: str) -> None:
+    keys = Keys(16).chat(chat_id)
+    tag = b"{b%02d}" % (crc32(chat_id.encode()) % 16)
+    names = (keys.log, keys.head, keys.snap, keys.inbox, keys.meta, keys.seen, keys.seen_old, keys.due, keys.own)
+    channels = (keys.log_channel, keys.mail_prefix, keys.feed_channel("ann"))
+    assert all(name.startswith(b"tc:" + tag + b":") for name in (*names, keys.bell, keys.chats("ann"), *channels))
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("size", [0, 1, 256 * 1_024, 256 * 1_024 + 1])
+async def test_checkpoint_comes_back_as_it_was_and_is_the_same_each_time(size: int) -> None:
+    state = b"0123456789abcdef" * (size // 16 + 1)
+    stored = await checkpoint.compose("7-3 00000000000000aa 12", 2, state[:size])
+    assert stored == await checkpoint.compose("7-3 00000000000000aa 12", 2, state[:size])
+    assert stored.startswith(b"7-3 00000000000000aa 12 2\n")
+    assert await checkpoint.split(stored) == ("7-3 00000000000000aa 12", 2, state[:size])
+
+
+@given(st.binary())
+async def test_no_bytes_make_a_checkpoint_fail_otherwise_than_with_our_error(stored: bytes) -> None:
+    with suppress(Internal):
+        await checkpoint.split(stored)
+
+
+async def test_listener_over_its_bounds_drops_everything_and_says_so() -> None:
+    many, large = Listener(()), Listener(())
+    for _ in range(QUEUE_MAX_MESSAGES + 1):
+        many.offer(b"x")
+    many.offer(b"after")
+    assert [await anext(many), await anext(many), many.dropped_count] == [None, b"after", QUEUE_MAX_MESSAGES + 1]
+    large.offer(b"x" * QUEUE_MAX_BYTES)
+    large.offer(b"y")
+    assert [await anext(large), large.dropped_count] == [None, 2]
+    large.offer(b"z" * QUEUE_MAX_BYTES)
+    assert await anext(large) == b"z" * QUEUE_MAX_BYTES, "what was read makes room"
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_any_bytes_on_a_channel_are_a_notice(payload: bytes) -> None:
+    assert parse_notice("c1", payload).chat_id == "c1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "words"),
+    [
+        (redis_errors.OutOfMemoryError("command not allowed"), Unavailable, "memory is full"),
+        (redis_errors.ReadOnlyError("You can't write"), Unavailable, "read-only"),
+        (redis_errors.BusyLoadingError("loading"), Unavailable, "loading"),
+        (redis_errors.ResponseError("MISCONF Errors writing to the AOF file"), Unavailable, "disk"),
+        (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), Unavailable, "replicas"),
+        (redis_errors.ResponseError("BUSY Redis is busy"), Unavailable, "busy"),
+        (redis_errors.AuthenticationError("WRONGPASS"), Unavailable, "password"),
+        (redis_errors.NoPermissionError("this user"), Unavailable, "may not"),
+        (redis_errors.ConnectionError("refused"), Unavailable, "cannot be reached"),
+        (redis_errors.TimeoutError("slow"), Unavailable, "does not answer"),
+        (TimeoutError(), Unavailable, "does not answer"),
+        (ConnectionResetError(), Unavailable, "cannot be reached"),
+        (redis_errors.ResponseError("WRONGTYPE Operation against a key"), Internal, "WRONGTYPE"),
+    ],
+)
+def test_foreign_errors_become_ours(wrong: Exception, kind: type[ThreadcastError], words: str) -> None:
+    ours = explain_error(wrong)
+    assert type(ours) is kind
+    assert words in ours.message
+
+
+def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> None:
+    leaving = {"beat", "release", "handover", "delete", "quarantine"}
+    for name, script in SCRIPTS.items():
+        first, second, *_ = script.source.decode().splitlines()
+        flags = {"load": " flags=no-writes"}.get(name, " flags=allow-oom" if name in leaving else "")
+        assert (first, second.startswith(f"-- {name}: ")) == (f"#!lua{flags}", True)
+        assert "-- Repeat: " in script.source.decode() or name == "writable"
