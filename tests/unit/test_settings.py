@@ -10,7 +10,6 @@ import pytest
 
 from server.settings import (
     Limits,
-    Mcp,
     Model,
     Profile,
     Provider,
@@ -100,11 +99,19 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             {},
             "threadcast.toml: unknown key models.providers.a.baseurl; did you mean models.providers.a.base_url?",
         ),
-        ("[[auth.tokens]]\nsha = 1", {}, "threadcast.toml: unknown key auth.tokens[0].sha; did you mean auth.tokens[0].sha256?"),
+        (
+            "[[auth.tokens]]\nsha = 1",
+            {},
+            "threadcast.toml: unknown key auth.tokens[0].sha; did you mean auth.tokens[0].sha256?",
+        ),
         ("[mcp]\nservers = 1", {}, "threadcast.toml: unknown key mcp.servers; known here: nothing yet"),
         ("[server]\nport = 'x'", {}, "threadcast.toml: server.port: Expected `int`, got `str`"),
         ("server = 1", {}, "threadcast.toml: server must be a table, not int"),
-        ("[models.providers.a]\nmodels = [1]", {}, "threadcast.toml: models.providers.a.models[0] must be a table, not int"),
+        (
+            "[models.providers.a]\nmodels = [1]",
+            {},
+            "threadcast.toml: models.providers.a.models[0] must be a table, not int",
+        ),
         ("[profiles.a]\nmax_rounds = 0", {}, "threadcast.toml: profiles.a.max_rounds: Expected `int` >= 1"),
         ("[profiles.'a b']", {}, "threadcast.toml: profiles: 'a b' is no name; use letters, digits, _ and -"),
         (
@@ -119,27 +126,47 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             "environment THREADCAST_SERVER__PROT: unknown key server.prot; did you mean server.port?",
         ),
         ("", {"THREADCAST_SERVER__PORT": "x"}, "environment THREADCAST_SERVER__PORT: 'x' is no int"),
-        ("", {"THREADCAST_SERVER__PORT": "70000"}, "environment THREADCAST_SERVER__PORT: server.port: Expected `int` <= 65535"),
-        ("", {"THREADCAST_SERVER__PORT__X": "1"}, "environment THREADCAST_SERVER__PORT__X: server.port is a value and has no x"),
-        ("", {"THREADCAST_SERVER__CORS_ORIGINS": "http://a"}, "environment THREADCAST_SERVER__CORS_ORIGINS: the value is no JSON"),
+        (
+            "",
+            {"THREADCAST_SERVER__PORT": "70000"},
+            "environment THREADCAST_SERVER__PORT: server.port: Expected `int` <= 65535",
+        ),
+        (
+            "",
+            {"THREADCAST_SERVER__PORT__X": "1"},
+            "environment THREADCAST_SERVER__PORT__X: server.port is a value and has no x",
+        ),
+        (
+            "",
+            {"THREADCAST_SERVER__CORS_ORIGINS": "http://a"},
+            "environment THREADCAST_SERVER__CORS_ORIGINS: the value is no JSON",
+        ),
         ("", {"REDIS_URL": "localhost:6379"}, "environment REDIS_URL: store: url: write it as redis://"),
         ("[server]\ncors_origins = ['http://a/']", {}, "cors_origins: 'http://a/' is no origin"),
-        ("[limits]\nbeat_seconds = 3", {}, "threadcast.toml: limits: beat_seconds must be at most half of lease_seconds"),
+        (
+            "[limits]\nbeat_seconds = 3",
+            {},
+            "threadcast.toml: limits: beat_seconds must be at most half of lease_seconds",
+        ),
         ("[models]\ndefault = 'nope/x'", {}, "default: 'nope/x' must be provider/model, the provider one of demo"),
         ("[models.providers.demo]", {}, "'demo' is built in"),
         ("[models.providers.a]\nbase_url = 'ftp://x'", {}, "models.providers.a: base_url: 'ftp://x' is no http(s) URL"),
-        ("[models.providers.a]\napi_key = 'k'\napi_key_env = 'K'", {}, "models.providers.a: there are both api_key and"),
+        (
+            "[models.providers.a]\napi_key = 'k'\napi_key_env = 'K'",
+            {},
+            "models.providers.a: there are both api_key and",
+        ),
         ("[[auth.tokens]]\nid = 'a'\nsha256 = 'short'", {}, "auth.tokens.0.sha256: Expected `str` matching"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_value_names_itself_and_where_it_stands(text: str, environ: dict[str, str], sentence: str) -> None:
     assert sentence in refusal(text, environ)
 
 
 def test_a_file_that_was_named_must_be_there() -> None:
-    with pytest.raises(BadSettings, match="other.toml: No such file"):
+    with pytest.raises(BadSettings, match=r"other\.toml: No such file"):
         load_settings({}, file="other.toml")
-    with pytest.raises(BadSettings, match="third.toml: No such file"):
+    with pytest.raises(BadSettings, match=r"third\.toml: No such file"):
         load_settings({"THREADCAST_CONFIG": "third.toml"})
 
 
@@ -232,11 +259,10 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
     assert as_it_is.values() == []
     uncommented = re.sub(r"(?m)^# (?=(\[|[a-z0-9_]+ = ))", "", text)
     table = tomllib.loads(uncommented)
-    sections = {
-        "server": Server, "store": Store, "models": type(Settings().models), "limits": Limits, "mcp": Mcp,
-    }  # fmt: skip
     entries: list[tuple[dict[str, object], type[msgspec.Struct]]] = [
-        (table.get(name, {}), section) for name, section in sections.items()
+        (table["server"], Server),
+        (table["store"], Store),
+        (table["limits"], Limits),
     ]
     provider = table["models"]["providers"]["local"]
     entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
