@@ -332,3 +332,26 @@ async def test_sync_generator_that_nobody_hears_is_closed() -> None:
         async for _ in endless.run({}, CONTEXT):
             scope.cancel()
     assert await anyio.to_thread.run_sync(closed.wait, 5)
+
+
+async def test_sync_function_is_left_behind_when_its_caller_is_cancelled() -> None:
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @tool()
+    def hangs() -> None:
+        started.set()
+        release.wait(5)
+        ended.set()
+
+    async def run() -> None:
+        async for _ in hangs.run({}, CONTEXT):
+            pass
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await anyio.to_thread.run_sync(started.wait, 5)
+            group.cancel_scope.cancel()
+    assert not ended.is_set()
+    release.set()
+    assert await anyio.to_thread.run_sync(ended.wait, 5)
