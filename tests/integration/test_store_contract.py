@@ -582,6 +582,12 @@ async def test_quarantined_chat_is_nobodys_and_loses_nothing(store: Store) -> No
         await store.quarantine(CHAT, "w1", 0)
 
 
+async def test_quarantine_ends_when_its_time_has_come(store: Store) -> None:
+    await owned(store)
+    await store.quarantine(CHAT, "w1", await store.now_ms())
+    assert await claim(store, "w2") == [Claimed(CHAT, "")]
+
+
 async def test_trap_15_dead_letter_may_be_written_before_the_command_is_consumed(store: Store) -> None:
     await owned(store)
     (waiting,) = await store.read_inbox(CHAT, 10)
@@ -662,6 +668,20 @@ async def test_trap_8_owner_and_timer_of_a_deleted_chat_are_cleared(store: Store
     with pytest.raises(Lost):
         await store.release(CHAT, "w1", taken.head, None)
     assert await claim(store, "w2") == []
+
+
+async def test_trap_8_deleted_chat_is_due_for_nobody(store: Store) -> None:
+    await store.post(command())
+    await store.delete(CHAT, "ann", "n1")
+    assert await claim(store, "w1") == []
+
+
+async def test_deleted_chat_takes_no_place_in_a_page_of_the_list(store: Store) -> None:
+    for name in ("older", "newer"):
+        taken = await owned(store, chat_id=name)
+        await store.append(entry(taken.head, chat_id=name, meta=(("title", name),)))
+    await store.delete("newer", "ann", "n1")
+    assert [meta.chat_id for meta in await store.list_chats("ann", 1)] == ["older"]
 
 
 async def test_trap_8_ids_of_the_former_life_never_come_again(store: Store) -> None:

@@ -1,0 +1,51 @@
+"""A reader that does not read: its buffer is dropped, a snapshot follows, and nobody else waits (WIRE §4)."""
+
+import socket
+from http.client import HTTPConnection
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from protocol.sse import EventFrame, FrameParser
+from tests.integration.harness import Process, Watcher, command, user_message, watching
+
+pytestmark = pytest.mark.anyio
+
+LONG = {"model": "demo/essay?words=20000&rate=0"}
+
+
+@pytest.mark.row("NET-6")
+async def test_a_stalled_reader_gets_a_snapshot_and_catches_up_while_others_lose_nothing(
+    server: Process, chat_id: str
+) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.socket() as stalled:
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        stalled.connect((host, int(port)))
+        connection = HTTPConnection(host, int(port), timeout=10)
+        connection.sock = stalled
+        connection.request("GET", f"/v1/chats/subscribe?chat_id={chat_id}")
+        async with watching(server.url, chat_id) as reader:
+            for number in range(8):
+                await command(server.url, chat_id, user_message(f"a{number}", "write", params=LONG))
+                await reader.at_rest(number + 1)
+            assert reader.snapshots == 1, "who reads is never thrown back"
+            late = Watcher(chat_id)
+            with anyio.fail_after(20):
+                await anyio.to_thread.run_sync(_read_until_same, connection, late, reader)
+    assert late.snapshots >= 2, "the stalled reader was given a fresh snapshot"
+    assert late.snapshot == reader.snapshot
+    assert len(late.frames) < len(reader.frames)
+
+
+def _read_until_same(connection: HTTPConnection, late: Watcher, reader: Watcher) -> None:
+    """Read on until the stalled reader holds what the other one holds."""
+    answer = connection.getresponse()
+    parser = FrameParser()
+    while late.last_id.split("-")[:2] != reader.last_id.split("-")[:2]:
+        chunk = answer.read1(65_536)
+        assert chunk, "the server gave the stalled reader up"
+        for frame in parser.feed(chunk):
+            if isinstance(frame, EventFrame):
+                late.take(frame)
