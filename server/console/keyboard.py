@@ -84,7 +84,7 @@ class Keyboard:
         """Put the prompt back, with what was typed so far, if somebody is asked for a line."""
         if self._is_editing and not self._has_prompt:
             typed = self._editor.get_line_buffer() if self._editor is not None else ""
-            self._stdout.write(PROMPT)
+            self._stdout.write(PROMPT + typed)
             self._stdout.flush()
             self._has_prompt = True
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,7 +55,7 @@ STOP = chunk(finish_reason="stop")
 class Reply:
     """`hangs` before even the status line."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: Sequence[Step] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
     hangs: bool = False

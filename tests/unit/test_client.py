@@ -279,3 +279,14 @@ def test_pauses_grow_to_their_bound_and_are_spread() -> None:
         middle = min(0.25 * 2**index, 5.0)
         assert middle / 2 <= pause <= middle * 1.5
     assert len(set(drawn)) == len(drawn)
+
+
+async def test_a_refused_command_is_not_kept() -> None:
+    server = Server(stream(snapshot(), "hold"), on_post=lambda body: refused(400))
+    async with (
+        Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client,
+        aclosing(client.subscribe("c1")) as events,
+    ):
+        await anext(events)
+        await client.post("c1", {"type": "nonsense"})
+        assert client.kept("c1") == []

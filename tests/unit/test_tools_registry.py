@@ -1,5 +1,6 @@
 """Tools by name, and the tools of a file."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def helper() -> None:
 def test_file_gives_its_decorated_functions_and_can_import_its_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "neighbour_of_app.py").write_text("GREETING = 'Hello'")
     (tmp_path / "my_tools.py").write_text(APP)
     (greet,) = load_module(tmp_path / "my_tools.py")

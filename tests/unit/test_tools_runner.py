@@ -105,11 +105,8 @@ async def test_failure_becomes_a_short_result_and_never_a_traceback() -> None:
         yield Progress(message="on it")
         raise RuntimeError
 
-    def patches_badly() -> ToolResult:
-        return ToolResult(content="", metadata_patch={"a": object()})
-
-    def lies() -> ToolResult:
-        return ToolResult(content=5)  # type: ignore[arg-type]  # what is tested: a tool is foreign code
+    patches_badly = ToolResult(content="", metadata_patch={"a": object()})
+    lies = ToolResult(content=5)  # type: ignore[arg-type]  # what is tested: a tool is foreign code
 
     with capture_logs() as logs:
         assert await failure_of(made(says_why)) == "The printer is on fire."
@@ -119,8 +116,8 @@ async def test_failure_becomes_a_short_result_and_never_a_traceback() -> None:
         assert await failure_of(made(exits)) == "The tool failed: SystemExit."
         assert await failure_of(made(exits_in_a_generator)) == "The tool failed: SystemExit."
         assert await failure_of(made(never_says)) == "The tool failed: RuntimeError."
-        assert "metadata_patch" in await failure_of(made(patches_badly))
-        assert await failure_of(made(lies)) == "The tool failed: AttributeError."
+        assert "metadata_patch" in await failure_of(made(lambda: patches_badly))
+        assert await failure_of(made(lambda: lies)) == "The tool failed: AttributeError."
     assert {line["event"] for line in logs} == {"tool.failed"}
 
 
@@ -388,14 +385,11 @@ async def test_tool_that_only_reports_can_still_be_cancelled() -> None:
     assert (done.result.failed, done.is_abandoned) == (True, False)
 
 
-async def test_result_of_just_the_bound_is_whole() -> None:
-    fits = "é" * (RESULT_MAX_BYTES // 2)
-    assert (await Desk().run(made(lambda: fits))).result.content == fits
-
-
 @pytest.mark.parametrize("head", ["x", "xx"])
 async def test_result_is_cut_at_its_bound_inside_no_character_and_says_so(head: str) -> None:
-    whole = head + "é" * (RESULT_MAX_BYTES // 2)
+    fits = "é" * (RESULT_MAX_BYTES // 2)
+    assert (await Desk().run(made(lambda: fits))).result.content == fits
+    whole = head + fits
     cut = (await Desk().run(made(lambda: whole))).result.content
     text, note = cut.split("\n")
     assert note == f"[cut: {len(whole.encode())} bytes in all]"
