@@ -20,9 +20,12 @@ from protocol.messages import Message
 from server.providers.base import Request, TextDelta
 from server.providers.openai_chat import OpenAIChat
 
+CHUNK_INTERVAL_SECONDS = 0.0005
+"""Long enough that the reader, as with a real model, is woken for each chunk; waiting costs it no CPU."""
+
 
 def serve(listener: socket.socket, chunks_count: int) -> None:
-    """Answers every request with the same stream, a write per chunk, as a model does."""
+    """Answers every request with the same stream."""
 
     def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
@@ -37,7 +40,7 @@ def serve(listener: socket.socket, chunks_count: int) -> None:
         word = event({"content": "word "}, None)
         for _ in range(chunks_count):
             writer.write(word)
-            await writer.drain()
+            await asyncio.sleep(CHUNK_INTERVAL_SECONDS)
         writer.write(event({}, "stop") + b"data: [DONE]\n\n")
         writer.close()
 

@@ -108,6 +108,7 @@ async def _edge(
         tools=list(furniture.tools.values()),
         body_max_bytes=limits.body_max_bytes,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
+        stall_seconds=limits.subscriber_stall_seconds,
     )
     config = uvicorn.Config(
         build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens),

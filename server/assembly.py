@@ -4,7 +4,6 @@ Both halves of the house are put together from here, so that `serve`, `web` and 
 tools. It opens nothing but the store; what it returns is closed by who asked for it.
 """
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.store.embedded import EmbeddedStore
 from server.store.redis_store import RedisStore
-from server.tools.base import Policy, Retry, Tool, ToolContext, ToolOutput
+from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
 from server.tools.demo import DEMO_TOOLS
 from server.tools.registry import Tools, load_module
 
@@ -50,7 +49,7 @@ def furnish(settings: Settings) -> Furniture:
         ]
     )
     own = load_module(settings.server.app) if settings.server.app else []
-    tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools))
+    tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds))
     profiles = {
         name: Profile(
             name=name,
@@ -68,9 +67,6 @@ def furnish(settings: Settings) -> Furniture:
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
-    key = os.environ.get(wanted.api_key_env) if wanted.api_key_env else None
-    if key is None and wanted.api_key is not None:
-        key = wanted.api_key.reveal()
     models = [
         ModelInfo(
             name=model.name,
@@ -83,7 +79,7 @@ def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
     return OpenAIChat(
         name,
         base_url=wanted.base_url,
-        api_key=key,
+        api_key=wanted.api_key.reveal() if wanted.api_key is not None else None,
         models=models,
         connect_timeout_seconds=wanted.connect_timeout_seconds,
         idle_timeout_seconds=wanted.idle_timeout_seconds,
@@ -93,14 +89,15 @@ def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
 class _OperatedTool:
     """A tool under the operator's table: its own word wherever the table says nothing."""
 
-    def __init__(self, tool: Tool, wanted: ToolSettings) -> None:
+    def __init__(self, tool: Tool, wanted: ToolSettings, default_timeout_seconds: float) -> None:
         self._tool = tool
         self.name = tool.name
         self.description = tool.description
         self.input_schema: JsonObject = tool.input_schema
         self.policy: Policy = wanted.policy or tool.policy
         self.retry: Retry = wanted.retry or tool.retry
-        self.timeout_seconds = wanted.timeout_seconds or tool.timeout_seconds
+        own = None if tool.timeout_seconds == DEFAULT_TIMEOUT_SECONDS else tool.timeout_seconds
+        self.timeout_seconds = wanted.timeout_seconds or own or default_timeout_seconds
         self.category = tool.category
         self.source = tool.source
         self.hide_input = tool.hide_input
@@ -110,19 +107,15 @@ class _OperatedTool:
         return self._tool.run(arguments, context)
 
 
-def _operated(tools: list[Tool], table: dict[str, ToolSettings]) -> list[Tool]:
+def _operated(tools: list[Tool], table: dict[str, ToolSettings], default_timeout_seconds: float) -> list[Tool]:
     unknown = table.keys() - {tool.name for tool in tools}
     if unknown:
         known = ", ".join(tool.name for tool in tools)
         raise ValueError(f"tools.{min(unknown)}: there is no such tool; known: {known}")
-    kept: list[Tool] = []
-    for tool in tools:
-        wanted = table.get(tool.name)
-        if wanted is None:
-            kept.append(tool)
-        elif wanted.enabled:
-            kept.append(_OperatedTool(tool, wanted))
-    return kept
+    wanted = {tool.name: table.get(tool.name, ToolSettings()) for tool in tools}
+    return [
+        _OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
+    ]
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

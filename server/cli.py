@@ -165,8 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     web = command("web", "run the half that speaks HTTP (needs REDIS_URL)")
     worker = command("worker", "run the half that works on chats (needs REDIS_URL)")
     for listening in (serve, web):
-        listening.add_argument("--host", dest="server.host", help="address to listen on (127.0.0.1)")
-        listening.add_argument("--port", dest="server.port", type=int, help="port to listen on (8000)")
+        listening.add_argument("--host", dest="server.host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+        listening.add_argument("--port", dest="server.port", metavar="PORT", type=int, help="port to listen on (8000)")
     serve.add_argument(
         "--memory", dest="store.memory", action="store_true", default=None, help="keep nothing: all is gone at the end"
     )

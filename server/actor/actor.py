@@ -244,6 +244,8 @@ class Actor:
         """One command: its effect and its consumption in one append (DESIGN §4.5)."""
         by = _principal_of(entry)
         command = _command_of(entry)
+        laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
+        self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
         is_stopped = isinstance(command, Abort) and self._turn is not None and _concerns(command, writer.state)
         if is_stopped and self._turn is not None:
             await self._turn.stop()
@@ -322,6 +324,7 @@ class Actor:
             try:
                 return await call()
             except Unavailable as trouble:
+                self._place.metrics.store_errors.labels("actor").inc()
                 if self._is_lost or time.monotonic() > give_up_at:
                     raise Lost from trouble
                 await anyio.sleep(pause)

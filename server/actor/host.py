@@ -99,6 +99,7 @@ class Host:
                         for bucket in range(self._place.store.buckets):
                             sweep.start_soon(self._claim, bucket, tasks)
                 except* Unavailable:
+                    self._place.metrics.store_errors.labels("claim").inc()
                     await anyio.sleep(STORE_PAUSE_SECONDS)
             await anyio.sleep(self._rhythm.sweep_seconds * random.uniform(0.5, 1.5))
 
@@ -186,6 +187,7 @@ class Host:
             try:
                 await self._beat()
             except Unavailable:
+                self._place.metrics.store_errors.labels("beat").inc()
                 _log.warning("beat.missed", chats=len(self._actors))
             if time.monotonic() - self._beaten_at > SELF_FENCE_SHARE * self._rhythm.lease_seconds:
                 for actor in self._actors.values():

@@ -187,6 +187,7 @@ class Writer:
             raise
         self._last_append_at = time.monotonic()
         self._metrics.append_seconds.observe(self._last_append_at - started_at)
+        self._metrics.appends.inc()
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
         self.state = after
@@ -205,8 +206,21 @@ class Writer:
             self._checkpoint_id = Head.parse(request.head).entry_id
         for event in ledger.events:
             if isinstance(event, RuntimeUpdated) and event.outcome is not None:
-                self._metrics.runs_finished.labels(event.outcome).inc()
-                _log.info("run.finished", chat_id=before.chat_id, run_id=event.run_id, outcome=event.outcome)
+                self._tell_finished(before, event, ledger.now_ms)
+
+    def _tell_finished(self, before: ChatState, end: RuntimeUpdated, now_ms: int) -> None:
+        """The run's one full line."""
+        run = before.private.run
+        self._metrics.runs_finished.labels(end.outcome).inc()
+        _log.info(
+            "run.finished",
+            chat_id=before.chat_id,
+            run_id=end.run_id,
+            outcome=end.outcome,
+            rounds=None if end.round is None else end.round + 1,
+            tools_used=end.tools_used,
+            duration_ms=now_ms - run.started_at_ms if run is not None and run.run_id == end.run_id else 0,
+        )
 
     async def _append_until_answered(self, request: AppendRequest) -> Appended:
         """Raises Fenced, also when the store stays away for a minute."""
@@ -216,6 +230,7 @@ class Writer:
             try:
                 return await self._store.append(request)
             except Unavailable as trouble:
+                self._metrics.store_errors.labels("append").inc()
                 if time.monotonic() > give_up_at:
                     _log.error("append.given_up", chat_id=request.chat_id, error=str(trouble))
                     raise Fenced from trouble

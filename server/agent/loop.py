@@ -5,6 +5,7 @@ So a cancelled loop leaves a log that says exactly how far it came. Everything t
 as a line in the log; exceptions that leave here are the store's or our own mistakes.
 """
 
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol, TypeVar
@@ -108,8 +109,11 @@ class AgentLoop:
             provider, model = self._models.resolve(step.model)
             prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
             request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
+            asked_at = time.monotonic()
             async with aclosing(_ask(provider, request)) as deltas:
                 async for delta in deltas:
+                    if not assembler.has_started:
+                        self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
                     op = assembler.feed(delta)
                     if op is not None:
                         await self._chat.stream(op)

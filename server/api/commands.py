@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -56,6 +57,8 @@ from server.store.port import Notice, Posted, PostKind, PostOutcome, PostRequest
 
 __all__ = ["cancel_queued", "post_command"]
 
+_log = structlog.get_logger()
+
 ACK_WAIT_SECONDS = 2.0
 """How long the POST of `abort` and `set_params` waits for the effect before it answers 202 (WIRE §3)."""
 
@@ -89,7 +92,7 @@ async def post_command(request: Request) -> Response:
         posted = await _post(edge, post)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return await _accepted(edge, post, principal, command, posted)
-        edge.metrics.commands_accepted.labels(_type_of(command)).inc()
+        _tell_accepted(edge, post, principal, command)
         with anyio.move_on_after(seconds):
             async for notice in notices:
                 ack = await _outcome(edge, notice, command.client_request_id)
@@ -181,10 +184,23 @@ async def _post(edge: Edge, post: PostRequest) -> Posted:
     raise Unavailable("the store does not answer")
 
 
+def _tell_accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command) -> None:
+    """The command's one line at the edge."""
+    edge.metrics.commands_accepted.labels(_type_of(command)).inc()
+    _log.info(
+        "command.accepted",
+        chat_id=post.chat_id,
+        client_request_id=post.request_id,
+        type=_type_of(command),
+        principal=principal.id,
+        body_bytes=len(post.body),
+    )
+
+
 async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command, posted: Posted) -> Response:
     match posted.outcome:
         case PostOutcome.ACCEPTED:
-            edge.metrics.commands_accepted.labels(_type_of(command)).inc()
+            _tell_accepted(edge, post, principal, command)
             return answer(202, {"status": "accepted"})
         case PostOutcome.DUPLICATE:
             return answer(200, {"status": "duplicate"})

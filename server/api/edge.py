@@ -32,6 +32,7 @@ class Edge:
     tools: list[Tool]
     body_max_bytes: int
     buffer_max_bytes: int
+    stall_seconds: float
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

@@ -5,6 +5,7 @@ foreign clients look for them (WIRE §1, §3). Nothing else in the house knows H
 """
 
 import structlog
+from prometheus_client import Counter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,8 +63,9 @@ def error_response(error: ThreadcastError) -> Response:
 class ErrorBoundary:
     """ASGI middleware: an exception before the first byte becomes a JSON answer, also on SSE routes (ERR-5)."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, requests: Counter) -> None:
         self._app = app
+        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_started = False
@@ -71,6 +73,8 @@ class ErrorBoundary:
         async def watched(message: Message) -> None:
             nonlocal has_started
             has_started = True
+            if message["type"] == "http.response.start":
+                self._requests.labels(_route_of(scope), message["status"]).inc()
             await send(message)
 
         try:
@@ -79,13 +83,19 @@ class ErrorBoundary:
         except ThreadcastError as error:
             if has_started:
                 raise
-            await error_response(error)(scope, receive, send)
+            await error_response(error)(scope, receive, watched)
         except Exception:  # the boundary of a request
             _log.exception("request.crashed", path=scope.get("path"))
             if has_started:
                 raise
             failed = {"detail": "something failed inside the server; it is in its log", "code": "internal"}
-            await answer(500, failed)(scope, receive, send)
+            await answer(500, failed)(scope, receive, watched)
+
+
+def _route_of(scope: Scope) -> str:
+    """The endpoint's name: a label must not grow with what clients write into paths."""
+    endpoint = scope.get("endpoint")
+    return str(getattr(endpoint, "__name__", None) or type(endpoint).__name__.strip("_").lower())
 
 
 _STREAMS = frozenset({"/v1/chats/subscribe"})

@@ -12,10 +12,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Forbidden
+from server.settings import is_loopback
 
 __all__ = ["OriginGuard"]
-
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class OriginGuard:
@@ -30,7 +29,7 @@ class OriginGuard:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             host = headers.get("host", "")
-            if self._checks_host and _name_of(host) not in LOOPBACK_NAMES:
+            if self._checks_host and not is_loopback(_name_of(host)):
                 raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
             origin = headers.get("origin")
             own = origin is not None and origin.partition("://")[2] == host

@@ -4,6 +4,7 @@ A raw ASGI application, because its `send` is stepped by the relay without wakin
 task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
 """
 
+import time
 from urllib.parse import parse_qs
 
 import anyio
@@ -49,18 +50,28 @@ class _Subscribe:
                 edge.metrics,
                 principal_id=principal.id,
                 buffer_max_bytes=edge.buffer_max_bytes,
+                stall_seconds=edge.stall_seconds,
             )
             edge.metrics.subscribers_inflight.inc()
+            begun_at = time.monotonic()
             try:
                 await relay.join(subscriber, place)
                 while (await receive())["type"] != "http.disconnect":
                     pass
-                if subscriber.ended is None:
-                    edge.metrics.streams_ended.labels("left").inc()
             finally:
                 relay.leave(subscriber)
                 edge.metrics.subscribers_inflight.dec()
                 tasks.cancel_scope.cancel()
+                reason = subscriber.ended or "left"
+                edge.metrics.streams_ended.labels(reason).inc()
+                duration_ms = int((time.monotonic() - begun_at) * 1000)
+                _log.info(
+                    "subscription.ended",
+                    chat_id=chat_id,
+                    reason=reason,
+                    is_resumed=place is not None,
+                    duration_ms=duration_ms,
+                )
 
 
 subscribe = _Subscribe()

@@ -27,7 +27,7 @@ EndReason: TypeAlias = Literal["shutdown", "slow", "left", "not_found", "store",
 
 BUFFER_MAX_BYTES = 256_000
 SLICE_BYTES = 65_536
-SLOW_SECONDS = 60.0
+STALL_SECONDS = 60.0
 """Queue bound, snapshot slice, and how long a reader may take no byte at all (DESIGN §5)."""
 
 RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
@@ -53,6 +53,7 @@ class Subscriber:
         *,
         principal_id: str,
         buffer_max_bytes: int = BUFFER_MAX_BYTES,
+        stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self.base = 0
         self.principal_id = principal_id
@@ -62,6 +63,7 @@ class Subscriber:
         self._tasks = tasks
         self._metrics = metrics
         self._buffer_max_bytes = buffer_max_bytes
+        self._stall_seconds = stall_seconds
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
         self._needs_snapshot = False
@@ -112,7 +114,6 @@ class Subscriber:
         """End the stream after what is already on its way."""
         if self.ended is None:
             self.ended = reason
-            self._metrics.streams_ended.labels(reason).inc()
             self._tasks.start_soon(self._close, reason)
 
     async def _close(self, reason: EndReason) -> None:
@@ -133,7 +134,7 @@ class Subscriber:
             while self.ended is None:
                 if self._blocked is not None:
                     blocked, self._blocked = self._blocked, None
-                    with anyio.fail_after(SLOW_SECONDS):
+                    with anyio.fail_after(self._stall_seconds):
                         await blocked
                 elif self._needs_snapshot:
                     data, self.base = self._source.snapshot()
@@ -156,7 +157,7 @@ class Subscriber:
             self._is_pumping = False
 
     async def _put(self, data: bytes) -> None:
-        with anyio.fail_after(SLOW_SECONDS):
+        with anyio.fail_after(self._stall_seconds):
             await self._send(_body(data))
         self.written_at = time.monotonic()
 

@@ -92,6 +92,19 @@ async def test_kill_9_of_the_parent_leaves_no_orphan_and_the_next_start_finds_th
         # The later rounds start at once, while the old child may still be on its way out.
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="without a parent-death signal the old child is taken over")
+async def test_child_of_a_killed_parent_is_waited_for_and_not_attached_to(tmp_path: Path) -> None:
+    with serving(tmp_path) as parent:
+        with redis.Redis.from_url(parent.url) as client:
+            client.set("kept", "yes")
+        parent.process.kill()
+        parent.process.wait()
+        async with EmbeddedStore(tmp_path) as store:  # the old child still answers for some ten milliseconds
+            assert store.server.pid != parent.child_pid
+            with redis.Redis.from_url(store.url) as client:
+                assert client.get("kept") == b"yes"
+
+
 async def test_second_serve_of_a_data_directory_is_refused_with_the_url_of_the_first(tmp_path: Path) -> None:
     with serving(tmp_path) as parent:
         with pytest.raises(Conflict, match=rf"http://127\.0\.0\.1:8000 \(process {parent.process.pid}\)"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 import redis
+from anyio.lowlevel import checkpoint
 from msgspec import structs
 
 from protocol.errors import Internal, Unavailable
@@ -222,6 +223,14 @@ async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_res
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(notices)).before == taken.head
             assert await anext(mail) == CHAT
+
+
+async def test_restart_that_nobody_noticed_costs_nobody_an_error(own_server: OwnServer, own_store: RedisStore) -> None:
+    await own_store.ping()
+    own_server.restart()
+    for _ in range(10):  # the loop learns that the old connection has ended
+        await checkpoint()
+    await own_store.ping()
 
 
 async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: OwnServer, own_store: RedisStore) -> None:
