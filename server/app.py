@@ -5,6 +5,7 @@ before anybody is told. uvicorn speaks HTTP; its signal handling is left out, be
 back before it waits for them to end.
 """
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -12,10 +13,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 import anyio
 import structlog
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Conflict
 from server.api.edge import Edge
 from server.api.routes import build_app
+from server.api.stream import ABORT
 from server.assembly import Furniture, authenticator_of, furnish, open_store
 from server.relay.hub import Hub
 from server.settings import Settings
@@ -111,7 +114,7 @@ async def _edge(
         stall_seconds=limits.subscriber_stall_seconds,
     )
     config = uvicorn.Config(
-        build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens),
+        _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),
         http="httptools",
         ws="none",
         lifespan="off",
@@ -134,6 +137,22 @@ async def _edge(
                 with anyio.move_on_after(CLOSE_SECONDS + 1):
                     await server.ended.wait()
             tasks.cancel_scope.cancel()
+
+
+class _Abortable:
+    """Lends requests the way to drop their connection: closing it politely would wait for a reader who never reads.
+
+    `send` is a method of uvicorn's request, which knows its transport; under any other server nothing is lent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transport = getattr(getattr(send, "__self__", None), "transport", None)
+        if isinstance(transport, asyncio.Transport):
+            scope.setdefault("extensions", {})[ABORT] = transport.abort
+        await self._app(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

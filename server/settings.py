@@ -87,6 +87,10 @@ class Server(_Section, frozen=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """debug while hunting something."""
 
+    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """Where `threadcast worker` serves its metrics, on `host`; 0: nowhere. `serve` and `web` have /metrics. Set it, a
+    different one for each worker of a machine, when something collects them."""
+
     app: str = ""
     """A Python file whose tools are offered to models (`serve --app my_tools.py`)."""
 

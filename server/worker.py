@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.to_thread
 import structlog
+from prometheus_client import start_http_server
 
 from protocol.errors import ThreadcastError
 from server.actor.host import Host
@@ -46,6 +47,8 @@ async def _work(settings: Settings) -> None:
         open_store(settings) as (store, _),
         hosting(settings, store, furniture, metrics) as host,
     ):
+        if settings.server.metrics_port:
+            start_http_server(settings.server.metrics_port, settings.server.host, metrics.registry)
         print(f"threadcast worker {host.name} is ready (process {os.getpid()})", flush=True)
         await stop.wait()
 

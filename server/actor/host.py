@@ -112,8 +112,12 @@ class Host:
                             await anyio.sleep(self._rhythm.sweep_seconds)
                             continue
                         bucket = await bell.wait(1.0)
-                        if bucket is not None and self._has_room():
+                        if bucket is None:
+                            continue
+                        if self._has_room():
                             await self._claim(bucket, tasks)
+                        else:
+                            await bell.put_back(bucket)  # it rang while we filled up, or began to drain
             except Unavailable:
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 

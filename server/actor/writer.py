@@ -262,6 +262,7 @@ class Writer:
             acks=acks,
             consumed=tuple((entry.inbox_id, entry.request_id) for entry in consumed),
             checkpoint=checkpoint,
+            checkpoint_version=after.version,
             trim=self._trim_before(checkpoint is not None, entry_id),
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,

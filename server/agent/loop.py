@@ -6,7 +6,7 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Protocol, TypeVar
 
@@ -28,7 +28,7 @@ from server.agent.assembler import Assembler
 from server.agent.plan import CallModel, RunTool, Step, Wait, advance
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
-from server.providers.base import Delta, Provider, Request
+from server.providers.base import Provider
 from server.telemetry import Metrics
 from server.tools.base import Progress, ToolContext
 from server.tools.runner import ToolRunner
@@ -110,7 +110,7 @@ class AgentLoop:
             prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
             request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
             asked_at = time.monotonic()
-            async with aclosing(_ask(provider, request)) as deltas:
+            async with aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
                     if not assembler.has_started:
                         self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
@@ -182,9 +182,6 @@ class AgentLoop:
             return Wait()
 
         def report(progress: Progress) -> None:
-            if is_closed:  # an abandoned thread may go on reporting
-                return
-            fraction = None if progress.fraction is None else min(1.0, max(0.0, progress.fraction))
             self._chat.offer(
                 ToolStatus(
                     tool_call_id=call.id,
@@ -194,12 +191,11 @@ class AgentLoop:
                     status="progress",
                     stage=progress.stage,
                     message=progress.message,
-                    progress=fraction,
+                    progress=progress.fraction,
                     data=progress.data,
                 )
             )
 
-        is_closed = False
         context = ToolContext(
             chat_id=state.chat_id,
             run_id=run.run_id,
@@ -210,14 +206,11 @@ class AgentLoop:
             context=run.context,
             data_dir=self._data_dir,
             report=report,
-            is_cancelled=lambda: is_closed,
+            is_cancelled=lambda: False,
         )
-        try:
-            done = await self._runner.run(
-                tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
-            )
-        finally:
-            is_closed = True
+        done = await self._runner.run(
+            tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
+        )
         result = done.result
         status = "error" if result.failed else "done"
         self._metrics.tool_calls.labels(status).inc()
@@ -231,9 +224,3 @@ class AgentLoop:
             return advance(ledger, self._chat.tools())
 
         return await self._chat.commit(write)
-
-
-async def _ask(provider: Provider, request: Request) -> AsyncGenerator[Delta]:
-    """The provider's stream, as an async generator that can be closed."""
-    async for delta in provider.stream(request):
-        yield delta

@@ -14,30 +14,34 @@ from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.guard import OriginGuard
 from server.api.stream import subscribe
 
-__all__ = ["build_app"]
+__all__ = ["ROUTES", "build_app"]
 
 PREFLIGHT_SECONDS = 600
+
+
+ROUTES = [
+    Route("/v1/chats/subscribe", subscribe),
+    Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
+    Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
+    Route("/v1/chats", chats.list_chats),
+    Route("/v1/chats/{chat_id}", chats.read_chat),
+    Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
+    Route("/v1/caps", caps.caps),
+    Route("/v1/providers", caps.providers),
+    Route("/v1/chat-modes", caps.chat_modes),
+    Route("/v1/tools", caps.tools),
+    Route("/v1/ping", caps.ping),
+    Route("/livez", caps.livez),
+    Route("/readyz", caps.readyz),
+    Route("/metrics", caps.metrics),
+]
+"""First match wins. `protocol/schema/openapi.json` describes the same ones; a test holds them together."""
 
 
 def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Starlette:
     """The web application. `checks_host`: see `guard.py`."""
     app = Starlette(
-        routes=[
-            Route("/v1/chats/subscribe", subscribe),
-            Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
-            Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
-            Route("/v1/chats", chats.list_chats),
-            Route("/v1/chats/{chat_id}", chats.read_chat),
-            Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
-            Route("/v1/caps", caps.caps),
-            Route("/v1/providers", caps.providers),
-            Route("/v1/chat-modes", caps.chat_modes),
-            Route("/v1/tools", caps.tools),
-            Route("/v1/ping", caps.ping),
-            Route("/livez", caps.livez),
-            Route("/readyz", caps.readyz),
-            Route("/metrics", caps.metrics),
-        ],
+        routes=ROUTES,
         middleware=[
             Middleware(
                 CORSMiddleware,

@@ -11,14 +11,17 @@ import anyio
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from protocol.errors import BadRequest, NotFound, NotImplementedYet
+from protocol.errors import BadRequest, NotFound, NotImplementedYet, Unavailable
 from protocol.ids import Position, check_chat_id
 from server.api.edge import Edge
 from server.relay.subscriber import Subscriber
 
-__all__ = ["subscribe"]
+__all__ = ["ABORT", "subscribe"]
 
 _log = structlog.get_logger()
+
+ABORT = "threadcast.abort"
+"""ASGI extension by which `app.py` lends us the way to drop a connection that takes no bytes."""
 
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -49,13 +52,17 @@ class _Subscribe:
                 tasks,
                 edge.metrics,
                 principal_id=principal.id,
+                abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
                 buffer_max_bytes=edge.buffer_max_bytes,
                 stall_seconds=edge.stall_seconds,
             )
             edge.metrics.subscribers_inflight.inc()
             begun_at = time.monotonic()
             try:
-                await relay.join(subscriber, place)
+                try:
+                    await relay.join(subscriber, place)
+                except Unavailable:
+                    subscriber.end("store")
                 while (await receive())["type"] != "http.disconnect":
                     pass
             finally:
@@ -75,6 +82,10 @@ class _Subscribe:
 
 
 subscribe = _Subscribe()
+
+
+def _cannot_abort() -> None:
+    """Under another server than ours the connection is left to it."""
 
 
 def _one_chat(chat_ids: list[str]) -> str:

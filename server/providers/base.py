@@ -5,7 +5,7 @@ The agent loop knows these types and no vendor. A provider is an async iterator 
 broke before the first delta may have been retried inside; after the first delta never (DESIGN §7, §8).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -164,8 +164,8 @@ class Provider(Protocol):
     def can_continue(self) -> bool:
         """Can go on after a given prefix of its own answer (DESIGN §7)."""
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]:
-        """Ask the model. Ends after `Finished`.
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Ask the model. Ends after `Finished`; closing it closes the connection.
 
         Raises:
             ModelFailed: with a code of PROV-7; nothing foreign passes.

@@ -13,7 +13,7 @@ answer can be continued exactly. It knows no chat and no tool.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from itertools import islice
 from urllib.parse import parse_qsl
 
@@ -130,7 +130,7 @@ class Demo:
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Play the script of `request.model`; see the module's docstring."""
         script = _Script(request.model)
         if script.model == "error" and not script.count("after"):

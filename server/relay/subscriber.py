@@ -42,7 +42,8 @@ class SnapshotSource(Protocol):
 
 
 class Subscriber:
-    """A stream of one chat. `base` is the position of the snapshot that this reader holds."""
+    """A stream of one chat. `base` is the position of the snapshot that this reader holds; `abort` drops the
+    connection without waiting for bytes that nobody takes."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Subscriber:
         metrics: Metrics,
         *,
         principal_id: str,
+        abort: Callable[[], None],
         buffer_max_bytes: int = BUFFER_MAX_BYTES,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
@@ -64,6 +66,7 @@ class Subscriber:
         self._metrics = metrics
         self._buffer_max_bytes = buffer_max_bytes
         self._stall_seconds = stall_seconds
+        self._abort = abort
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
         self._needs_snapshot = False
@@ -153,6 +156,7 @@ class Subscriber:
                     break
         except TimeoutError:
             self.end("slow")
+            self._abort()
         finally:
             self._is_pumping = False
 

@@ -202,7 +202,11 @@ class Redis:
         return results
 
     async def load_scripts(self) -> None:
-        await self.all([(b"SCRIPT", b"LOAD", script.source) for script in SCRIPTS.values()])
+        """Raises Internal when the server does not know our kind of script."""
+        try:
+            await self.all([(b"SCRIPT", b"LOAD", script.source) for script in SCRIPTS.values()])
+        except Internal as wrong:
+            raise Internal(f"the store must be Redis 7.0 or newer, or Valkey: {wrong.message}") from None
 
     def connection(self) -> AbstractConnection:
         """A connection of the caller's own, not yet open, for what blocks or listens. The caller disconnects it."""

@@ -2,7 +2,7 @@
 
 `redis_store.RedisStore` speaks to Redis ≥ 7.0 or Valkey through the Lua scripts beside it; `memory.MemoryStore` keeps
 the same promises in process memory, for unit tests and simulation. The semantics are DISPATCH.md §2–§6, step by step;
-`tests/integration/test_store_contract.py` holds both to them. Payloads are JSON bytes made by `protocol/codec.py`; the
+`tests/integration/test_store_contract*.py` hold both to them. Payloads are JSON bytes made by `protocol/codec.py`; the
 store never looks inside.
 
 Every method may raise `protocol.errors.Unavailable` (no answer in time, or writes refused). Every method is safe to

@@ -1,11 +1,11 @@
-"""Stores for tests: real servers, started once a session, and a fresh store of each kind for each test.
+"""Stores for tests: real servers, started once a session, a fresh store of each kind for each test, a few steps on it.
 
 The fixtures reach tests through `conftest.py`, the helpers by import. Servers listen on unix sockets of their own and
 die with the test process; every store gets a logical database that is emptied first.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -14,14 +14,18 @@ import anyio
 import pytest
 import redis
 
+from protocol.ids import EntryId, Head
 from server.store.embedded import VOLATILE
 from server.store.memory import MemoryStore
-from server.store.port import Store
+from server.store.port import Appended, AppendRequest, Claimed, PostOutcome, PostRequest, Store, Taken
 from server.store.redis_store import RedisStore
 from server.store.server_process import ServerProcess, find_binary, start_server
 
 STORES = ("memory", "valkey", "redis7")
 """Every implementation of the port and every server it must run on."""
+
+LEASE_MS = 60_000
+CHAT = "chat-1"
 
 WAIT_SECONDS = 5.0
 """What any single wait in a test may take."""
@@ -91,3 +95,54 @@ async def eventually(look: Callable[[], Awaitable[object]]) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         while not await look():
             await anyio.sleep(0.01)
+
+
+def command(request_id: str = "r1", chat_id: str = CHAT, **changes: object) -> PostRequest:
+    fields: dict[str, object] = {
+        "chat_id": chat_id,
+        "owner": "ann",
+        "principal": b'{"id":"ann"}',
+        "request_id": request_id,
+        "digest": f"digest-of-{request_id}",
+        "nonce": f"nonce-of-{request_id}",
+        "body": b'{"type":"user_message"}',
+    }
+    return PostRequest(**{**fields, **changes})  # type: ignore[arg-type] # fields by name, checked by the struct's users
+
+
+def entry(expected: str, *, digest: str = "00000000000000aa", events: int = 1, **changes: object) -> AppendRequest:
+    """The next append after `expected`."""
+    before = Head.parse(expected)
+    head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), digest, before.position + events)
+    fields: dict[str, object] = {
+        "chat_id": CHAT,
+        "expected": expected,
+        "head": str(head),
+        "version": 1,
+        "events": b'[{"type":"ack"}]',
+        "owner": "ann",
+    }
+    return AppendRequest(**{**fields, **changes})  # type: ignore[arg-type] # as above
+
+
+async def claim(store: Store, worker: str, chat_id: str = CHAT, lease_ms: int = LEASE_MS) -> list[Claimed]:
+    return await store.claim(store.bucket_of(chat_id), worker, 20, lease_ms)
+
+
+async def owned(store: Store, worker: str = "w1", chat_id: str = CHAT, lease_ms: int = LEASE_MS) -> Taken:
+    """A chat with one command, claimed and taken by `worker`."""
+    await store.post(command(chat_id=chat_id))
+    assert Claimed(chat_id, "") in await claim(store, worker, chat_id, lease_ms)
+    return await store.take(chat_id, worker, "wake")
+
+
+async def consume_all(store: Store, head: str) -> str:
+    """An append that takes everything out of the inbox; the new head."""
+    waiting = await store.read_inbox(CHAT, 1_000)
+    request = entry(head, consumed=tuple((each.inbox_id, each.request_id) for each in waiting))
+    assert await store.append(request) is Appended.OK
+    return request.head
+
+
+async def outcomes(store: Store, requests: Sequence[PostRequest]) -> list[PostOutcome]:
+    return [(await store.post(request)).outcome for request in requests]

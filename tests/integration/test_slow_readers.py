@@ -1,14 +1,17 @@
 """A reader that does not read: its buffer is dropped, a snapshot follows, and nobody else waits (WIRE §4)."""
 
+import contextlib
 import socket
 from http.client import HTTPConnection
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 
 from protocol.sse import EventFrame, FrameParser
-from tests.integration.harness import Process, Watcher, command, user_message, watching
+from tests.integration.harness import Process, Watcher, command, start, user_message, watching
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +52,28 @@ def _read_until_same(connection: HTTPConnection, late: Watcher, reader: Watcher)
         for frame in parser.feed(chunk):
             if isinstance(frame, EventFrame):
                 late.take(frame)
+
+
+async def test_a_reader_who_takes_no_byte_at_all_is_disconnected(tmp_path: Path) -> None:
+    environment = {"THREADCAST_LIMITS__SUBSCRIBER_STALL_SECONDS": "0.5"}
+    with start("serve", "--port", "0", "--memory", log=tmp_path / "log", environment=environment) as server:
+        await server.ready()
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            stalled.connect((host, int(port)))
+            stalled.sendall(b"GET /v1/chats/subscribe?chat_id=c1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            async with watching(server.url, "c1") as reader:
+                for number in range(8):
+                    await command(server.url, "c1", user_message(f"a{number}", "write", params=LONG))
+                    await reader.at_rest(number + 1)
+            async with httpx2.AsyncClient() as client:
+                with anyio.fail_after(10):
+                    while (
+                        'streams_ended_total{reason="slow"} 1.0' not in (await client.get(f"{server.url}/metrics")).text
+                    ):
+                        await anyio.sleep(0.05)
+            stalled.settimeout(5)
+            with contextlib.suppress(ConnectionError):  # an end or a reset; silence would be a TimeoutError
+                while stalled.recv(65_536):
+                    pass

@@ -11,42 +11,15 @@ from anyio.lowlevel import checkpoint
 from msgspec import structs
 
 from protocol.errors import Internal, Unavailable
-from protocol.ids import EntryId, Head
 from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
 from server.store.embedded import PERSISTENT
 from server.store.listener import QUEUE_MAX_MESSAGES
-from server.store.port import Appended, AppendRequest, Beat, PostOutcome, PostRequest, Released, Taken
+from server.store.port import Appended, Beat, PostOutcome, Released
 from server.store.redis_store import RedisStore
 from server.store.server_process import ServerProcess, find_binary, start_server
-from tests.integration.store_fixtures import WAIT_SECONDS, eventually, fresh_url
+from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, fresh_url, owned
 
 pytestmark = pytest.mark.anyio
-
-CHAT = "chat-1"
-
-
-def command(request_id: str = "r1", chat_id: str = CHAT) -> PostRequest:
-    return PostRequest(
-        chat_id=chat_id,
-        owner="ann",
-        principal=b"{}",
-        request_id=request_id,
-        digest="d",
-        nonce=f"n{request_id}",
-        body=b"{}",
-    )
-
-
-def entry(expected: str, chat_id: str = CHAT) -> AppendRequest:
-    before = Head.parse(expected)
-    head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), "00000000000000aa", before.position + 1)
-    return AppendRequest(chat_id=chat_id, expected=expected, head=str(head), version=1, events=b"[1]", owner="ann")
-
-
-async def owned(store: RedisStore, chat_id: str = CHAT) -> Taken:
-    await store.post(command(chat_id=chat_id))
-    await store.claim(store.bucket_of(chat_id), "w1", 20, 60_000)
-    return await store.take(chat_id, "w1", "wake")
 
 
 async def is_up(store: RedisStore) -> bool:

@@ -1,7 +1,7 @@
 """Model names to providers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -24,7 +24,7 @@ class Named:
         self._models = models or []
         self._goodbye = goodbye
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         yield Finished("stop")
 
     def models(self) -> list[ModelInfo]:

@@ -1,0 +1,111 @@
+"""What every store promises, 4: the end of a chat and its next life. Delete, import, and their traps, by name."""
+
+import anyio
+import pytest
+
+from protocol.ids import Head
+from server.store.port import Beat, Fenced, Lost, PostOutcome, Store
+from tests.integration.store_fixtures import CHAT, LEASE_MS, WAIT_SECONDS, claim, command, entry, outcomes, owned
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_delete_of_unknown_or_foreign_chats_does_nothing(store: Store) -> None:
+    assert await store.delete(CHAT, "ann", "n1") is False
+    await store.post(command())
+    assert await store.delete(CHAT, "bob", "n1") is False
+    assert len(await store.read_inbox(CHAT, 10)) == 1
+
+
+async def test_deleted_chat_is_gone_for_all_but_an_import_by_its_owner(store: Store) -> None:
+    taken = await owned(store)
+    await store.append(entry(taken.head, meta=(("title", "x"),)))
+    assert [await store.delete(CHAT, "ann", "n1"), await store.delete(CHAT, "ann", "n1")] == [True, True]
+    assert (await store.load(CHAT)).head == ""
+    assert await store.read_inbox(CHAT, 10) == []
+    assert await store.list_chats("ann", 10) == []
+    meta = await store.meta(CHAT)
+    assert meta is not None
+    assert meta.deleted
+    assert await outcomes(store, [command("r2"), command("r3", owner="bob", kind="import")]) == [
+        PostOutcome.GONE,
+        PostOutcome.FOREIGN,
+    ]
+    assert await outcomes(store, [command("r4", kind="import"), command("r5")]) == [PostOutcome.ACCEPTED] * 2
+    meta = await store.meta(CHAT)
+    assert meta is not None
+    assert not meta.deleted
+
+
+async def test_trap_5_ids_of_the_former_life_are_remembered_in_the_next(store: Store) -> None:
+    await store.post(command())
+    await store.delete(CHAT, "ann", "n1")
+    await store.post(command("r2", kind="import"))
+    assert await outcomes(store, [command(nonce="late")]) == [PostOutcome.DUPLICATE]
+
+
+async def test_trap_6_late_duplicate_of_an_import_revives_nothing(store: Store) -> None:
+    await store.post(command())
+    await store.delete(CHAT, "ann", "n1")
+    again = command("imp", kind="import")
+    await store.post(again)
+    await store.delete(CHAT, "ann", "n2")
+    assert (await store.post(again)).outcome is PostOutcome.ACCEPTED  # its own first answer, and no effect
+    assert await outcomes(store, [command("imp", kind="import", nonce="late")]) == [PostOutcome.DUPLICATE]
+    assert await outcomes(store, [command("r2")]) == [PostOutcome.GONE]
+
+
+async def test_trap_7_delayed_delete_does_not_hit_the_next_life(store: Store) -> None:
+    await store.post(command())
+    for nonce in ("n1", "n2"):  # n2 found the chat deleted already: it is remembered all the same
+        assert await store.delete(CHAT, "ann", nonce) is True
+    await store.post(command("imp", kind="import"))
+    for nonce in ("n1", "n2"):
+        assert await store.delete(CHAT, "ann", nonce) is True
+    assert await outcomes(store, [command("r2")]) == [PostOutcome.ACCEPTED]
+
+
+async def test_trap_8_owner_and_timer_of_a_deleted_chat_are_cleared(store: Store) -> None:
+    async with store.mail("w1") as mail:
+        taken = await owned(store)
+        await store.delete(CHAT, "ann", "n1")
+        with anyio.fail_after(WAIT_SECONDS):
+            assert await anext(mail) == CHAT
+    assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.LOST}
+    with pytest.raises(Lost):
+        await store.take(CHAT, "w1", "retake")
+    with pytest.raises(Fenced):
+        await store.append(entry(taken.head))
+    with pytest.raises(Lost):
+        await store.release(CHAT, "w1", taken.head, None)
+    assert await claim(store, "w2") == []
+
+
+async def test_trap_8_deleted_chat_is_due_for_nobody(store: Store) -> None:
+    await store.post(command())
+    await store.delete(CHAT, "ann", "n1")
+    assert await claim(store, "w1") == []
+
+
+async def test_deleted_chat_takes_no_place_in_a_page_of_the_list(store: Store) -> None:
+    for name in ("older", "newer"):
+        taken = await owned(store, chat_id=name)
+        await store.append(entry(taken.head, chat_id=name, meta=(("title", name),)))
+    await store.delete("newer", "ann", "n1")
+    assert [meta.chat_id for meta in await store.list_chats("ann", 1)] == ["older"]
+
+
+async def test_trap_8_ids_of_the_former_life_never_come_again(store: Store) -> None:
+    taken = await owned(store)
+    former = taken.head
+    for _ in range(3):  # each fence is one epoch further than the clock
+        former = (await store.take(CHAT, "w1", "retake")).head
+    await store.delete(CHAT, "ann", "n1")
+    await store.post(command("imp", kind="import"))
+    await claim(store, "w2")
+    reborn = await store.take(CHAT, "w2", "wake")
+    assert reborn.previous == ""
+    assert Head.parse(reborn.head).entry_id.epoch > Head.parse(former).entry_id.epoch
+    assert (await store.load(CHAT)).entries[0].before == ""
+    with pytest.raises(Fenced):
+        await store.append(entry(former))
