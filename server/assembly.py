@@ -4,6 +4,7 @@ Both halves of the house are put together from here, so that `serve`, `web` and 
 tools. It opens nothing but the store; what it returns is closed by who asked for it.
 """
 
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from server.store.embedded import EmbeddedStore
 from server.store.redis_store import RedisStore
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
 from server.tools.demo import DEMO_TOOLS
+from server.tools.python import PythonTool
 from server.tools.registry import Tools, load_module
 
 __all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
@@ -48,7 +50,7 @@ def furnish(settings: Settings) -> Furniture:
             Demo(),
         ]
     )
-    own = load_module(settings.server.app) if settings.server.app else []
+    own = _tools_of(settings.server.app) if settings.server.app else []
     tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds))
     profiles = {
         name: Profile(
@@ -64,6 +66,14 @@ def furnish(settings: Settings) -> Furniture:
     }
     profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, max_rounds=settings.limits.max_rounds))
     return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default))
+
+
+def _tools_of(path: str) -> list[PythonTool]:
+    """The tools of the operator's file; what is wrong with it is said in Python's own words, without our frames."""
+    try:
+        return load_module(path)
+    except Exception as wrong:  # the boundary of a foreign file: it may raise anything
+        raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:

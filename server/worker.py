@@ -59,7 +59,7 @@ def run_process(settings: Settings, main: Callable[[Settings], Awaitable[None]])
     refusals: list[BaseException] = []
     try:
         anyio.run(main, settings, backend_options={"use_uvloop": sys.platform != "win32"})
-    except* (ThreadcastError, ValueError) as trouble:
+    except* (ThreadcastError, ValueError, OSError) as trouble:
         refusals = _leaves(trouble)
     for refusal in refusals:
         print(f"threadcast: {refusal}", file=sys.stderr)
