@@ -72,6 +72,8 @@ def _tools_of(path: str) -> list[PythonTool]:
     """The tools of the operator's file; what is wrong with it is said in Python's own words, without our frames."""
     try:
         return load_module(path)
+    except ValueError:
+        raise  # already a sentence
     except Exception as wrong:  # the boundary of a foreign file: it may raise anything
         raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
 
