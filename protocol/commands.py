@@ -1,4 +1,4 @@
-"""What a client may ask, in the imperative (WIRE §2), and what the server asks of itself.
+"""What a client may ask, in the imperative (PROTOCOL §2), and what the server asks of itself.
 
 Unknown keys are skipped, since foreign clients send more than we know; a known key of the wrong type is refused.
 `content` and `patch` are taken as they come: their checks (`content.py`, `thread.read_patch`) have refusals of
@@ -241,10 +241,10 @@ class CancelQueued(_Internal, frozen=True, tag="cancel"):
 InternalCommand: TypeAlias = Refuse | CancelQueued
 
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
-"""A chat comes into being with its first accepted one of these (WIRE §1)."""
+"""A chat comes into being with its first accepted one of these (PROTOCOL §1)."""
 
 EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim)
-"""Never refused with queue_full (WIRE §3)."""
+"""Not counted against the 100 that may wait, but bounded too (PROTOCOL §18)."""
 
 STARTS_RUN = (UserMessage, Regenerate)
 """Wait in the queue and start a run when their turn comes."""
@@ -287,7 +287,7 @@ def encode_command(command: Command | InternalCommand) -> bytes:
 
 
 def body_digest(body: bytes) -> str:
-    """SHA-256 of the body's canonical JSON (sorted keys): equal bodies have equal digests (WIRE §3).
+    """SHA-256 of the body's canonical JSON (sorted keys): equal bodies have equal digests (PROTOCOL §3).
 
     All keys count, also those we do not know.
 

@@ -1,7 +1,7 @@
 """decide(command) -> what happens, purely: each accepted command becomes lines in a ledger.
 
 Never raises for anything a client can send: what cannot be applied ends in a final negative ack, so that an accepted
-command never just vanishes (WIRE §3). Commands whose effect is not there yet are answered `not_implemented`, honestly.
+command never just vanishes (PROTOCOL §3). Commands whose effect is not there yet honestly say `not_implemented`.
 """
 
 from protocol.commands import (
@@ -125,7 +125,7 @@ def _set_params(ledger: Ledger, command: SetParams, by: Principal) -> None:
 
 
 def _decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by: Principal) -> None:
-    """A decision counts only for the call, run and arguments that were shown (WIRE §11)."""
+    """A decision counts only for the call, run and arguments that were shown (PROTOCOL §11)."""
     run = ledger.state.private.run
     pending = {reason.tool_call_id: reason for reason in ledger.state.runtime.pause_reasons}
     known = [d for d in decisions if d.tool_call_id in pending]
@@ -177,5 +177,5 @@ def _note_decision(ledger: Ledger, run: Run, reason: PauseReason, decision: Deci
 
 
 def limit_call_id(run_id: str) -> str:
-    """What a round limit asks with in place of a call (WIRE §8)."""
+    """What a round limit asks with in place of a call (PROTOCOL §11)."""
     return f"limit-{run_id}"

@@ -1,4 +1,4 @@
-"""The operations of a `stream_delta` (WIRE §6): how a message grows while a model speaks.
+"""The operations of a `stream_delta` (PROTOCOL §6): how a message grows while a model speaks.
 
 Text is never reordered and never repeated: the sum of the appends is the final raw text, byte for byte.
 """
@@ -26,7 +26,7 @@ __all__ = [
 
 OPS_MAX_COUNT = 128
 OPS_MAX_TEXT_BYTES = 65_536
-"""The most that one event may carry (WIRE §6)."""
+"""The most that one event may carry (PROTOCOL §6)."""
 
 
 class _Op(msgspec.Struct, frozen=True, tag_field="op", omit_defaults=True):

@@ -3,7 +3,7 @@
     ThreadcastError
     ├── Refused                     the caller asked for something that cannot be
     │   ├── BadRequest              bad_request          wrong JSON, type, field or id
-    │   ├── InvalidContent          invalid_content      content parts that WIRE §10 refuses
+    │   ├── InvalidContent          invalid_content      content parts that PROTOCOL §10 refuses
     │   ├── TooLarge                too_large
     │   ├── Unauthorized            unauthorized
     │   ├── Forbidden               forbidden
@@ -22,7 +22,7 @@
         ├── ToolFailed              tool_error
         └── Internal                internal
 
-Codes are API (WIRE §17), sentences may change. Only `server/api/errors.py` knows what each means in HTTP.
+Codes are API (PROTOCOL §17), sentences may change. Only `server/api/errors.py` knows what each means in HTTP.
 """
 
 import re
@@ -87,7 +87,7 @@ CODES = frozenset(
         "internal",
     }
 )
-"""The closed set of codes (WIRE §17)."""
+"""The closed set of codes (PROTOCOL §17)."""
 
 
 class ThreadcastError(Exception):

@@ -1,4 +1,4 @@
-"""What has happened: the closed list of public events (WIRE §5).
+"""What has happened: the closed list of public events (PROTOCOL §5).
 
 An event is flat JSON with its `type` first. Every event here has a position once it stands in the log, and an event
 that has a position is never withheld from anyone. `Snapshot` is the one exception: relays make it, no log holds it.
@@ -55,7 +55,7 @@ FINAL_TOOL_STATUSES = frozenset({"done", "error", "denied", "aborted", "outcome_
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """A waiting command as people see it. `preview` ≤ 120 characters, `content` ≤ 8192 (WIRE §8)."""
+    """A waiting command as people see it. `preview` ≤ 120 characters, `content` ≤ 8192 (PROTOCOL §8)."""
 
     client_request_id: str
     priority: bool
@@ -111,7 +111,7 @@ class QueueUpdated(_Event, frozen=True, tag="queue_updated"):
 class RuntimeUpdated(_Event, frozen=True, tag="runtime_updated", kw_only=True):
     """The whole of what is said about the run: a field that is absent no longer holds.
 
-    `state` is one of WIRE §7. At rest it carries `outcome`: complete, error, aborted, limit or interrupted.
+    `state` is one of PROTOCOL §7. At rest it carries `outcome`: complete, error, aborted, limit or interrupted.
     """
 
     state: str
@@ -153,7 +153,7 @@ class MessagesTruncated(_Event, frozen=True, tag="messages_truncated"):
 
 
 class BranchSelected(_Event, frozen=True, tag="branch_selected"):
-    """The active path now ends at `leaf_id`. Readers get a snapshot instead (WIRE §5)."""
+    """The active path now ends at `leaf_id`. Readers get a snapshot instead (PROTOCOL §5)."""
 
     leaf_id: str
 
@@ -169,7 +169,7 @@ class StreamStarted(_Event, frozen=True, tag="stream_started", kw_only=True):
 
 
 class StreamDelta(_Event, frozen=True, tag="stream_delta"):
-    """At most 128 operations and 64 KiB of text (WIRE §6)."""
+    """At most 128 operations and 64 KiB of text (PROTOCOL §6)."""
 
     message_id: str
     ops: list[DeltaOp]
@@ -327,7 +327,7 @@ Event: TypeAlias = (
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is going on now (WIRE §8). `tools` holds the latest `tool_status` of each open call."""
+    """What is going on now (PROTOCOL §8). `tools` holds the latest `tool_status` of each open call."""
 
     state: str
     paused: bool
@@ -348,7 +348,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Snapshot(_Event, frozen=True, tag="snapshot", kw_only=True):
-    """All that a client needs to start from here (WIRE §5). `messages` is the active path."""
+    """All that a client needs to start from here (PROTOCOL §5). `messages` is the active path."""
 
     thread: Thread
     runtime: Runtime

@@ -4,7 +4,7 @@ Every id that a client may choose matches one pattern before it reaches a key, a
 Three kinds of place exist and must not be confused. An `EntryId` names one entry of a chat's log. A `Head` is an
 entry id with the digest of everything before it: two equal heads mean two equal histories (DISPATCH §3). A
 `Position` is what a client holds: which public event it saw last, in which life of the log, counted from which
-snapshot (WIRE §4).
+snapshot (PROTOCOL §4).
 """
 
 import re
@@ -35,11 +35,11 @@ NAME_MAX_CHARACTERS = 256
 """Names that are no ids (models, tools, scopes): the longest in use are paths of repositories, below 200."""
 
 RESERVED_CHAT_IDS = frozenset({"subscribe", "feed", "import"})
-"""Path segments under /v1/chats that are routes (WIRE §1)."""
+"""Path segments under /v1/chats that are routes (PROTOCOL §1)."""
 
 
 def check_id(value: str, what: str) -> str:
-    """Return `value` if it is 1–128 characters of [A-Za-z0-9_-] (WIRE §1).
+    """Return `value` if it is 1–128 characters of [A-Za-z0-9_-] (PROTOCOL §1).
 
     Raises:
         BadRequest: it is not; the sentence names `what`.
@@ -99,7 +99,7 @@ _POSITION = re.compile(r"([0-9]{1,19})-([0-9]{1,15})-([0-9]{1,15})")
 
 
 class Position(NamedTuple):
-    """`<epoch>-<position>-<base>`, the SSE id of one event (WIRE §4).
+    """`<epoch>-<position>-<base>`, the SSE id of one event (PROTOCOL §4).
 
     `position` counts the chat's public events over its whole life; `base` is the position of the snapshot that the
     client started from, so that `seq = position - base`.

@@ -51,7 +51,7 @@ class Ledger:
         self.acks.append(EntryAck(request_id, True, final))
 
     def refuse(self, request_id: str, code: str, error: str, *, by: Principal) -> None:
-        """The negative, final ack of a client's command (WIRE §3)."""
+        """The negative, final ack of a client's command (PROTOCOL §3)."""
         self.say(Ack(request_id, False, {"error": error, "code": code}, shown_name(by)))
         self.acks.append(EntryAck(request_id, False, True))
 
@@ -94,5 +94,5 @@ def place_in_tree(state: ChatState, message: Message) -> Message:
 
 
 def shown_name(principal: Principal) -> str | None:
-    """Who acted, as events show it: nobody by name while auth is off (WIRE §3)."""
+    """Who acted, as events show it: nobody by name while auth is off (PROTOCOL §1)."""
     return None if principal in (LOCAL, SYSTEM) else principal.id

@@ -1,4 +1,4 @@
-"""What people, models and tools say: Message, its content parts, ToolCall, Usage (WIRE §8).
+"""What people, models and tools say: Message, its content parts, ToolCall, Usage (PROTOCOL §8).
 
 Structs are frozen; empty fields are not encoded. A message is a node of the chat's tree: `parent_id` names the
 message before it. Which parts are acceptable, and in which words others are refused, is `content.py`'s business.

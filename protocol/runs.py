@@ -62,7 +62,7 @@ def start_next(ledger: Ledger) -> None:
 
 
 def _mergeable(state: ChatState) -> list[Queued]:
-    """What follows the head of the queue and may join its turn: plain user messages (WIRE §9)."""
+    """What follows the head of the queue and may join its turn: plain user messages (PROTOCOL §9)."""
     if state.thread.merge_queued is False or not _is_plain(state.private.queue[0]):
         return []
     joined: list[Queued] = []

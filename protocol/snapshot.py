@@ -2,7 +2,7 @@
 
 `snapshot_of` is what the law compares: two states are the same when their snapshots are. A snapshot holds the active
 path with the unfinished answer included, even while it is empty, so that no delta ever refers to an unknown message
-(WIRE §4).
+(PROTOCOL §4).
 """
 
 from msgspec.structs import replace

@@ -1,8 +1,8 @@
-"""A chat's thread: its parameters and facts, flat, as they stand on the wire (WIRE §8, §16).
+"""A chat's thread: its parameters and facts, flat, as they stand on the wire (PROTOCOL §8, §16).
 
 Three shapes of one list of keys. `Thread` is what holds now. `ThreadChanges` is a part of it: what `thread_updated`
 says (absent: unchanged, null: cleared). `ThreadPatch` is what a client may ask for with `set_params`, with the
-bounds of WIRE §16; `read_patch` turns a foreign object into changes or a refusal, and nothing of a refused patch
+bounds of PROTOCOL §16; `read_patch` turns a foreign object into changes or a refusal, and nothing of a refused patch
 applies.
 """
 
@@ -38,7 +38,7 @@ Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
 """Of tools or of their servers. They stand in every snapshot, so they must not grow as large as a body may be."""
 
 OBJECT_MAX_BYTES = 65_536
-"""`context` and `metadata`, as JSON (WIRE §16)."""
+"""`context` and `metadata`, as JSON (PROTOCOL §16)."""
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,7 +94,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `set_params` may change, with its bounds (WIRE §16)."""
+    """What `set_params` may change, with its bounds (PROTOCOL §16)."""
 
     title: Title | UnsetType = UNSET
     model: Name | UnsetType = UNSET
@@ -170,7 +170,7 @@ _OBJECTS = ("context", "metadata")
 
 
 def read_patch(patch: object) -> JsonObject:
-    """Check a foreign `patch` against WIRE §16 and return the known keys with the values that will hold.
+    """Check a foreign `patch` against PROTOCOL §16 and return the known keys with the values that will hold.
 
     Unknown keys are left out. null and "" clear an optional key (the value is then None).
 

@@ -33,6 +33,9 @@ from server.tools.registry import Tools, load_module
 __all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
 
 
+POLICIES_CARRIED_OUT = ("auto", "ask", "deny")
+
+
 @dataclass(frozen=True, slots=True)
 class Furniture:
     """What actors and edge share."""
@@ -125,9 +128,13 @@ def _operated(tools: list[Tool], table: dict[str, ToolSettings], default_timeout
         known = ", ".join(tool.name for tool in tools)
         raise ValueError(f"tools.{min(unknown)}: there is no such tool; known: {known}")
     wanted = {tool.name: table.get(tool.name, ToolSettings()) for tool in tools}
-    return [
+    kept: list[Tool] = [
         _OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
     ]
+    for tool in kept:
+        if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
+            raise ValueError(f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask or deny")
+    return kept
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

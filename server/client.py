@@ -28,7 +28,7 @@ from server.settings import is_loopback
 __all__ = ["Client", "Connection", "Patience", "PostAnswer", "RequestRefused", "Unreachable", "new_request_id"]
 
 KEPT_MAX_COUNT = 100
-"""Commands kept for one chat; the server queues no more than this (WIRE §9). Beyond it the oldest is let go."""
+"""Commands kept for one chat; the server queues no more than this (PROTOCOL §9). Beyond it the oldest is let go."""
 
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers after which a stream is asked for again; any other refusal will not change by waiting."""
@@ -39,10 +39,10 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
     connect_seconds: float = 5.0
     silence_seconds: float = 45.0
-    """Three heartbeats (WIRE §4)."""
+    """Three heartbeats (PROTOCOL §4)."""
 
     answer_seconds: float = 10.0
-    """For one request; an abort's answer waits up to 2 s for its ack (WIRE §3)."""
+    """For one request; an abort's answer waits up to 2 s for its ack (PROTOCOL §3)."""
 
     post_seconds: float = 10.0
     """All tries of one post together; longer than a takeover takes."""
@@ -324,7 +324,7 @@ class _Reading:
     def _take(self, frame: EventFrame) -> JsonObject | None:
         event = _object(frame.data.encode())
         if "seq" not in event:
-            return None  # transient (WIRE §4), or nothing of ours
+            return None  # transient (PROTOCOL §4), or nothing of ours
         seq = event["seq"]
         is_snapshot = event.get("type") == "snapshot"
         expected = "0" if is_snapshot else None if self._last_seq is None else str(self._last_seq + 1)

@@ -114,7 +114,7 @@ def _next_call(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
 
 
 def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> PauseReason | None:
-    """Why a person must be asked about `call` before the round goes on; None when nobody must (WIRE §11)."""
+    """Why a person must be asked about `call` before the round goes on; None when nobody must (PROTOCOL §11)."""
     tool = table.get(call.function.name)
     gate = run.gates.get(call.id)
     arguments = read_arguments(call.function.arguments)
@@ -241,7 +241,7 @@ def _start_round(ledger: Ledger, run: Run, table: ToolTable, *, summarizing: boo
 
 
 def _is_steered(state: ChatState) -> bool:
-    """Somebody sent a message with priority: the run gives way at the next step (WIRE §9)."""
+    """Somebody sent a message with priority: the run gives way at the next step (PROTOCOL §9)."""
     items = state.runtime.queued_items
     return bool(items) and items[0].priority
 

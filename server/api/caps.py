@@ -1,4 +1,4 @@
-"""What this server can do, and how it is: caps, models, tools, profiles, health, metrics (WIRE §13, SET-3).
+"""What this server can do, and how it is: caps, models, tools, profiles, health, metrics (PROTOCOL §13, SET-3).
 
 The shapes are those that foreign clients ask for at start; what is ours is added beside them. Health has two answers:
 `/livez` says that the process runs, `/readyz` that it can take commands now and names what is wrong if it cannot.

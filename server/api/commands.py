@@ -1,8 +1,8 @@
 """POST a command: decode, check, lay it in the inbox, give a receipt; and take a queued one back.
 
 202 says "kept", not "done"; what came of it arrives on the stream. The pure checks come first, then one atomic step in
-the store decides the rest (WIRE §3). A command refused here still gets its `ack` on the stream, by an internal command
-of its own, when somebody can be there to see it.
+the store decides the rest (PROTOCOL §3). A command refused here still gets its `ack` on the stream, by a command of the
+server's own, when somebody can be there to see it.
 """
 
 import re
@@ -60,7 +60,7 @@ __all__ = ["cancel_queued", "post_command"]
 _log = structlog.get_logger()
 
 ACK_WAIT_SECONDS = 2.0
-"""How long the POST of `abort` and `set_params` waits for the effect before it answers 202 (WIRE §3)."""
+"""How long the POST of `abort` and `set_params` waits for the effect before it answers 202 (PROTOCOL §3)."""
 
 PREFER_WAIT_MAX_SECONDS = 30.0
 

@@ -1,7 +1,7 @@
 """Our errors as HTTP answers, in one table; and the boundary that turns every exception of a request into one.
 
 One form everywhere: `{"detail": TEXT, "code": CODE, "path"?: JSON-POINTER}`, with `status` or `error` beside it where
-foreign clients look for them (WIRE §1, §3). Nothing else in the house knows HTTP status numbers.
+foreign clients look for them (PROTOCOL §1, §3). Nothing else in the house knows HTTP status numbers.
 """
 
 import structlog
@@ -37,7 +37,7 @@ STATUS_OF_CODE = {
 RETRY_AFTER_SECONDS = {"queue_full": "2", "rate_limited": "5", "unavailable": "1"}
 
 STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full", "unavailable"})
-"""Codes that foreign clients expect as `status` with the sentence as `error` (WIRE §3)."""
+"""Codes that foreign clients expect as `status` with the sentence as `error` (PROTOCOL §3)."""
 
 
 def answer(status: int, body: object, headers: dict[str, str] | None = None) -> Response:

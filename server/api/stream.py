@@ -1,4 +1,4 @@
-"""GET /v1/chats/subscribe: one chat as Server-Sent Events; sends bytes, keeps alive, notices the goodbye (WIRE §4).
+"""GET /v1/chats/subscribe: one chat as Server-Sent Events; sends bytes, keeps alive, notices the goodbye (PROTOCOL §4).
 
 A raw ASGI application, because its `send` is stepped by the relay without waking a task (`relay/subscriber.py`). The
 task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.

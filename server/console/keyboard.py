@@ -22,7 +22,7 @@ __all__ = ["Keyboard", "is_terminal"]
 PROMPT = "> "
 READ_BYTES = 65_536
 LINE_MAX_BYTES = 262_144
-"""The longest message that the server takes (WIRE §1); a longer line of a pipe is cut into several."""
+"""The longest message that the server takes (PROTOCOL §18); a longer line of a pipe is cut into several."""
 
 _BRACKETED_PASTE_OFF = "\x1b[?2004l"
 """Line editing switches it on, and cannot switch it off when we leave in the middle of a line."""

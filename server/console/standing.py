@@ -95,8 +95,8 @@ class Standing:
                 self.has_failed = True
 
     def _settle(self) -> None:
-        # A run's `generating` comes before the `queue_updated` that takes its command out of the queue (WIRE §5), so
-        # at rest with an empty queue everything that was taken up has had its run.
+        # A run's `generating` comes before the `queue_updated` that takes its command out of the queue (PROTOCOL §5):
+        # at rest with an empty queue, everything that was taken up has had its run.
         if self.state in AT_REST and self._queue_size == 0:
             self.awaited -= self._taken_up
             self._taken_up.clear()

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 INBOX_MAX: dict[PostKind, int] = {"normal": 100, "exempt": 1_000, "import": 1_000, "refusal": 20}
-"""How many commands may wait. Reached: FULL, which the caller sees as 429. 100 is WIRE §3's; what is exempt from it
+"""How many commands may wait. Reached: FULL, which the caller sees as 429. 100 is PROTOCOL §3's; what is exempt from it
 (abort, decisions, IDE results) still must not grow without end; refusals are only news for watchers (DESIGN §4.9)."""
 
 QUEUE_COUNTS: frozenset[PostKind] = frozenset({"normal"})
@@ -30,7 +30,7 @@ SEEN_GENERATION = 1_000
 """Request ids a generation holds; two of them remember the newest 1,000 to 2,000 at constant cost (DISPATCH §4)."""
 
 SEEN_TTL_SECONDS = 24 * 3_600
-"""Request ids are remembered for 24 hours after the last one (WIRE §3)."""
+"""Request ids are remembered for 24 hours after the last one (PROTOCOL §3)."""
 
 DELETED_TTL_SECONDS = 30 * 24 * 3_600
 """How long a deleted chat's owner and epoch floor are kept; afterwards the clock alone keeps epochs apart."""
@@ -39,13 +39,13 @@ EMPTY_CHAT_TTL_SECONDS = 24 * 3_600
 """A chat without messages is in no list, and its keys go after a day of rest (DESIGN §4.9)."""
 
 FAST_TAKEOVER_MS = 1_000
-"""A post that finds the owner's connection gone cuts the lease to this: takeover p50 1.3 s instead of 3.3 (§8)."""
+"""A post that finds the owner gone cuts the lease to this: takeover p50 1.3 s instead of 3.3 (DISPATCH §8)."""
 
 PUBLISH_MAX_BYTES = 64 * 1_024
-"""Events above this go as a notice: publishing 60 kB costs Redis 153 µs, a notice for 80 kB 103 (§8)."""
+"""Events above this go as a notice: publishing 60 kB costs Redis 153 µs, a notice for 80 kB 103 (DISPATCH §8)."""
 
 DEAD_MAX = 1_000
 """Commands given up that are kept for a person to look at; the oldest goes first."""
 
 BEAT_BATCH = 200
-"""Chats a beat script takes: 0.25 ms of Redis; ten thousand in one script would block it (§8, trap 19)."""
+"""Chats a beat script takes: 0.25 ms of Redis; ten thousand in one script would block it (DISPATCH §8, trap 19)."""

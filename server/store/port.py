@@ -1,7 +1,7 @@
 """The Store port: everything the house asks of its store, as one small protocol with two implementations.
 
 `redis_store.RedisStore` speaks to Redis ≥ 7.0 or Valkey through the Lua scripts beside it; `memory.MemoryStore` keeps
-the same promises in process memory, for unit tests and simulation. The semantics are DISPATCH.md §2–§6, step by step;
+the same promises in process memory, for unit tests and simulation. The semantics are DISPATCH §2–§6, step by step;
 `tests/integration/test_store_contract*.py` hold both to them. Payloads are JSON bytes made by `protocol/codec.py`; the
 store never looks inside.
 

@@ -27,7 +27,7 @@ CANCEL_GRACE_SECONDS = 0.5
 """For a cancelled tool to clean up. Half of the second in which an abort must have ended."""
 
 RESULT_MAX_BYTES = 256_000
-"""WIRE §1: longer results are cut, with a note that says so to the model."""
+"""PROTOCOL §18: longer results are cut, with a note that says so to the model."""
 
 SENTENCE_MAX_CHARS = 2_000
 """Of an error text or a progress message: a sentence, not a dump."""

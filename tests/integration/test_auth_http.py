@@ -117,6 +117,7 @@ async def test_a_token_without_the_permission_may_not_approve(tmp_path: Path) ->
         ("[limits]\nsweep_seconds = 'x'\n", [], "sweep_seconds"),
         ("[limits]\nmax_rounds = 1000\n", [], "max_rounds"),
         ("[tools.clok]\nenabled = false\n", [], "clok"),
+        ("[tools.clock]\npolicy = 'preview'\n", [], "preview"),
         ("", ["--host", "0.0.0.0"], "auth.tokens"),
         ("", ["--app", "/nowhere/tools.py"], "/nowhere/tools.py"),
         ("[models]\ndefault = 'nowhere/x'\n", [], "nowhere"),

@@ -1,0 +1,59 @@
+"""The repository stands on its own: what code cites exists, what pages name exists, no link is dead."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    path
+    for room in ("server", "protocol", "tests", "bench")
+    for path in (ROOT / room).rglob("*")
+    if path.suffix in (".py", ".lua")
+]
+PAGES = {
+    "DESIGN": ROOT / "docs/design.md",
+    "DISPATCH": ROOT / "docs/dispatch.md",
+    "PROTOCOL": ROOT / "protocol/PROTOCOL.md",
+}
+
+
+def sections(page: Path) -> set[str]:
+    """`4` for each heading `## 4. …`, and `4.2` for each numbered line under it."""
+    found: set[str] = set()
+    current = ""
+    for line in page.read_text().splitlines():
+        if heading := re.match(r"## (\d+)", line):
+            current = heading[1]
+            found.add(current)
+        elif item := re.match(r"(\d+)\. ", line):
+            found.add(f"{current}.{item[1]}")
+    return found
+
+
+def test_every_cited_section_exists() -> None:
+    known = {name: sections(page) for name, page in PAGES.items()}
+    for path in SOURCES:
+        for name, section in re.findall(r"\b(DESIGN|DISPATCH|PROTOCOL) §([\d.]*\d)", path.read_text()):
+            assert section in known[name], f"{path.name} cites {name} §{section}"
+
+
+def test_every_cited_row_is_explained() -> None:
+    explained = set(re.findall(r"^- `([A-Z]+-\d+)`", (ROOT / "docs/rows.md").read_text(), re.MULTILINE))
+    families = {row.partition("-")[0] for row in explained}
+    for path in SOURCES:
+        for row in re.findall(r"\b[A-Z]{2,}-\d+\b", path.read_text()):
+            assert row in explained or row.partition("-")[0] not in families, f"{path.name} cites {row}"
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    names = {name for path in SOURCES for name in re.findall(r"def (test_\w+)", path.read_text())}
+    files = {path.name for path in SOURCES}
+    for page in (ROOT / "docs").rglob("*.md"):
+        for name, is_file in re.findall(r"`(test_\w+)(\.py)?`", page.read_text()):
+            assert (f"{name}.py" in files) if is_file else (name in names), f"{page.name} names {name}"
+
+
+def test_no_link_is_dead() -> None:
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", PAGES["PROTOCOL"]]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
