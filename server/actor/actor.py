@@ -20,9 +20,10 @@ from protocol.commands import Abort, Command, InternalCommand, decode_inbox_body
 from protocol.decider import decide
 from protocol.entries import Fence, RawEntry
 from protocol.errors import BadRequest, ModelFailed, Unavailable
+from protocol.facts import Progressed
 from protocol.ids import Head
 from protocol.ledger import Ledger
-from protocol.principal import Principal
+from protocol.principal import SYSTEM, Principal
 from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
@@ -192,9 +193,14 @@ class Actor:
         entry = waiting[0]
         _log.error("command.poisoned", chat_id=self.chat_id, client_request_id=entry.request_id)
         await self._until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
-        by = _principal_of(entry)
+        _, by = _command_of(entry)
         sentence = "The command was given up: its server died three times while carrying it out."
-        await writer.commit(lambda ledger: ledger.refuse(entry.request_id, "poison", sentence, by=by), (entry,))
+
+        def give_up(ledger: Ledger) -> None:
+            ledger.note(Progressed())  # the next command has its own three tries
+            ledger.refuse(entry.request_id, "poison", sentence, by=by)
+
+        await writer.commit(give_up, (entry,))
 
     def _mend(self, ledger: Ledger) -> Step:
         tools = self._place.profiles.tools_of(ledger.state)
@@ -242,8 +248,7 @@ class Actor:
 
     async def _carry_out(self, writer: Writer, tasks: TaskGroup, entry: InboxEntry) -> None:
         """One command: its effect and its consumption in one append (DESIGN §4.5)."""
-        by = _principal_of(entry)
-        command = _command_of(entry)
+        command, by = _command_of(entry)
         laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
         self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
         is_stopped = isinstance(command, Abort) and self._turn is not None and _concerns(command, writer.state)
@@ -266,12 +271,17 @@ class Actor:
         self, ledger: Ledger, command: Command | InternalCommand | None, entry: InboxEntry, by: Principal
     ) -> None:
         if command is None:
+            ledger.note(Progressed())
             ledger.refuse(entry.request_id, "internal", "the command could not be read back", by=by)
             return
+        before = ledger.state, len(ledger.events), len(ledger.facts), len(ledger.acks)
         try:
             decide(ledger, command, by)
         except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
             _log.exception("command.crashed", chat_id=self.chat_id, client_request_id=entry.request_id)
+            ledger.state, events, facts, acks = before
+            del ledger.events[events:], ledger.facts[facts:], ledger.acks[acks:]  # no half of an effect
+            ledger.note(Progressed())
             ledger.refuse(entry.request_id, "internal", "the command failed inside the server", by=by)
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
@@ -341,14 +351,12 @@ def _concerns(command: Abort, state: ChatState) -> bool:
     return run is not None and command.run_id in (None, run.run_id)
 
 
-def _principal_of(entry: InboxEntry) -> Principal:
-    return msgspec.json.decode(entry.principal, type=Principal)
-
-
-def _command_of(entry: InboxEntry) -> Command | InternalCommand | None:
-    """None for what cannot be read back: it is refused, not lost."""
+def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
+    """The command and who asked; None for what cannot be read back: it is refused, not lost."""
+    by = SYSTEM
     try:
-        return decode_inbox_body(entry.body)
-    except BadRequest as unreadable:
-        _log.error("command.unreadable", client_request_id=entry.request_id, error=unreadable.message)
-        return None
+        by = msgspec.json.decode(entry.principal, type=Principal)
+        return decode_inbox_body(entry.body), by
+    except (BadRequest, msgspec.DecodeError) as unreadable:
+        _log.error("command.unreadable", client_request_id=entry.request_id, error=str(unreadable))
+        return None, by

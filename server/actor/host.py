@@ -32,6 +32,9 @@ UNFOLDABLE_TRIES = 3
 QUARANTINE_MS = 86_400_000
 """A log that cannot be folded three times is parked for a day; nothing is deleted (DESIGN §4.7)."""
 
+CRASHED = "crashed"
+"""The previous owner of a chat whose actor failed here by a mistake of ours: its death counts like a worker's."""
+
 LAG_PROBE_SECONDS = 0.5
 STORE_PAUSE_SECONDS = 0.5
 
@@ -60,6 +63,7 @@ class Host:
         self._actors: dict[str, Actor] = {}
         self._again: dict[str, str] = {}
         self._unfoldable: dict[str, int] = {}
+        self._crashed: set[str] = set()
         self._is_draining = False
         self._drained = anyio.Event()
         self._beaten_at = time.monotonic()
@@ -146,7 +150,9 @@ class Host:
         if chat.chat_id in self._actors:
             self._again[chat.chat_id] = chat.previous
             return
-        actor = Actor(self._place, chat.chat_id, chat.previous)
+        previous = CRASHED if chat.chat_id in self._crashed else chat.previous
+        self._crashed.discard(chat.chat_id)
+        actor = Actor(self._place, chat.chat_id, previous)
         self._actors[chat.chat_id] = actor
         self._place.metrics.chats_active.set(len(self._actors))
         if self._is_draining:
@@ -159,6 +165,7 @@ class Host:
             end = await actor.run()
         except Exception:  # the boundary of an actor: its chat comes back when the lease is over
             _log.exception("actor.crashed", chat_id=actor.chat_id)
+            self._crashed.add(actor.chat_id)
         finally:
             del self._actors[actor.chat_id]
             self._place.metrics.chats_active.set(len(self._actors))

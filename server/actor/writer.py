@@ -12,7 +12,7 @@ one is answered and 30 ms or 1 kB are reached.
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
 import anyio
@@ -111,9 +111,8 @@ class Writer:
         last = self._buffer[-1] if self._buffer else None
         if isinstance(item, ToolStatus):
             others = [o for o in self._buffer if not isinstance(o, ToolStatus) or o.tool_call_id != item.tool_call_id]
-            self._buffer = deque(others)
-            self._buffer.append(item)
-            self._buffer_bytes += OTHER_BYTES
+            self._buffer_bytes += OTHER_BYTES * (1 + len(others) - len(self._buffer))
+            self._buffer = deque([*others, item])
         elif isinstance(item, SetToolCalls) and isinstance(last, SetToolCalls):
             self._buffer[-1] = item
         else:
@@ -152,7 +151,7 @@ class Writer:
         draft = ledger.state.draft
         ops: list[DeltaOp] = []
         text_bytes = 0
-        for item in items:
+        for item in (piece for offered in items for piece in _pieces(offered)):
             if isinstance(item, ToolStatus):
                 if any(call.tool_call_id == item.tool_call_id for call in ledger.state.runtime.tools):
                     ledger.say(item)
@@ -298,6 +297,14 @@ class Writer:
 
 def _text_bytes(op: DeltaOp) -> int:
     return len(op.text.encode()) if isinstance(op, AppendContent | AppendReasoning) else 0
+
+
+def _pieces(item: DeltaOp | ToolStatus) -> Iterable[DeltaOp | ToolStatus]:
+    """`item`, cut where one event could not hold its text."""
+    if not isinstance(item, AppendContent | AppendReasoning) or _text_bytes(item) <= OPS_MAX_TEXT_BYTES:
+        return (item,)
+    step = OPS_MAX_TEXT_BYTES // 4  # characters, of at most four bytes each
+    return [type(item)(item.text[start : start + step]) for start in range(0, len(item.text), step)]
 
 
 def _say_delta(ledger: Ledger, ops: list[DeltaOp]) -> None:

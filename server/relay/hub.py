@@ -27,7 +27,7 @@ OPEN_SECONDS = 5.0
 
 TICK_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0
-"""WIRE §4; clients give up after 45 s."""
+"""PROTOCOL §4; clients give up after 45 s."""
 
 QUIET_SECONDS = 1.0
 CHECK_EVERY_SECONDS = 20.0

@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Sequence
 
 import anyio
+import msgspec
 import structlog
 
 from protocol.codec import encode, split_array
-from protocol.entries import RawEntry
+from protocol.entries import FORMAT_VERSION, RawEntry
 from protocol.errors import Unavailable
 from protocol.events import BranchSelected
 from protocol.ids import EntryId, Head, Position
@@ -96,6 +97,9 @@ class Relay:
     async def join(self, subscriber: Subscriber, place: Position | None) -> None:
         """Begin to serve: from `place` when everything after it is still held, else with a snapshot."""
         missed = await self._frames_after(place) if place is not None else None
+        if self._owner not in (None, subscriber.principal_id):
+            subscriber.end("not_found")  # the id became somebody else's chat while this reader was coming in
+            return
         self.subscribers.add(subscriber)
         if place is None or missed is None:
             subscriber.start_with_snapshot()
@@ -118,9 +122,9 @@ class Relay:
 
     async def _frames_after(self, place: Position) -> Sequence[Frame] | None:
         """The frames after `place`, or None when it is not of this history or something after it is gone."""
-        if not resume_is_possible(self._state, place.epoch, place.position):
-            return None
         while True:
+            if not resume_is_possible(self._state, place.epoch, place.position):
+                return None
             first = self._frames[0][0].position if self._frames else self._state.position + 1
             if place.position + 1 >= first:
                 return [frame for frame, _ in self._frames if frame.position > place.position]
@@ -188,10 +192,15 @@ class Relay:
             subscriber.resync("lost_position")
 
     async def _fold(self, entry: RawEntry) -> None:
-        """One entry forward, out to everybody. Raises Gap."""
+        """One entry forward, out to everybody. Raises Gap, NewerVersion."""
         if self._owner is None:
             await self._know_owner()
-        self._state, events = fold_entry(self._state, entry, with_facts=False)
+        if entry.version > FORMAT_VERSION:
+            raise NewerVersion(f"format {entry.version} is newer than {FORMAT_VERSION}")
+        try:
+            self._state, events = fold_entry(self._state, entry, with_facts=False)
+        except msgspec.DecodeError as wrong:
+            raise Gap(f"entry {entry.entry_id} cannot be read: {wrong}") from wrong
         self._snapshot = None
         self.changed_at = time.monotonic()
         if not events:
@@ -237,9 +246,9 @@ class Relay:
     async def _know_owner(self) -> None:
         """Whose chat this is. Who watched an id before it was a chat must not see what somebody else makes of it."""
         meta = await self._store.meta(self.chat_id)
-        if meta is None:
+        self._owner = None if meta is None else meta.owner
+        if meta is None:  # no chat yet, or one that expired: whose it will be is asked again
             return
-        self._owner = meta.owner
         for subscriber in list(self.subscribers):
             if subscriber.principal_id != meta.owner:
                 subscriber.end("not_found")

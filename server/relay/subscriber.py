@@ -13,12 +13,15 @@ from collections.abc import Callable, Coroutine, Generator, MutableMapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
 from protocol.sse import heartbeat, retry
 from server.telemetry import Metrics
 
 __all__ = ["EndReason", "Send", "SnapshotSource", "Subscriber"]
+
+_log = structlog.get_logger()
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]  # Any: ASGI's own types
 
@@ -31,7 +34,7 @@ STALL_SECONDS = 60.0
 """Queue bound, snapshot slice, and how long a reader may take no byte at all (DESIGN §5)."""
 
 RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
-"""Told to clients when the server goes down, at random, so that they do not come back all at once (WIRE §4)."""
+"""Told to clients when the server goes down, at random, so that they do not come back all at once (PROTOCOL §4)."""
 
 
 class SnapshotSource(Protocol):
@@ -103,7 +106,12 @@ class Subscriber:
                 self.resync("slow")
             return
         self.written_at = time.monotonic()
-        blocked = _step(self._send(_body(data)))
+        try:
+            blocked = _step(self._send(_body(data)))
+        except Exception:  # the boundary of a reader: its connection's trouble must not end the others' streams
+            _log.exception("subscriber.failed")
+            self.end("left")
+            return
         if blocked is not None:
             self._blocked = blocked
             self._pump_soon()

@@ -1,0 +1,210 @@
+"""The in-memory store with an unreliable way to it.
+
+Calls are refused, held, or carried out without an answer; publishes, mail and bells vanish. A test says what goes wrong
+before it happens; otherwise it is `MemoryStore`. Nothing here sleeps: a test holds a call, waits until it was entered,
+does what it wants in between, and lets go.
+"""
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import anyio
+
+from protocol.entries import RawEntry
+from protocol.errors import Unavailable
+from protocol.ids import EntryId
+from server.store.memory import MemoryStore
+from server.store.port import (
+    Appended,
+    AppendRequest,
+    Beat,
+    ChatMeta,
+    Claimed,
+    InboxEntry,
+    Loaded,
+    Notice,
+    Released,
+    Taken,
+)
+
+__all__ = ["DEADLINE_SECONDS", "Clock", "FaultyStore", "Hold"]
+
+_T = TypeVar("_T")
+
+DEADLINE_SECONDS = 5.0
+"""Every wait of these tests ends by then; none is meant to take long."""
+
+
+class Clock:
+    """Unix milliseconds of a day long ago. It stands, so a lease ends only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Hold:
+    """One call that is held: before it is carried out, or (`reply_only`) after, so that only its answer is late."""
+
+    def __init__(self, *, reply_only: bool) -> None:
+        self.reply_only = reply_only
+        self._entered = anyio.Event()
+        self._gate = anyio.Event()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    async def entered(self) -> None:
+        """Wait until the call has come."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await self._entered.wait()
+
+    async def pass_through(self) -> None:
+        self._entered.set()
+        with anyio.fail_after(2 * DEADLINE_SECONDS):  # a test that failed meanwhile does not let go
+            await self._gate.wait()
+
+
+Fault: TypeAlias = Literal["refused", "lost reply"] | Hold
+
+
+class _Sieve:
+    """A listener's messages without those that vanish. `Any`: one class for mail and for notices."""
+
+    def __init__(self, messages: AsyncIterator[Any], is_lost: Callable[[Any], bool]) -> None:
+        self._messages = messages
+        self._is_lost = is_lost
+
+    def __aiter__(self) -> "_Sieve":
+        return self
+
+    async def __anext__(self) -> Any:  # Any: as the class says
+        while True:
+            message = await self._messages.__anext__()
+            if not self._is_lost(message):
+                return message
+
+
+class FaultyStore(MemoryStore):
+    """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included. `away` names
+    the calls that are refused until further notice."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(self.clock)
+        self.calls: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.requests: list[AppendRequest] = []
+        self.away: set[str] = set()
+        self.loses_mail = False
+        self.loses_bells = False
+        self.loses_publishes = False
+        self._lost_heads: set[str] = set()
+        self._faults: dict[str, deque[Fault]] = {}
+        self._called = anyio.Event()
+
+    def fail(self, call: str, *faults: Literal["refused", "lost reply"]) -> None:
+        """The next calls are not carried out, or carried out without an answer."""
+        self._faults.setdefault(call, deque()).extend(faults)
+
+    def hold(self, call: str, *, reply_only: bool = False) -> Hold:
+        held = Hold(reply_only=reply_only)
+        self._faults.setdefault(call, deque()).append(held)
+        return held
+
+    def roll_back(self, chat_id: str, entries: int) -> None:
+        """As a failover to a replica that was behind: only so many entries of the log are left, and no command."""
+        chat = self._chats[chat_id]
+        chat.log = chat.log[:entries]
+        chat.head = chat.log[-1].head if chat.log else ""
+        chat.snap = None
+        chat.inbox.clear()
+
+    def publish_again(self, chat_id: str) -> None:
+        """The last entry is heard of a second time."""
+        self._publish(chat_id, self._chats[chat_id].log[-1])
+
+    async def called(self, call: str, times: int) -> None:
+        """Wait until `call` was made so often in all."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while self.calls[call] < times:
+                await self._called.wait()
+
+    async def _through(self, call: str, step: Callable[[], Awaitable[_T]]) -> _T:
+        self.calls[call] += 1
+        self.order.append(call)
+        called, self._called = self._called, anyio.Event()
+        called.set()
+        planned = self._faults.get(call)
+        fault = planned.popleft() if planned else None
+        if isinstance(fault, Hold) and not fault.reply_only:
+            await fault.pass_through()
+        if fault == "refused" or call in self.away:
+            raise Unavailable("the store does not answer")
+        answer = await step()
+        if isinstance(fault, Hold) and fault.reply_only:
+            await fault.pass_through()
+        if fault == "lost reply":
+            raise Unavailable("the store did not answer in time")
+        return answer
+
+    async def append(self, request: AppendRequest) -> Appended:
+        self.requests.append(request)
+        if self.loses_publishes:
+            self._lost_heads.add(request.head)
+        return await self._through("append", partial(super().append, request))
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        return await self._through("take", partial(super().take, chat_id, worker, why))
+
+    async def load(self, chat_id: str) -> Loaded:
+        return await self._through("load", partial(super().load, chat_id))
+
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+        return await self._through("claim", partial(super().claim, bucket, worker, limit, lease_ms))
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        return await self._through("beat", partial(super().beat, worker, lease_ms, chats))
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms))
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        await self._through("handover", partial(super().handover, chat_id, worker, delay_ms))
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        await self._through("quarantine", partial(super().quarantine, chat_id, worker, until_ms))
+
+    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
+        return await self._through("read_inbox", partial(super().read_inbox, chat_id, limit))
+
+    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
+        return await self._through("read_log", partial(super().read_log, chat_id, through))
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        return await self._through("read_entry", partial(super().read_entry, chat_id, entry_id))
+
+    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
+        return await self._through("heads", partial(super().heads, chat_ids))
+
+    async def meta(self, chat_id: str) -> ChatMeta | None:
+        return await self._through("meta", partial(super().meta, chat_id))
+
+    def ring(self, bucket: int) -> None:
+        if not self.loses_bells:
+            super().ring(bucket)
+
+    @asynccontextmanager
+    async def mail(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        async with super().mail(worker) as mail:
+            yield _Sieve(mail, lambda _: self.loses_mail)
+
+    @asynccontextmanager
+    async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+        async with super().follow(chat_id) as notices:
+            yield _Sieve(notices, lambda notice: notice.head in self._lost_heads)

@@ -1,0 +1,150 @@
+"""Everything at once, as drawn: appends, lost publishes, slow readers, joins, returns. All end where the log is."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.deltas import AppendContent
+from protocol.events import BranchSelected, StreamDelta, StreamStarted, ThreadUpdated
+from protocol.ids import Position
+from protocol.ledger import Ledger
+from protocol.reducer import drafted_message
+from server.actor.writer import Writer
+from server.relay.hub import Hub
+from server.store.memory import MemoryStore
+from tests.unit.actor_house import CHAT, House
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.readers import Socket
+
+
+def title(text: str) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.say(ThreadUpdated(title=text))
+
+
+def titles(*texts: str) -> Callable[[Ledger], None]:
+    def write(ledger: Ledger) -> None:
+        for text in texts:
+            ledger.say(ThreadUpdated(title=text))
+
+    return write
+
+
+async def stands(socket: Socket, writer: Writer) -> None:
+    """Wait until the reader is where the log is."""
+    position = writer.state.position
+    await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
+
+
+async def is_right(house: House, socket: Socket, writer: Writer) -> None:
+    await stands(socket, writer)
+    assert socket.watcher.snapshot == await house.snapshot()
+
+
+async def turns(count: int = 30) -> None:
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+class Scene:
+    """Readers over one chat, driven by drawn steps. Whatever happens, all of them end where the log is."""
+
+    def __init__(self, house: House, hub: Hub, tasks: anyio.abc.TaskGroup, writer: Writer) -> None:
+        self.house, self.hub, self.tasks, self.writer = house, hub, tasks, writer
+        self.sockets: list[Socket] = []
+        self.answers = 0
+
+    async def do(self, step: str, number: int) -> None:
+        store = self.house.store
+        reader = self.sockets[number % len(self.sockets)] if self.sockets else None
+        match step:
+            case "append":
+                await self.writer.commit(titles(*[f"{number}-{i}" for i in range(1 + number % 3)]))
+            case "speak":
+                await self.writer.commit(self.speak)
+            case "branch":
+                await self.writer.commit(self.branch)
+            case "fence":
+                await MemoryStore.take(store, CHAT, "w1", "retake")
+                self.writer = Writer(
+                    store,
+                    "w1",
+                    await self.house.state(),
+                    owner="local",
+                    new_id=self.house.new_id,
+                    metrics=self.house.metrics,
+                )
+            case "lose" | "hear":
+                store.loses_publishes = step == "lose"
+            case "again":
+                store.publish_again(CHAT)
+            case "interrupt":
+                store.interrupt()
+            case "join":
+                self.join(Socket(), None)
+            case "block" if reader is not None:
+                reader.is_blocked = True
+            case "free" if reader is not None:
+                reader.free()
+            case "resume" if reader is not None and reader.watcher.state is not None and reader.watcher.last_id:
+                again = Socket()
+                again.watcher.state, again.watcher.last_id = reader.watcher.state, reader.watcher.last_id
+                self.join(again, reader.place)
+            case "turns":
+                await turns(number)
+
+    def speak(self, ledger: Ledger) -> None:
+        draft = ledger.state.draft
+        if draft is None:
+            self.answers += 1
+            ledger.say(StreamStarted(message_id=f"m{self.answers}"))
+        elif len(str(draft.content)) > 20:
+            ledger.add_message(drafted_message(draft))
+        else:
+            ledger.say(StreamDelta(draft.message.message_id, [AppendContent("words ")]))
+
+    def branch(self, ledger: Ledger) -> None:
+        if ledger.state.path and ledger.state.draft is None:
+            ledger.say(BranchSelected(ledger.state.path[0]))
+
+    def join(self, socket: Socket, place: Position | None) -> None:
+        if len(self.sockets) < 8:
+            self.sockets.append(socket)
+            small = {"buffer_max_bytes": 1_500}
+            self.tasks.start_soon(lambda: socket.serve(self.hub, self.house.metrics, place, "local", **small))
+
+    async def settle(self) -> None:
+        self.house.store.loses_publishes = False
+        await self.writer.commit(title("the end"))
+        for socket in self.sockets:
+            socket.free()
+            await is_right(self.house, socket, self.writer)
+            assert socket.mistake is None and socket.ended is None
+
+
+OFTEN = {"append": 2, "speak": 3, "join": 1, "resume": 2, "block": 2, "free": 1, "turns": 3, "lose": 1, "hear": 1}
+SELDOM = {"branch": 1, "fence": 1, "again": 1, "interrupt": 1}
+STEPS = st.sampled_from([step for step, weight in (OFTEN | SELDOM).items() for _ in range(weight)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(STEPS, st.integers(0, 15)), min_size=10, max_size=60))
+def test_whatever_is_lost_blocked_or_resumed_every_reader_folds_to_what_the_owner_holds(
+    steps: list[tuple[str, int]],
+) -> None:
+    async def play() -> None:
+        house = House()
+        writer = await house.writer()
+        async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+            scene = Scene(house, hub, tasks, writer)
+            scene.join(Socket(), None)
+            for step, number in steps:
+                await scene.do(step, number)
+            await scene.settle()
+            tasks.cancel_scope.cancel()
+
+    asyncio.run(play())

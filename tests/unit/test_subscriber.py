@@ -1,0 +1,314 @@
+"""One reader's connection: bytes in order, no task while nothing blocks, and a fresh start when the reader is slow."""
+
+import asyncio
+import re
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import TaskGroup
+
+from protocol.events import ThreadUpdated
+from protocol.ledger import Ledger
+from protocol.principal import LOCAL
+from protocol.sse import CommentFrame, RetryFrame
+from server.relay.hub import Hub
+from server.relay.subscriber import Subscriber
+from server.telemetry import Metrics
+from tests.unit.actor_house import CHAT, House
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.readers import Socket, reading
+
+pytestmark = pytest.mark.anyio
+
+
+def title(text: str) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.say(ThreadUpdated(title=text))
+
+
+class Source:
+    """A relay's stand-in: numbered snapshots of any size."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+        self.position = 0
+
+    def snapshot(self) -> tuple[bytes, int]:
+        self.position += 1_000
+        return b"<%d:%b>" % (self.position, b"s" * self.size), self.position
+
+
+class Pipe:
+    """A `send` that blocks while it is shut, and remembers what was taken, in order."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+        self.last: bool | None = None
+        self.turns_per_write = 0
+        self.error: Exception | None = None
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:  # Any: ASGI's own type
+        if self.error is not None:
+            raise self.error
+        await self._open.wait()
+        for _ in range(self.turns_per_write):
+            await asyncio.sleep(0)
+        self.taken += message["body"]
+        self.last = not message["more_body"]
+
+    async def until(self, wanted: bytes) -> None:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while wanted not in self.taken:
+                await anyio.lowlevel.checkpoint()
+
+
+class Setting:
+    def __init__(self, tasks: TaskGroup, *, size: int = 10, **bounds: Any) -> None:  # Any: bounds of a Subscriber
+        self.pipe = Pipe()
+        self.source = Source(size)
+        self.aborts = 0
+        self.metrics = Metrics()
+        self.subscriber = Subscriber(
+            self.source,
+            self.pipe.send,
+            tasks,
+            self.metrics,
+            principal_id=LOCAL.id,
+            abort=self.abort,
+            **bounds,
+        )
+
+    def abort(self) -> None:
+        self.aborts += 1
+
+
+async def turns(count: int = 20) -> None:
+    """Let everybody else go on; for showing that nothing happens."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_while_nothing_blocks_no_task_is_made_and_bytes_are_sent_where_they_are_written() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks)
+        before = asyncio.all_tasks()
+        setting.subscriber.start_at(7, b"missed ")
+        for number in range(100):
+            setting.subscriber.write(b"%d " % number)
+        expected = b"".join(b"%d " % number for number in range(100))
+        assert re.fullmatch(rb"missed : hb \d+\n\n" + expected, setting.pipe.taken)
+        assert asyncio.all_tasks() == before
+        assert setting.subscriber.base == 7
+
+
+@pytest.mark.parametrize("turns_per_write", [0, 1, 3])
+async def test_a_write_that_blocks_is_gone_on_with_and_nothing_is_lost_or_reordered(turns_per_write: int) -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks)
+        setting.pipe.turns_per_write = turns_per_write
+        expected = b""
+        for number in range(50):
+            if number % 10 == 3:
+                setting.pipe.shut()
+            if number % 10 == 7:
+                setting.pipe.open()
+                await turns(number % 4)
+            setting.subscriber.write(b"%d " % number)
+            expected += b"%d " % number
+            if number == 25:
+                await turns()
+        setting.pipe.open()
+        await setting.pipe.until(b"49 ")
+        assert setting.pipe.taken == expected
+        await turns()
+        before = asyncio.all_tasks()
+        setting.pipe.turns_per_write = 0
+        setting.subscriber.write(b"afterwards")
+        assert setting.pipe.taken.endswith(b"afterwards") and asyncio.all_tasks() == before
+
+
+async def test_a_full_queue_is_dropped_and_one_fresh_snapshot_follows() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks, buffer_max_bytes=100)
+        setting.subscriber.start_with_snapshot()
+        await setting.pipe.until(b": hb")
+        setting.pipe.shut()
+        for number in range(200):
+            setting.subscriber.write(b"[%d]" % number)
+            await anyio.lowlevel.checkpoint()
+        assert setting.subscriber.base == 1_000, "the base changes when the snapshot is made, not before"
+        setting.pipe.open()
+        await setting.pipe.until(b"<2000:")
+        setting.subscriber.write(b"[after]")
+        await setting.pipe.until(b"[after]")
+        before, after = setting.pipe.taken.split(b"<2000:")
+        assert before.endswith(b"[0]"), "what was on its way is finished, what was queued is dropped"
+        assert after == b"s" * 10 + b">[after]", "and the first heartbeat is not said again"
+        assert setting.subscriber.base == 2_000
+        assert setting.metrics.registry.get_sample_value("threadcast_resyncs_total", {"reason": "slow"}) == 1
+
+
+async def test_a_reader_that_keeps_up_in_the_end_is_never_thrown_back() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks, buffer_max_bytes=100)
+        for number in range(20):
+            setting.pipe.shut()
+            for piece in range(4):
+                setting.subscriber.write(b"[%d.%d]" % (number, piece))
+            setting.pipe.open()
+            await setting.pipe.until(b"[%d.3]" % number)
+        expected = b"".join(b"[%d.%d]" % (number, piece) for number in range(20) for piece in range(4))
+        assert setting.pipe.taken == expected
+
+
+async def test_a_snapshot_larger_than_the_queue_goes_out_in_slices_and_what_follows_waits_behind_it() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks, size=200_000, buffer_max_bytes=100)
+        setting.pipe.turns_per_write = 1
+        setting.subscriber.start_with_snapshot()
+        await setting.pipe.until(b"<1000:")
+        setting.subscriber.write(b"[1]")
+        setting.subscriber.write(b"[2]")
+        await setting.pipe.until(b"[2]")
+        assert re.fullmatch(rb"<1000:s{200000}>: hb \d+\n\n\[1\]\[2\]", setting.pipe.taken)
+
+
+async def test_a_resync_in_the_middle_of_a_snapshot_finishes_its_block_first() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks, size=200_000)
+        setting.subscriber.start_with_snapshot()
+        setting.pipe.turns_per_write = 2
+        await setting.pipe.until(b"<1000:")
+        setting.subscriber.write(b"[dropped]")
+        setting.subscriber.resync("lost_position")
+        await setting.pipe.until(b"<2000:" + b"s" * 200_000 + b">")
+        assert re.match(rb"<1000:s{200000}>: hb \d+\n\n<2000:", setting.pipe.taken)
+        assert b"dropped" not in setting.pipe.taken
+
+
+async def test_a_reader_that_takes_nothing_is_ended_and_its_connection_dropped() -> None:
+    for start in ("snapshot", "blocked write"):
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                setting = Setting(tasks, stall_seconds=0.02)
+                setting.pipe.shut()
+                if start == "snapshot":
+                    setting.subscriber.start_with_snapshot()
+                else:
+                    setting.subscriber.write(b"x")
+                while setting.subscriber.ended is None:
+                    await anyio.lowlevel.checkpoint()
+                assert setting.aborts == 1 and setting.subscriber.ended == "slow"
+                setting.subscriber.write(b"nobody hears this")
+                setting.pipe.open()
+                await anyio.sleep_forever()  # the end of the stream cancels its tasks, this one too
+        assert b"nobody" not in setting.pipe.taken
+
+
+@pytest.mark.row("NET-8")
+@pytest.mark.parametrize(
+    ("reason", "says_retry"),
+    [("shutdown", True), ("store", True), ("not_found", False), ("unfoldable", False)],
+)
+async def test_an_end_tells_those_who_may_come_back_how_long_to_wait(reason: Any, says_retry: bool) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            setting = Setting(tasks)
+            setting.subscriber.write(b"[1]")
+            setting.subscriber.end(reason)
+            setting.subscriber.end("left")
+            setting.subscriber.write(b"[2]")
+            await anyio.sleep_forever()
+    assert setting.pipe.last is True
+    found = re.fullmatch(rb"\[1\](?:retry: (\d+)\n\n)?", setting.pipe.taken)
+    assert found is not None
+    assert (found[1] is not None) is says_retry
+    assert found[1] is None or 500 <= int(found[1]) <= 3_000
+    assert setting.subscriber.ended == reason, "the first reason counts"
+
+
+async def test_a_heartbeat_is_sent_only_after_silence_and_never_into_a_queue() -> None:
+    async with anyio.create_task_group() as tasks:
+        setting = Setting(tasks)
+        setting.subscriber.write(b"[1]")
+        now = setting.subscriber.written_at
+        setting.subscriber.beat(now + 14.9, 15.0)
+        assert setting.pipe.taken == b"[1]"
+        setting.subscriber.beat(now + 15.0, 15.0)
+        assert re.fullmatch(rb"\[1\]: hb \d+\n\n", setting.pipe.taken)
+        setting.pipe.shut()
+        setting.subscriber.write(b"[2]")
+        setting.subscriber.beat(now + 1_000.0, 15.0)
+        setting.pipe.open()
+        await setting.pipe.until(b"[2]")
+        await turns()
+        assert setting.pipe.taken.count(b"hb") == 1
+
+
+async def test_a_connection_that_fails_ends_its_own_reader_alone() -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            setting = Setting(tasks)
+            setting.pipe.error = RuntimeError("the server's own mistake")
+            setting.subscriber.write(b"[1]")
+            assert setting.subscriber.ended == "left"
+            setting.pipe.error = None
+            await anyio.sleep_forever()
+
+
+@pytest.mark.row("NET-6")
+async def test_a_slow_reader_folds_to_the_same_state_with_a_new_base_and_seq_from_0() -> None:
+    house = House()
+    writer = await house.writer()
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as fast:
+        slow = Socket(CHAT)
+        async with reading(hub, socket=slow, buffer_max_bytes=2_000):
+            await slow.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+            first = slow.place.base
+            slow.is_blocked = True
+            for number in range(40):
+                await writer.commit(title(f"{number} " + "x" * 100))
+            await fast.watcher.until(lambda w: w.last_id.startswith(f"{writer.state.epoch}-40-"), DEADLINE_SECONDS)
+            assert len(slow.watcher.frames) < 40
+            slow.free()
+            await slow.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)
+            await writer.commit(title("last"))
+            await slow.watcher.until(lambda w: w.state is not None and w.state.thread.title == "last", DEADLINE_SECONDS)
+            await fast.watcher.until(lambda w: w.state is not None and w.state.thread.title == "last", DEADLINE_SECONDS)
+        assert slow.place.base > first
+        assert slow.watcher.frames[-1]["seq"] == str(slow.place.seq) == "1"
+        assert slow.watcher.snapshot == fast.watcher.snapshot == await house.snapshot()
+        assert fast.watcher.snapshots == 1
+
+
+async def test_the_first_snapshot_is_followed_by_a_heartbeat_at_once() -> None:
+    house = House()
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while len(socket.frames) < 2:
+                await anyio.lowlevel.checkpoint()
+        assert isinstance(socket.frames[1], CommentFrame) and socket.frames[1].text.startswith("hb ")
+
+
+async def test_at_shutdown_every_stream_ends_and_says_when_to_come_back() -> None:
+    house = House()
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub, "a") as one, reading(hub, "b") as two:
+        for socket in (one, two):
+            await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+        await turns()
+        await hub.close_streams()
+        for socket in (one, two):
+            await socket.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
+            assert socket.ended == "shutdown"
+            assert any(isinstance(frame, RetryFrame) for frame in socket.frames)

@@ -1,0 +1,382 @@
+"""The writer: what stands in the log and what the actor thinks never differ by more than the append in flight."""
+
+import random
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from protocol.codec import decode_events
+from protocol.decider import decide
+from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
+from protocol.events import RuntimeUpdated, StreamDelta, ThreadUpdated, ToolStatus
+from protocol.ids import Head
+from protocol.ledger import Ledger
+from protocol.messages import FunctionCall, ToolCall
+from protocol.principal import LOCAL
+from server.actor.writer import Writer
+from server.agent.plan import advance
+from server.store.bounds import EMPTY_CHAT_TTL_SECONDS
+from server.store.port import AppendRequest, Fenced
+from tests.unit.actor_house import CHAT, House, params, say
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.pure_chat import table
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def title(text: str) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.say(ThreadUpdated(title=text))
+
+
+def nothing(_: Ledger) -> None:
+    return None
+
+
+def weight(size_bytes: int) -> Callable[[Ledger], None]:
+    """An event of about this size."""
+    return lambda ledger: ledger.say(ThreadUpdated(context={"x": "y" * size_bytes}))
+
+
+def many(count: int) -> Callable[[Ledger], None]:
+    def write(ledger: Ledger) -> None:
+        for number in range(count):
+            ledger.say(ThreadUpdated(title=str(number)))
+
+    return write
+
+
+async def begin_answer(house: House, writer: Writer) -> None:
+    """Consume the first command: a run is open, and an answer waits for its deltas."""
+
+    def write(ledger: Ledger) -> None:
+        decide(ledger, say("first"), LOCAL)
+        advance(ledger, table())
+
+    await writer.commit(write, tuple(await house.store.read_inbox(CHAT, 1)))
+
+
+async def is_as_the_log_says(house: House, writer: Writer) -> None:
+    assert await house.state() == writer.state
+
+
+def deltas(request: AppendRequest) -> list[StreamDelta]:
+    return [event for event in decode_events(request.events) if isinstance(event, StreamDelta)]
+
+
+def text_of(requests: list[AppendRequest]) -> str:
+    ops = [op for request in requests for event in deltas(request) for op in event.ops]
+    return "".join(op.text for op in ops if isinstance(op, AppendContent | AppendReasoning))
+
+
+async def test_an_append_repeated_after_a_lost_reply_counts_as_done_and_nothing_is_written_twice(house: House) -> None:
+    writer = await house.writer()
+    waiting = tuple(await house.store.read_inbox(CHAT, 1))
+    house.store.fail("append", "lost reply")
+    await writer.commit(title("once"), waiting)
+    first, second = house.store.requests
+    assert first == second
+    assert len(await house.store.read_log(CHAT)) == 2, "the fence and one entry"
+    assert await house.store.read_inbox(CHAT, 1) == []
+    await is_as_the_log_says(house, writer)
+    await writer.commit(title("twice"))
+    await is_as_the_log_says(house, writer)
+
+
+async def test_trap_16_a_repeat_sends_the_same_bytes_whatever_was_offered_meanwhile(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    writer.offer(AppendContent("one "))
+    held = house.store.hold("append")
+    house.store.away.add("append")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.commit, nothing)
+        await held.entered()
+        held.let_go()
+        await house.store.called("append", 3)
+        writer.offer(AppendContent("two"))
+        house.store.away.clear()
+    _, *repeats = house.store.requests
+    assert len(repeats) >= 2 and all(request == repeats[0] for request in repeats)
+    assert text_of(repeats[:1]) == "one "
+    await writer.commit(nothing)
+    await is_as_the_log_says(house, writer)
+    assert writer.state.draft is not None and str(writer.state.draft.content) == "one two"
+
+
+async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_written(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    before = writer.state
+    held = house.store.hold("append")
+    ends: list[str] = []
+
+    async def commit(name: str) -> None:
+        with pytest.raises(Fenced):
+            await writer.commit(title(name))
+        ends.append(name)
+
+    async def stream() -> None:
+        await writer.offer_and_wait(AppendContent("x" * 2_000_000))
+        await writer.offer_and_wait(AppendContent("never"))
+        ends.append("stream")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(commit, "first")
+        await held.entered()
+        tasks.start_soon(commit, "second")
+        tasks.start_soon(stream)
+        await house.store.take(CHAT, "w1", "retake")
+        held.let_go()
+    assert sorted(ends) == ["first", "second", "stream"]
+    calls = house.store.calls["append"]
+    with pytest.raises(Fenced):
+        await writer.commit(title("later"))
+    assert house.store.calls["append"] == calls, "a writer that is over does not even ask"
+    assert (await house.store.read_log(CHAT))[-1].fence is not None
+    assert writer.state == before
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: House) -> None:
+    writer = await house.writer()
+    held = house.store.hold("append")
+    results: list[str] = []
+
+    async def commit(name: str) -> None:
+        await writer.commit(title(name))
+        await anyio.lowlevel.checkpoint()
+        results.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(commit, "in flight")
+        await held.entered()
+        tasks.start_soon(commit, "waits for the lock")
+        await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+        held.let_go()
+    assert results == [], "both were cancelled"
+    await writer.commit(nothing)
+    assert writer.state.thread.title == "in flight"
+    await is_as_the_log_says(house, writer)
+
+
+async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_append(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    held = house.store.hold("append")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.flush_forever)
+        writer.offer(AppendContent("a"))
+        await held.entered()
+        for letter in "bcd":
+            writer.offer(AppendContent(letter))
+            await anyio.lowlevel.checkpoint()
+        writer.offer(AppendReasoning("hm"))
+        writer.offer(AppendReasoning("m"))
+        held.let_go()
+        await house.store.called("append", 3)
+        tasks.cancel_scope.cancel()
+    _, first, second = house.store.requests
+    assert [event.ops for event in deltas(first)] == [[AppendContent("a")]]
+    assert [event.ops for event in deltas(second)] == [[AppendContent("bcd"), AppendReasoning("hmm")]]
+    await writer.commit(nothing)
+    await is_as_the_log_says(house, writer)
+
+
+async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    said = ""
+    for number in range(300):
+        op = (AppendContent, AppendReasoning)[number % 2](str(number))
+        said += op.text
+        writer.offer(op)
+    for piece in ["x" * 20_000] * 10 + ["é" * 100_000, "y"]:
+        said += piece
+        writer.offer(AppendContent(piece))
+    await writer.commit(nothing)
+    request = house.store.requests[-1]
+    assert text_of([request]) == said
+    events = deltas(request)
+    assert max(len(event.ops) for event in events) == 128
+    sizes = [
+        sum(len(op.text.encode()) for op in event.ops if isinstance(op, AppendContent | AppendReasoning))
+        for event in events
+    ]
+    assert max(sizes) <= 65_536
+    await is_as_the_log_says(house, writer)
+
+
+async def test_only_the_latest_list_of_tool_calls_is_written(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    for arguments in ("{", '{"a"', '{"a":1}'):
+        writer.offer(SetToolCalls([ToolCall("call-1", 0, FunctionCall("clock", arguments))]))
+    await writer.commit(nothing)
+    (event,) = deltas(house.store.requests[-1])
+    (op,) = event.ops
+    assert isinstance(op, SetToolCalls) and op.tool_calls[0].function.arguments == '{"a":1}'
+
+
+async def test_a_stream_waits_while_a_megabyte_is_not_yet_durable(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    taken: list[int] = []
+
+    async def stream() -> None:
+        for number in range(5):
+            await writer.offer_and_wait(AppendContent(str(number) * 300_000))
+            taken.append(number)
+
+    held = house.store.hold("append")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.commit, title("holds the store"))
+        await held.entered()
+        tasks.start_soon(stream)
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        assert taken == [0, 1, 2, 3], "the fourth filled the buffer, the fifth waits"
+        tasks.start_soon(writer.commit, nothing)
+        held.let_go()
+    assert taken == [0, 1, 2, 3, 4]
+    await writer.commit(nothing)
+    assert writer.state.draft is not None and len(str(writer.state.draft.content)) == 1_500_000
+    await is_as_the_log_says(house, writer)
+
+
+async def test_of_a_calls_progress_reports_the_latest_wins_and_none_comes_after_its_end(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+
+    def status(call: str, state: str, message: str = "") -> ToolStatus:
+        return ToolStatus(tool_call_id=call, name="t", message_id="m", index=0, status=state, message=message)
+
+    def start(ledger: Ledger) -> None:
+        ledger.say(status("a", "running"))
+        ledger.say(status("b", "running"))
+
+    await writer.commit(start)
+    for call, message in [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")]:
+        writer.offer(status(call, "progress", message))
+    await writer.commit(nothing)
+    said = decode_events(house.store.requests[-1].events)
+    assert said == [status("b", "progress", "1"), status("a", "progress", "3")]
+    await writer.commit(lambda ledger: ledger.say(status("a", "done")))
+    count = house.store.calls["append"]
+    writer.offer(status("a", "progress", "late"))
+    await writer.commit(nothing)
+    assert house.store.calls["append"] == count
+
+
+async def test_a_checkpoint_is_due_by_bytes_by_events_and_sooner_at_rest(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    requests = house.store.requests
+
+    def checkpoints() -> list[bool]:
+        return [request.checkpoint is not None for request in requests]
+
+    await writer.commit(weight(250_000))
+    await writer.commit(weight(1_000))
+    assert checkpoints() == [False] * 3, "a run is open, and 256 kB are not full"
+    await writer.commit(weight(10_000))
+    assert checkpoints()[-1]
+    requests.clear()
+    await writer.commit(many(2_000))
+    await writer.commit(many(1))
+    await writer.commit(many(1))
+    assert checkpoints() == [False, False, True]
+    requests.clear()
+    await writer.commit(weight(100_000))
+    await writer.commit(lambda ledger: ledger.say(RuntimeUpdated(state="idle")))
+    assert checkpoints() == [False, True], "at rest 64 kB are enough"
+    await writer.commit(title("x"))
+    assert checkpoints()[-1] is False
+    await is_as_the_log_says(house, writer)
+
+
+async def test_a_large_chat_is_not_written_down_again_for_every_256_kb(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    await writer.commit(lambda ledger: ledger.say(ThreadUpdated(custom_instructions="x" * 600_000)))
+    house.store.requests.clear()
+    await writer.commit(weight(300_000))
+    await writer.commit(weight(200_000))
+    await writer.commit(weight(200_000))
+    assert [request.checkpoint is not None for request in house.store.requests] == [False, False, True]
+
+
+async def test_at_every_step_checkpoint_and_the_entries_after_it_are_the_state_and_enough_is_kept(house: House) -> None:
+    chance = random.Random(7)
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    stored: str | None = None
+    trims = 0
+    for number in range(120):
+        if number in (30, 60):
+            house.store.fail("append", "lost reply")
+        await writer.commit(chance.choice([many(chance.randrange(1, 900)), weight(chance.randrange(1, 120_000))]))
+        request = house.store.requests[-1]
+        stored = request.head if request.checkpoint is not None else stored
+        log = await house.store.read_log(CHAT)
+        if request.trim is not None:
+            trims += 1
+            assert stored is not None and request.trim <= Head.parse(stored).entry_id, "trap 12"
+            events = log[-1].position - log[0].position + len(decode_events(log[0].events))
+            assert events >= 2_000 or sum(len(entry.events) for entry in log) >= 1_000_000
+            assert len(log) < 60, "and not for ever"
+        await is_as_the_log_says(house, writer)
+    assert trims > 3
+
+
+async def test_what_lists_show_is_sent_only_when_it_changed(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    writer.offer(AppendContent("x"))
+    await writer.commit(nothing)
+    await writer.commit(title("new"))
+    metas = [dict(request.meta) for request in house.store.requests]
+    assert [meta.get("title") for meta in metas] == ["New Chat", None, "new"]
+    assert metas[0] == {
+        "state": "generating",
+        "title": "New Chat",
+        "model": "",
+        "mode": "agent",
+        "message_count": "2",
+        "queue": "0",
+    }
+
+
+async def test_a_chat_without_messages_expires_and_stays_with_its_first_message(house: House) -> None:
+    writer = await house.writer()
+
+    def set_title(ledger: Ledger) -> None:
+        decide(ledger, params(title="empty"), LOCAL)
+
+    await writer.commit(set_title)
+    await begin_answer(house, writer)
+    await writer.commit(title("x"))
+    assert [request.lifetime for request in house.store.requests] == ["expire", "persist", ""]
+    house.store.clock.now_ms += 2 * EMPTY_CHAT_TTL_SECONDS * 1_000
+    assert (await house.store.load(CHAT)).head == writer.state.head
+
+
+async def test_a_commit_that_fails_in_its_own_code_writes_nothing_and_the_next_one_goes_on(house: House) -> None:
+    writer = await house.writer()
+
+    def wrong(ledger: Ledger) -> None:
+        ledger.say(ThreadUpdated(title="half"))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await writer.commit(wrong)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await writer.commit(title("whole"))
+    assert len(house.store.requests) == 1
+    await is_as_the_log_says(house, writer)
