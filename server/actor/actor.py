@@ -153,7 +153,8 @@ class Actor:
                 version=0,
                 fence=Fence(place.worker, self._why),
             )
-            return self._writer(taken.owner, fold_checked(state, fence, with_facts=True), size, "")
+            state, _ = fold_checked(state, fence, with_facts=True)
+            return self._writer(taken.owner, state, size, "")
         loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced

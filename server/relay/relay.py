@@ -11,20 +11,19 @@ from collections import deque
 from collections.abc import Sequence
 
 import anyio
-import msgspec
 import structlog
 
 from protocol.codec import encode, split_array
-from protocol.entries import FORMAT_VERSION, RawEntry
+from protocol.entries import RawEntry
 from protocol.errors import Unavailable
 from protocol.events import BranchSelected
 from protocol.ids import EntryId, Head, Position
-from protocol.reducer import Gap, fold_entry
+from protocol.reducer import Gap
 from protocol.snapshot import resume_is_possible, snapshot_of
 from protocol.sse import Frame, snapshot_frame
 from protocol.state import empty_state
 from server.relay.subscriber import EndReason, Subscriber
-from server.store.load import NewerVersion, fold_loaded
+from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Notice, Store
 from server.telemetry import Metrics
 
@@ -195,12 +194,7 @@ class Relay:
         """One entry forward, out to everybody. Raises Gap, NewerVersion."""
         if self._owner is None:
             await self._know_owner()
-        if entry.version > FORMAT_VERSION:
-            raise NewerVersion(f"format {entry.version} is newer than {FORMAT_VERSION}")
-        try:
-            self._state, events = fold_entry(self._state, entry, with_facts=False)
-        except msgspec.DecodeError as wrong:
-            raise Gap(f"entry {entry.entry_id} cannot be read: {wrong}") from wrong
+        self._state, events = fold_checked(self._state, entry, with_facts=False)
         self._snapshot = None
         self.changed_at = time.monotonic()
         if not events:

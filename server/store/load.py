@@ -2,16 +2,19 @@
 before (DISPATCH §5). Actors fold the private facts too, relays never.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
 from protocol.codec import decode_state
 from protocol.entries import FORMAT_VERSION, RawEntry
+from protocol.events import Event
 from protocol.reducer import Gap, fold_entry
 from protocol.state import ChatState, Private, empty_state
 from server.store.port import Loaded
 
-__all__ = ["NewerVersion", "fold_loaded"]
+__all__ = ["NewerVersion", "fold_checked", "fold_loaded"]
 
 
 class NewerVersion(Exception):
@@ -38,17 +41,17 @@ def fold_loaded(chat_id: str, loaded: Loaded, *, with_facts: bool) -> ChatState:
         if not with_facts:
             state = replace(state, private=Private())
     for entry in loaded.entries:
-        state = fold_checked(state, entry, with_facts=with_facts)
+        state, _ = fold_checked(state, entry, with_facts=with_facts)
     if state.head != loaded.head:
         raise Gap(f"{chat_id} folds to {state.head!r}, its head is {loaded.head!r}")
     return state
 
 
-def fold_checked(state: ChatState, entry: RawEntry, *, with_facts: bool) -> ChatState:
+def fold_checked(state: ChatState, entry: RawEntry, *, with_facts: bool) -> tuple[ChatState, Sequence[Event]]:
     """`fold_entry` for one stored entry; what cannot be read counts as a hole. Raises Gap, NewerVersion."""
     _refuse_newer(entry.version)
     try:
-        return fold_entry(state, entry, with_facts=with_facts)[0]
+        return fold_entry(state, entry, with_facts=with_facts)
     except msgspec.DecodeError as wrong:
         raise Gap(f"entry {entry.entry_id} cannot be read: {wrong}") from wrong
 

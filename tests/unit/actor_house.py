@@ -236,7 +236,7 @@ class House:
         """The log from its very first entry, without any checkpoint."""
         state = empty_state(chat_id)
         for entry in await self.store.read_log(chat_id):
-            state = fold_checked(state, entry, with_facts=True)
+            state, _ = fold_checked(state, entry, with_facts=True)
         return state
 
     async def snapshot(self, chat_id: str = CHAT) -> bytes:

@@ -113,7 +113,7 @@ async def test_a_reader_that_comes_back_while_the_chat_goes_on_misses_nothing(ho
         state = empty_state(CHAT)
         for entry in await MemoryStore.read_log(house.store, CHAT):
             if entry.position <= place.position:
-                state = fold_checked(state, entry, with_facts=False)
+                state, _ = fold_checked(state, entry, with_facts=False)
         socket.watcher.state = state
         place = Position(state.epoch, state.position, 0)
         tasks.start_soon(socket.serve, hub, house.metrics, place, "local")
