@@ -28,6 +28,7 @@ from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
 from server.actor.run import Turn
+from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
 from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
 from server.agent.plan import Step, Wait, advance, recover, wanted_model
@@ -143,7 +144,7 @@ class Actor:
             _log.info("chat.taken_over", chat_id=self.chat_id)
         cached = place.cache.pop(self.chat_id, taken.previous)
         if taken.previous == "" or cached is not None:
-            state, size = cached or (empty_state(self.chat_id), 0)
+            state, upkeep = cached or (empty_state(self.chat_id), Upkeep())
             fence = RawEntry(
                 entry_id=Head.parse(taken.head).entry_id,
                 head=taken.head,
@@ -154,15 +155,14 @@ class Actor:
                 fence=Fence(place.worker, self._why),
             )
             state, _ = fold_checked(state, fence, with_facts=True)
-            return self._writer(taken.owner, state, size, "")
+            return self._writer(taken.owner, state, upkeep)
         loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
-        size = sum(len(entry.events) + len(entry.facts) for entry in loaded.entries)
-        return self._writer(taken.owner, state, size, loaded.checkpoint[0] if loaded.checkpoint else "")
+        return self._writer(taken.owner, state, Upkeep.of(loaded))
 
-    def _writer(self, owner: str, state: ChatState, pending_bytes: int, checkpoint_head: str) -> Writer:
+    def _writer(self, owner: str, state: ChatState, upkeep: Upkeep) -> Writer:
         return Writer(
             self._place.store,
             self._place.worker,
@@ -170,8 +170,7 @@ class Actor:
             owner=owner,
             new_id=self._place.new_id,
             metrics=self._place.metrics,
-            pending_bytes=pending_bytes,
-            checkpoint_head=checkpoint_head,
+            upkeep=upkeep,
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
@@ -311,7 +310,7 @@ class Actor:
         answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, None))
         if answer is Released.MORE:
             return False
-        self._place.cache.put(writer.state, writer.state_bytes)
+        self._place.cache.put(writer.state, writer.upkeep)
         return True
 
     async def _stop_at_safe_point(self, writer: Writer) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from protocol.ids import NewId
 from protocol.state import ChatState
+from server.actor.upkeep import Upkeep
 from server.agent.loop import ModelTable
 from server.agent.profile import Profiles
 from server.store.port import Store
@@ -31,23 +32,24 @@ class StateCache:
 
     def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._states: OrderedDict[tuple[str, str], tuple[ChatState, int]] = OrderedDict()
+        self._states: OrderedDict[tuple[str, str], tuple[ChatState, Upkeep]] = OrderedDict()
         self._bytes = 0
 
-    def put(self, state: ChatState, size_bytes: int) -> None:
-        if size_bytes > self._max_bytes:
+    def put(self, state: ChatState, upkeep: Upkeep) -> None:
+        """Keep `state` and what its owner knew of its log."""
+        if upkeep.state_bytes > self._max_bytes:
             return
-        self._states[state.chat_id, state.head] = (state, size_bytes)
-        self._bytes += size_bytes
+        self._states[state.chat_id, state.head] = (state, upkeep)
+        self._bytes += upkeep.state_bytes
         while self._bytes > self._max_bytes:
-            _, (_, size) = self._states.popitem(last=False)
-            self._bytes -= size
+            _, (_, oldest) = self._states.popitem(last=False)
+            self._bytes -= oldest.state_bytes
 
-    def pop(self, chat_id: str, head: str) -> tuple[ChatState, int] | None:
-        """The state at exactly this head and its size, taken out; None when it is not here."""
+    def pop(self, chat_id: str, head: str) -> tuple[ChatState, Upkeep] | None:
+        """The state at exactly this head and its upkeep, taken out; None when it is not here."""
         found = self._states.pop((chat_id, head), None)
         if found is not None:
-            self._bytes -= found[1]
+            self._bytes -= found[1].state_bytes
         return found
 
 

@@ -26,6 +26,7 @@ from protocol.events import RuntimeUpdated, StreamDelta, ToolStatus
 from protocol.ids import EntryId, Head, NewId
 from protocol.ledger import Ledger
 from protocol.state import ChatState
+from server.actor.upkeep import Upkeep
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics
 
@@ -43,14 +44,10 @@ BUFFER_MAX_BYTES = 1_000_000
 RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, GIVE_UP_SECONDS = 0.25, 5.0, 60.0
 """An append without an answer is repeated this long, then counts as FENCED (DESIGN §4.8)."""
 
-CHECKPOINT_MIN_BYTES, CHECKPOINT_AT_REST_BYTES, CHECKPOINT_EVENTS = 256_000, 64_000, 2_000
-KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
-"""When a checkpoint is due, and what the log keeps for those who resume (DESIGN §2)."""
-
 
 class Writer:
-    """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `pending_bytes` is what lies
-    after the last checkpoint, `checkpoint_head` where that one stands."""
+    """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
+    known of the log's size; without one the log is new."""
 
     def __init__(
         self,
@@ -61,10 +58,10 @@ class Writer:
         owner: str,
         new_id: NewId,
         metrics: Metrics,
-        pending_bytes: int = 0,
-        checkpoint_head: str = "",
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.state = state
+        self.upkeep = upkeep or Upkeep()
         self._store = store
         self._worker = worker
         self._owner = owner
@@ -79,16 +76,6 @@ class Writer:
         self._last_append_at = 0.0
         self._is_over = False
         self._meta: tuple[tuple[str, str], ...] = ()
-        self._pending_bytes = pending_bytes
-        self._pending_events = 0
-        self._checkpoint_bytes = 0
-        self._checkpoint_id = Head.parse(checkpoint_head).entry_id if checkpoint_head else None
-        self._held: deque[tuple[EntryId, int, int]] = deque()
-
-    @property
-    def state_bytes(self) -> int:
-        """About how large the folded state is."""
-        return self._checkpoint_bytes + self._pending_bytes
 
     async def commit(self, write: Callable[[Ledger], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
         """Everything offered so far, then what `write` adds, as one entry; returns what `write` returned once the
@@ -191,18 +178,11 @@ class Writer:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
         self.state = after
         size = len(request.events) + len(request.facts)
-        self._held.append((Head.parse(request.head).entry_id, len(ledger.events), size))
+        entry_id = Head.parse(request.head).entry_id
+        self.upkeep.add(entry_id, len(ledger.events), size)
+        if request.checkpoint is not None:
+            self.upkeep.move_checkpoint(entry_id, len(request.checkpoint), request.trim)
         self._meta = request.meta or self._meta
-        if request.trim is not None:
-            while self._held and self._held[0][0] < request.trim:
-                self._held.popleft()
-        if request.checkpoint is None:
-            self._pending_bytes += size
-            self._pending_events += len(ledger.events)
-        else:
-            self._pending_bytes = self._pending_events = 0
-            self._checkpoint_bytes = len(request.checkpoint)
-            self._checkpoint_id = Head.parse(request.head).entry_id
         for event in ledger.events:
             if isinstance(event, RuntimeUpdated) and event.outcome is not None:
                 self._tell_finished(before, event, ledger.now_ms)
@@ -246,7 +226,8 @@ class Writer:
         entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
         head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(ledger.events)))
         after = ledger.as_committed(head, entry_id.epoch)
-        checkpoint = encode_state(after) if self._checkpoint_is_due(after, len(events) + len(facts)) else None
+        is_due = self.upkeep.is_due(len(events) + len(facts), at_rest=after.is_at_rest)
+        checkpoint = encode_state(after) if is_due else None
         meta = _meta_of(after)
         lifetime: Literal["", "expire", "persist"] = "" if before.nodes else "persist"
         if not after.nodes:
@@ -262,7 +243,7 @@ class Writer:
             consumed=tuple((entry.inbox_id, entry.request_id) for entry in consumed),
             checkpoint=checkpoint,
             checkpoint_version=after.version,
-            trim=self._trim_before(checkpoint is not None, entry_id),
+            trim=self.upkeep.trim_before() if is_due else None,
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
             owner=self._owner,
@@ -276,23 +257,6 @@ class Writer:
             chain.update(b"\0")
             chain.update(piece)
         return chain.hexdigest()
-
-    def _checkpoint_is_due(self, after: ChatState, size: int) -> bool:
-        pending = self._pending_bytes + size
-        if pending > max(CHECKPOINT_MIN_BYTES, self._checkpoint_bytes) or self._pending_events > CHECKPOINT_EVENTS:
-            return True
-        return after.is_at_rest and pending > CHECKPOINT_AT_REST_BYTES
-
-    def _trim_before(self, checkpoints_now: bool, entry_id: EntryId) -> EntryId | None:
-        """The oldest entry worth keeping, looked for when a checkpoint moves; never beyond the checkpoint."""
-        if not checkpoints_now or self._checkpoint_id is None:
-            return None
-        events = size = 0
-        for held_id, held_events, held_bytes in reversed(self._held):
-            events, size = events + held_events, size + held_bytes
-            if events >= KEEP_EVENTS or size >= KEEP_BYTES:
-                return min(held_id, entry_id)
-        return None
 
 
 def _text_bytes(op: DeltaOp) -> int:

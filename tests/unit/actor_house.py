@@ -7,7 +7,7 @@ outside, as nobody in the product does.
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -26,7 +26,7 @@ from server.actor.host import Host, Rhythm
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
 from server.agent.profile import Profile, Profiles
-from server.providers.base import Delta, Request
+from server.providers.base import Delta, Provider, Request
 from server.providers.demo import Demo
 from server.providers.registry import Providers
 from server.relay.hub import Hub
@@ -135,11 +135,12 @@ class Ownership:
 class House:
     """One store, any number of workers and readers. `model` is what answers unless a chat says otherwise."""
 
-    def __init__(self, *tools: Tool, model: str = "demo/echo?rate=0") -> None:
+    def __init__(self, *tools: Tool, model: str = "demo/echo?rate=0", providers: Sequence[Provider] = ()) -> None:
         self.store = FaultyStore()
         self.metrics = Metrics()
         self.demo = CountingDemo()
         self.runner = ToolRunner(cancel_grace_seconds=0.1)
+        self._models = Providers([self.demo, *providers])
         self._profiles = Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, model)
         self._ids = itertools.count(1)
         self._places: dict[str, Workplace] = {}
@@ -153,7 +154,7 @@ class House:
             self._places[worker] = Workplace(
                 worker=worker,
                 store=self.store,
-                models=Providers([self.demo]),
+                models=self._models,
                 profiles=self._profiles,
                 runner=self.runner,
                 metrics=self.metrics,

@@ -1,13 +1,20 @@
 """One owned chat: what is read before it is written, which commands take effect once, what cannot be served."""
 
+from collections.abc import AsyncGenerator
+
+import anyio
 import pytest
 
 from protocol.codec import encode
 from protocol.entries import FORMAT_VERSION
 from protocol.events import ThreadUpdated
 from server.actor.actor import End
+from server.actor.run import STOP_SECONDS
+from server.providers.base import Delta, Finished, Request, TextDelta
+from server.providers.demo import Demo
 from server.store.memory import MemoryStore
 from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, abort, call, decision, params, say
+from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -200,6 +207,43 @@ async def test_an_abort_while_the_answer_is_being_committed_takes_effect_once(ho
     assert await house.outcomes("stop") == [(True, True)]
 
 
+class Stubborn(Demo):
+    """A provider that does not let itself be cancelled."""
+
+    name = "stubborn"
+
+    def __init__(self) -> None:
+        self.go_on = anyio.Event()
+        self.is_over = anyio.Event()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        try:
+            yield TextDelta("said. ")
+            with anyio.CancelScope(shield=True):
+                await self.go_on.wait()
+            yield TextDelta("said too late")
+            yield Finished("stop")
+        finally:
+            self.is_over.set()
+
+
+async def test_an_abort_does_not_wait_for_a_model_that_ignores_it_and_hears_nothing_of_it_afterwards() -> None:
+    stubborn = Stubborn()
+    house = House(providers=[stubborn])
+    await house.post(say("write", model="stubborn/x"))
+    actor = await house.actor("w1")
+    async with house.watching() as watcher, house.owning(actor):
+        await watcher.until(lambda w: "stream_delta" in w.types())
+        await house.post(abort())
+        actor.notify()
+        await watcher.at_rest(1, 2 * STOP_SECONDS)
+        stubborn.go_on.set()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await stubborn.is_over.wait()
+    assert await house.texts() == [("user", "write"), ("assistant", "said. ")]
+    assert await house.folded_log() == await house.state()
+
+
 async def test_an_abort_of_a_run_whose_end_is_being_committed_leaves_the_next_run_alone(house: House) -> None:
     await house.post(say("one"), say("two"))
     actor = await house.actor("w1")
@@ -265,3 +309,18 @@ async def test_a_paused_run_is_given_back_and_goes_on_with_another_worker() -> N
     assert await house.own("w2") is End.RELEASED
     assert tool.began == 1
     assert (await house.state()).runtime.outcome == "complete"
+
+
+@pytest.mark.parametrize("workers", [("w1",), ("w1", "w2")], ids=["from the cache", "loaded"])
+async def test_over_many_short_ownerships_checkpoints_are_as_seldom_as_in_one(
+    house: House, workers: tuple[str, ...]
+) -> None:
+    for number in range(40):
+        await house.post(params(f"p{number}", context={"x": f"{number} " + "y" * 60_000}))
+        await house.own(workers[number % len(workers)])
+    checkpoints = [request for request in house.store.requests if request.checkpoint is not None]
+    assert len(checkpoints) == 20, "one for every 64 kB at rest, not one a turn"
+    assert ((await house.state()).thread.context or {})["x"].startswith("39 ")
+    if len(workers) == 1:
+        log = await house.store.read_log(CHAT)
+        assert 1_000_000 <= sum(len(entry.events) for entry in log) < 1_400_000, "the beginning was trimmed"

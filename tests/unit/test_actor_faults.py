@@ -8,7 +8,7 @@ from protocol.codec import encode
 from protocol.events import ErrorHappened, ThreadUpdated
 from server.actor.actor import Actor, End
 from server.store.memory import MemoryStore
-from server.tools.base import Progress
+from server.tools.base import Progress, Retry
 from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, call, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
@@ -202,8 +202,9 @@ async def test_a_tool_that_ends_in_time_is_not_lost_by_a_hand_over() -> None:
 
 
 async def test_cut_off_from_the_store_only_a_tool_that_must_not_run_twice_is_cancelled() -> None:
-    for retry, cancelled in (("once", 1), ("safe", 0), ("idempotent", 0)):
-        tool = GatedTool(retry=retry)  # type: ignore[arg-type]  # the words of Retry, one after the other
+    expected: dict[Retry, int] = {"once": 1, "safe": 0, "idempotent": 0}
+    for retry, cancelled in expected.items():
+        tool = GatedTool(retry=retry)
         house = House(tool)
         await house.post(call())
         actor = await house.actor("w1")

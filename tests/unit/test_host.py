@@ -5,10 +5,12 @@ import anyio.lowlevel
 import pytest
 
 from protocol.codec import encode
+from protocol.entries import Fence
 from protocol.events import ThreadUpdated
 from server.actor.host import QUARANTINE_MS, Rhythm
 from server.store.memory import MemoryStore
 from server.store.port import Beat, Claimed
+from server.tools.base import Retry
 from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, call, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
@@ -104,10 +106,12 @@ async def test_a_full_host_leaves_the_bell_to_others(house: House) -> None:
         async with house.watching() as busy:
             await house.post(say("write", model=HANG))
             await busy.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
-        await house.post(say("hello"), chat_id="other")
-        assert (await house.store.load("other")).head == ""
+        claims = house.store.calls["claim"]
         async with house.hosting("w2", BELLS_ONLY):
+            await house.store.called("claim", claims + BUCKETS)
+            await house.post(say("hello"), chat_id="other")
             await watcher.at_rest(1, DEADLINE_SECONDS)
+        assert (await house.store.read_log("other"))[0].fence == Fence("w2", "wake")
 
 
 # ownership that ends, and begins again
@@ -164,9 +168,13 @@ async def test_a_command_that_crashes_its_actor_three_times_is_given_up_like_one
             await house.store.called("claim", claims + 2 * BUCKETS)
             house.store.clock.now_ms += FAST.lease_ms
         await watcher.until(lambda w: "ack" in w.types(), DEADLINE_SECONDS)
-    (ack,) = [frame for frame in watcher.frames if frame["type"] == "ack"]
+        assert len(house.store.dead) == 1
+        await house.post(params(title="x"))
+        await watcher.until(lambda w: w.state is not None and w.state.thread.title == "x", DEADLINE_SECONDS)
+    ack = next(frame for frame in watcher.frames if frame["type"] == "ack")
     assert (ack["accepted"], ack["result"]["code"]) == (False, "poison")
-    assert len(house.store.dead) == 1
+    whys = [entry.fence.why for entry in await house.store.read_log(CHAT) if entry.fence]
+    assert whys == ["wake", "takeover", "takeover", "takeover", "wake"]
 
 
 # logs that cannot be served
@@ -243,36 +251,41 @@ async def test_a_drained_host_gives_every_chat_back_and_another_goes_on_without_
         assert watcher.snapshots == 1
 
 
-async def test_a_draining_host_takes_no_new_chat(house: House) -> None:
-    async with house.hosting("w1") as host:
+async def test_a_draining_host_takes_no_new_chat_and_gives_back_the_bell_that_it_heard(house: House) -> None:
+    async with house.watching() as watcher, house.hosting("w1", BELLS_ONLY) as host:
         await swept(house)
         assert await host.drain() == 0
-        await house.post(say("hello"))
-        async with house.watching() as watcher, house.hosting("w2"):
+        async with house.hosting("w2", BELLS_ONLY):
+            await house.store.called("claim", 2 * BUCKETS)
+            await house.post(say("hello"))
             await watcher.at_rest(1, DEADLINE_SECONDS)
         assert [entry.fence.worker for entry in await house.store.read_log(CHAT) if entry.fence] == ["w2"]
 
 
-@pytest.mark.parametrize(("retry", "outcome"), [("once", "outcome_unknown"), ("safe", "done")])
+@pytest.mark.parametrize(
+    ("retry", "has_beats", "outcome"),
+    [("once", False, "outcome_unknown"), ("safe", False, "done"), ("once", True, "done")],
+)
 async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_is_cancelled(
-    retry: str, outcome: str
+    retry: Retry, has_beats: bool, outcome: str
 ) -> None:
-    tool = GatedTool(retry=retry)  # type: ignore[arg-type]  # a word of Retry
+    tool = GatedTool(retry=retry)
     house = House(tool)
-    rhythm = Rhythm(lease_seconds=0.2, beat_seconds=0.02, sweep_seconds=0.02)
+    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)  # 0.35 s without a beat: self-fenced
     async with house.watching() as watcher, house.hosting("w1", rhythm):
         await house.post(call())
         await tool.entered()
-        house.store.away.add("beat")
-        if retry == "once":
+        if not has_beats:
+            house.store.away.add("beat")
+        if outcome == "outcome_unknown":
             await watcher.at_rest(1, DEADLINE_SECONDS)
         else:
-            await house.store.called("beat", house.store.calls["beat"] + 20)
+            await house.store.called("beat", house.store.calls["beat"] + 30)
             tool.go_on.set()
             await watcher.at_rest(1, DEADLINE_SECONDS)
     statuses = [frame["status"] for frame in watcher.frames if frame["type"] == "tool_status"]
     assert statuses == ["running", outcome]
-    assert (tool.began, tool.cancelled) == (1, int(retry == "once"))
+    assert (tool.began, tool.cancelled) == (1, int(outcome == "outcome_unknown"))
 
 
 async def test_a_store_that_was_away_ends_nothing(house: House) -> None:

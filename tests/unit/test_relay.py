@@ -222,9 +222,9 @@ async def test_trap_3_an_id_used_again_with_another_digest_is_no_continuation(ho
     writer = await house.writer()
     await writer.commit(title("a"))
     before = writer.state
-    for text in "bc":
-        await writer.commit(title(text))
     async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        for text in "bc":
+            await writer.commit(title(text))
         await stands(socket, writer)
         other = await other_history(house, 3)
         await other.commit(title("x"))

@@ -1,6 +1,5 @@
 """The writer: what stands in the log and what the actor thinks never differ by more than the append in flight."""
 
-import random
 from collections.abc import Callable
 
 import anyio
@@ -10,7 +9,7 @@ import pytest
 from protocol.codec import decode_events
 from protocol.decider import decide
 from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.events import RuntimeUpdated, StreamDelta, ThreadUpdated, ToolStatus
+from protocol.events import StreamDelta, ThreadUpdated, ToolStatus
 from protocol.ids import Head
 from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, ToolCall
@@ -37,19 +36,6 @@ def title(text: str) -> Callable[[Ledger], None]:
 
 def nothing(_: Ledger) -> None:
     return None
-
-
-def weight(size_bytes: int) -> Callable[[Ledger], None]:
-    """An event of about this size."""
-    return lambda ledger: ledger.say(ThreadUpdated(context={"x": "y" * size_bytes}))
-
-
-def many(count: int) -> Callable[[Ledger], None]:
-    def write(ledger: Ledger) -> None:
-        for number in range(count):
-            ledger.say(ThreadUpdated(title=str(number)))
-
-    return write
 
 
 async def begin_answer(house: House, writer: Writer) -> None:
@@ -143,6 +129,28 @@ async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_writ
     assert writer.state == before
 
 
+async def test_a_stream_that_waits_for_room_is_let_go_when_the_writer_is_fenced(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    held = house.store.hold("append")
+
+    async def commit() -> None:
+        with pytest.raises(Fenced):
+            await writer.commit(title("in flight"))
+
+    async def stream() -> None:
+        await writer.offer_and_wait(AppendContent("x" * 2_000_000))
+        await writer.offer_and_wait(AppendContent("never"))
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(commit)
+            await held.entered()
+            tasks.start_soon(stream)
+            await house.store.take(CHAT, "w1", "retake")
+            held.let_go()
+
+
 async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: House) -> None:
     writer = await house.writer()
     held = house.store.hold("append")
@@ -210,6 +218,7 @@ async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: H
         for event in events
     ]
     assert max(sizes) <= 65_536
+    assert len(events) == 9, "three of small operations, then as full as they can be"
     await is_as_the_log_says(house, writer)
 
 
@@ -235,15 +244,16 @@ async def test_a_stream_waits_while_a_megabyte_is_not_yet_durable(house: House) 
             taken.append(number)
 
     held = house.store.hold("append")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.commit, title("holds the store"))
-        await held.entered()
-        tasks.start_soon(stream)
-        for _ in range(10):
-            await anyio.lowlevel.checkpoint()
-        assert taken == [0, 1, 2, 3], "the fourth filled the buffer, the fifth waits"
-        tasks.start_soon(writer.commit, nothing)
-        held.let_go()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.commit, title("holds the store"))
+            await held.entered()
+            tasks.start_soon(stream)
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            assert taken == [0, 1, 2, 3], "the fourth filled the buffer, the fifth waits"
+            tasks.start_soon(writer.commit, nothing)
+            held.let_go()
     assert taken == [0, 1, 2, 3, 4]
     await writer.commit(nothing)
     assert writer.state.draft is not None and len(str(writer.state.draft.content)) == 1_500_000
@@ -274,75 +284,15 @@ async def test_of_a_calls_progress_reports_the_latest_wins_and_none_comes_after_
     assert house.store.calls["append"] == count
 
 
-async def test_a_checkpoint_is_due_by_bytes_by_events_and_sooner_at_rest(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
-    requests = house.store.requests
-
-    def checkpoints() -> list[bool]:
-        return [request.checkpoint is not None for request in requests]
-
-    await writer.commit(weight(250_000))
-    await writer.commit(weight(1_000))
-    assert checkpoints() == [False] * 3, "a run is open, and 256 kB are not full"
-    await writer.commit(weight(10_000))
-    assert checkpoints()[-1]
-    requests.clear()
-    await writer.commit(many(2_000))
-    await writer.commit(many(1))
-    await writer.commit(many(1))
-    assert checkpoints() == [False, False, True]
-    requests.clear()
-    await writer.commit(weight(100_000))
-    await writer.commit(lambda ledger: ledger.say(RuntimeUpdated(state="idle")))
-    assert checkpoints() == [False, True], "at rest 64 kB are enough"
-    await writer.commit(title("x"))
-    assert checkpoints()[-1] is False
-    await is_as_the_log_says(house, writer)
-
-
-async def test_a_large_chat_is_not_written_down_again_for_every_256_kb(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
-    await writer.commit(lambda ledger: ledger.say(ThreadUpdated(custom_instructions="x" * 600_000)))
-    house.store.requests.clear()
-    await writer.commit(weight(300_000))
-    await writer.commit(weight(200_000))
-    await writer.commit(weight(200_000))
-    assert [request.checkpoint is not None for request in house.store.requests] == [False, False, True]
-
-
-async def test_at_every_step_checkpoint_and_the_entries_after_it_are_the_state_and_enough_is_kept(house: House) -> None:
-    chance = random.Random(7)
-    writer = await house.writer()
-    await begin_answer(house, writer)
-    stored: str | None = None
-    trims = 0
-    for number in range(120):
-        if number in (30, 60):
-            house.store.fail("append", "lost reply")
-        await writer.commit(chance.choice([many(chance.randrange(1, 900)), weight(chance.randrange(1, 120_000))]))
-        request = house.store.requests[-1]
-        stored = request.head if request.checkpoint is not None else stored
-        log = await house.store.read_log(CHAT)
-        if request.trim is not None:
-            trims += 1
-            assert stored is not None and request.trim <= Head.parse(stored).entry_id, "trap 12"
-            events = log[-1].position - log[0].position + len(decode_events(log[0].events))
-            assert events >= 2_000 or sum(len(entry.events) for entry in log) >= 1_000_000
-            assert len(log) < 60, "and not for ever"
-        await is_as_the_log_says(house, writer)
-    assert trims > 3
-
-
 async def test_what_lists_show_is_sent_only_when_it_changed(house: House) -> None:
     writer = await house.writer()
     await begin_answer(house, writer)
-    writer.offer(AppendContent("x"))
-    await writer.commit(nothing)
+    for _ in range(2):
+        writer.offer(AppendContent("x"))
+        await writer.commit(nothing)
     await writer.commit(title("new"))
     metas = [dict(request.meta) for request in house.store.requests]
-    assert [meta.get("title") for meta in metas] == ["New Chat", None, "new"]
+    assert [meta.get("title") for meta in metas] == ["New Chat", None, None, "new"]
     assert metas[0] == {
         "state": "generating",
         "title": "New Chat",
@@ -380,3 +330,15 @@ async def test_a_commit_that_fails_in_its_own_code_writes_nothing_and_the_next_o
         await writer.commit(title("whole"))
     assert len(house.store.requests) == 1
     await is_as_the_log_says(house, writer)
+
+
+async def test_two_workers_that_write_the_very_same_entry_make_two_histories(house: House) -> None:
+    writer = await house.writer()
+    other = Writer(house.store, "w2", writer.state, owner="local", new_id=house.new_id, metrics=house.metrics)
+    await writer.commit(title("same"))
+    house.store.roll_back(CHAT, 1)
+    await other.commit(title("same"))
+    first, second = house.store.requests
+    assert first.events == second.events
+    assert Head.parse(first.head).entry_id == Head.parse(second.head).entry_id
+    assert first.head != second.head

@@ -1,0 +1,134 @@
+"""Checkpoints and trimming: what is stored is always the whole state, seldom written, and nothing of it is dropped."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from protocol.codec import decode_events
+from protocol.decider import decide
+from protocol.events import RuntimeUpdated, ThreadUpdated
+from protocol.ids import Head
+from protocol.ledger import Ledger
+from protocol.principal import LOCAL
+from server.actor.writer import Writer
+from server.agent.plan import advance
+from tests.unit.actor_house import CHAT, House, say
+from tests.unit.pure_chat import table
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def title(text: str) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.say(ThreadUpdated(title=text))
+
+
+def nothing(_: Ledger) -> None:
+    return None
+
+
+def weight(size_bytes: int) -> Callable[[Ledger], None]:
+    """An event of about this size."""
+    return lambda ledger: ledger.say(ThreadUpdated(context={"x": "y" * size_bytes}))
+
+
+def many(count: int) -> Callable[[Ledger], None]:
+    def write(ledger: Ledger) -> None:
+        for number in range(count):
+            ledger.say(ThreadUpdated(title=str(number)))
+
+    return write
+
+
+async def begin_answer(house: House, writer: Writer) -> None:
+    """Consume the first command: a run is open, and an answer waits for its deltas."""
+
+    def write(ledger: Ledger) -> None:
+        decide(ledger, say("first"), LOCAL)
+        advance(ledger, table())
+
+    await writer.commit(write, tuple(await house.store.read_inbox(CHAT, 1)))
+
+
+async def is_as_the_log_says(house: House, writer: Writer) -> None:
+    assert await house.state() == writer.state
+
+
+async def test_a_checkpoint_is_due_by_bytes_by_events_and_sooner_at_rest(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    requests = house.store.requests
+
+    def checkpoints() -> list[bool]:
+        return [request.checkpoint is not None for request in requests]
+
+    await writer.commit(weight(250_000))
+    await writer.commit(weight(1_000))
+    assert checkpoints() == [False] * 3, "a run is open, and 256 kB are not full"
+    await writer.commit(weight(10_000))
+    assert checkpoints()[-1]
+    requests.clear()
+    await writer.commit(many(2_000))
+    await writer.commit(many(1))
+    await writer.commit(many(1))
+    assert checkpoints() == [False, False, True]
+    requests.clear()
+    await writer.commit(weight(100_000))
+    await writer.commit(lambda ledger: ledger.say(RuntimeUpdated(state="idle")))
+    assert checkpoints() == [False, True], "at rest 64 kB are enough"
+    await writer.commit(title("x"))
+    assert checkpoints()[-1] is False
+    await is_as_the_log_says(house, writer)
+
+
+async def test_a_large_chat_is_not_written_down_again_for_every_256_kb(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    await writer.commit(lambda ledger: ledger.say(ThreadUpdated(custom_instructions="x" * 600_000)))
+    house.store.requests.clear()
+    await writer.commit(weight(300_000))
+    await writer.commit(weight(200_000))
+    await writer.commit(weight(200_000))
+    assert [request.checkpoint is not None for request in house.store.requests] == [False, False, True]
+
+
+async def test_trap_12_more_after_the_checkpoint_than_is_kept_for_readers_is_still_not_trimmed(house: House) -> None:
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    await writer.commit(lambda ledger: ledger.say(ThreadUpdated(custom_instructions="x" * 3_000_000)))
+    stored = Head.parse(writer.state.head).entry_id
+    for _ in range(6):
+        await writer.commit(weight(400_000))
+        request = house.store.requests[-1]
+        assert request.checkpoint is None
+        assert request.trim is None or request.trim <= stored
+        await is_as_the_log_says(house, writer)
+
+
+async def test_at_every_step_checkpoint_and_the_entries_after_it_are_the_state_and_enough_is_kept(house: House) -> None:
+    chance = random.Random(7)
+    writer = await house.writer()
+    await begin_answer(house, writer)
+    stored: str | None = None
+    trims = 0
+    for number in range(120):
+        if number in (30, 60):
+            house.store.fail("append", "lost reply")
+        await writer.commit(chance.choice([many(chance.randrange(1, 900)), weight(chance.randrange(1, 120_000))]))
+        request = house.store.requests[-1]
+        stored = request.head if request.checkpoint is not None else stored
+        log = await house.store.read_log(CHAT)
+        if request.trim is not None:
+            trims += 1
+            assert stored is not None and request.trim <= Head.parse(stored).entry_id, "trap 12"
+            events = log[-1].position - log[0].position + len(decode_events(log[0].events))
+            assert events >= 2_000 or sum(len(entry.events) for entry in log) >= 1_000_000
+            assert len(log) < 60, "and not for ever"
+            assert writer.upkeep.held[0][0] == log[0].entry_id, "nor is it counted for ever"
+        await is_as_the_log_says(house, writer)
+    assert trims > 3
