@@ -63,6 +63,8 @@ class _Subscribe:
                     await relay.join(subscriber, place)
                 except Unavailable:
                     subscriber.end("store")
+                if edge.hub.is_closing:  # it began while this reader came in, and did not find it
+                    subscriber.end("shutdown")
                 while (await receive())["type"] != "http.disconnect":
                     pass
             finally:

@@ -55,6 +55,11 @@ class Hub:
         self._tasks: TaskGroup | None = None
         self._is_closing = False
 
+    @property
+    def is_closing(self) -> bool:
+        """Streams are being told to come back elsewhere."""
+        return self._is_closing
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Hub"]:
         async with anyio.create_task_group() as tasks:
