@@ -10,13 +10,14 @@ from collections.abc import Mapping
 import msgspec
 
 from protocol.codec import encode
-from protocol.commands import Command, InternalCommand
+from protocol.commands import Command, InternalCommand, UserMessage
 from protocol.decider import decide
 from protocol.deltas import DeltaOp
 from protocol.entries import Fence, RawEntry
-from protocol.events import Event, StreamDelta, StreamFinished
+from protocol.events import Ack, Event, StreamDelta, StreamFinished
 from protocol.ids import EntryId, Head
 from protocol.ledger import Ledger
+from protocol.messages import FunctionCall, JsonObject, ToolCall
 from protocol.principal import LOCAL, Principal
 from protocol.reducer import drafted_message, fold_entry
 from protocol.runs import answer_call, fail_run
@@ -25,7 +26,7 @@ from server.agent.plan import CallModel, RunTool, Step, Wait, advance, recover
 from server.agent.profile import ChatTools, Profile
 from server.tools.base import Tool
 
-__all__ = ["PureChat", "table"]
+__all__ = ["PureChat", "acks", "call", "say", "table"]
 
 
 def table(tools: Mapping[str, Tool] | None = None, max_rounds: int = 20) -> ChatTools:
@@ -169,3 +170,15 @@ class PureChat:
         for entry in self.entries:
             state, _ = fold_entry(state, entry, with_facts=True)
         return state
+
+
+def say(request_id: str, text: str = "hi", *, priority: bool = False, params: JsonObject | None = None) -> UserMessage:
+    return UserMessage(client_request_id=request_id, content=text, priority=priority, params=params or {})
+
+
+def acks(events: list[Event]) -> list[tuple[str, bool, JsonObject]]:
+    return [(e.client_request_id, e.accepted, e.result) for e in events if isinstance(e, Ack)]
+
+
+def call(call_id: str, name: str, arguments: str = "{}") -> ToolCall:
+    return ToolCall(id=call_id, index=0, function=FunctionCall(name, arguments))

@@ -8,47 +8,23 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
-    Decision,
     Refuse,
     Regenerate,
     SelectBranch,
     SetParams,
-    ToolDecision,
-    ToolDecisions,
     UserMessage,
 )
 from protocol.decider import decide
 from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
+from protocol.events import Ack, MessageAdded, RuntimeUpdated, ThreadUpdated
 from protocol.ledger import Ledger
-from protocol.messages import FunctionCall, JsonObject, ToolCall
 from protocol.principal import LOCAL, Principal
 from protocol.state import empty_state
 from server.agent.plan import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, table
+from tests.unit.pure_chat import PureChat, acks, call, say, table
 
 ASK = {"mail": FakeTool(name="mail", policy="ask"), "clock": FakeTool(name="clock")}
-
-
-def say(request_id: str, text: str = "hi", *, priority: bool = False, params: JsonObject | None = None) -> UserMessage:
-    return UserMessage(client_request_id=request_id, content=text, priority=priority, params=params or {})
-
-
-def acks(events: list[Event]) -> list[tuple[str, bool, JsonObject]]:
-    return [(e.client_request_id, e.accepted, e.result) for e in events if isinstance(e, Ack)]
-
-
-def call(call_id: str, name: str, arguments: str = "{}") -> ToolCall:
-    return ToolCall(id=call_id, index=0, function=FunctionCall(name, arguments))
-
-
-def paused_chat(*names: str) -> PureChat:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call(f"c{i}", name) for i, name in enumerate(names)]))
-    chat.finish()
-    return chat
 
 
 @pytest.mark.row("CMD-1", "EVT-5")
@@ -247,147 +223,6 @@ def test_set_params_acts_in_every_state_and_says_what_now_holds() -> None:
     refused = chat.command(SetParams(client_request_id="q", patch={"temperature": 9, "top_p": 0.5}))
     assert [e[1] for e in acks(refused)] == [False]
     assert chat.state.thread.top_p is None
-
-
-@pytest.mark.row("GATE-1")
-def test_a_tool_that_asks_pauses_the_round_before_anything_runs() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "mail", '{"to":"x"}')]))
-    since = len(chat.events)
-    chat.finish()
-    assert chat.types(since) == [
-        "stream_finished",
-        "message_added",
-        "runtime_updated",
-        "tool_status",
-        "pause_required",
-        "runtime_updated",
-    ]
-    assert chat.is_waiting
-    (reason,) = chat.state.runtime.pause_reasons
-    assert (reason.type, reason.tool_call_id, reason.input) == ("confirmation", "c1", {"to": "x"})
-    assert chat.state.runtime.paused
-
-
-def test_while_paused_messages_wait() -> None:
-    chat = paused_chat("mail")
-    chat.command(say("b"))
-    assert chat.state.runtime.queue_size == 1
-    assert chat.state.runtime.state == "paused"
-
-
-def test_a_partial_decision_asks_again_for_what_is_left() -> None:
-    chat = paused_chat("mail", "mail")
-    events = chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
-    assert [str(type(e).__name__) for e in events] == ["PauseRequired", "Ack"]
-    chat.command(ToolDecision(client_request_id="e", tool_call_id="c1", accepted=True))
-    assert isinstance(chat.step, RunTool)
-    assert chat.step.call.id == "c0"
-
-
-@pytest.mark.row("GATE-2")
-def test_a_rejected_call_is_answered_and_the_others_run() -> None:
-    chat = paused_chat("mail", "clock")
-    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False, note="not today"))
-    answer = next(m for m in chat.state.nodes.values() if m.tool_call_id == "c0")
-    assert answer.tool_failed is True
-    assert answer.content == "The call was denied by user. Note: not today"
-    assert isinstance(chat.step, RunTool)
-    chat.tool_answers("noon")
-    assert isinstance(chat.step, CallModel)
-
-
-def test_on_deny_stop_ends_the_run_after_the_round() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(SetParams(client_request_id="p", patch={"on_deny": "stop"}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "mail")]))
-    chat.finish()
-    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False))
-    assert chat.state.runtime.outcome == "aborted"
-
-
-def test_several_decisions_at_once_apply_to_what_is_pending_and_name_what_is_not() -> None:
-    chat = paused_chat("mail", "mail")
-    decisions = [Decision(tool_call_id=name, accepted=True) for name in ("c0", "c1", "c9")]
-    events = chat.command(ToolDecisions(client_request_id="d", decisions=decisions))
-    assert acks(events) == [("d", True, {"queued": True, "not_pending": ["c9"]})]
-    assert isinstance(chat.step, RunTool)
-
-
-def test_an_edit_of_the_arguments_is_what_runs() -> None:
-    chat = paused_chat("mail")
-    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, edited_input={"to": "y"}))
-    assert isinstance(chat.step, RunTool)
-    assert chat.step.arguments == '{"to":"y"}'
-
-
-@pytest.mark.row("GATE-6")
-def test_a_remembered_tool_is_not_asked_again() -> None:
-    chat = paused_chat("mail")
-    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, remember="tool"))
-    chat.tool_answers()
-    chat.stream(SetToolCalls([call("c5", "mail")]))
-    chat.finish()
-    assert isinstance(chat.step, RunTool)
-
-
-@pytest.mark.parametrize("key", ["autonomous_no_confirm", "auto_approve_editing_tools"])
-def test_wholesale_approval_by_the_thread(key: str) -> None:
-    chat = PureChat(table({"write": FakeTool(name="write", policy="ask", category="editing")}))
-    chat.command(SetParams(client_request_id="p", patch={key: True}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "write")]))
-    chat.finish()
-    assert isinstance(chat.step, RunTool)
-
-
-@pytest.mark.row("CMD-13")
-def test_a_decision_on_nothing_pending_is_refused_and_only_the_first_wins() -> None:
-    chat = paused_chat("mail")
-    decision = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
-    chat.command(decision)
-    second = chat.command(ToolDecision(client_request_id="e", tool_call_id="c0", accepted=False))
-    assert [(a, r["code"]) for _, a, r in acks(second)] == [(False, "no_pending_decision")]
-
-
-def test_a_decision_with_another_input_hash_is_refused_and_the_pause_stays() -> None:
-    chat = paused_chat("mail")
-    events = chat.command(
-        ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, input_hash="something else")
-    )
-    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "conflict")]
-    assert chat.state.runtime.paused
-
-
-def test_only_who_may_approve_can_decide() -> None:
-    chat = paused_chat("mail")
-    decision = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
-    events = chat.command(decision, by=Principal("guest"))
-    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "forbidden")]
-
-
-@pytest.mark.row("GATE-7")
-def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
-    chat = paused_chat("mail", "mail")
-    since = len(chat.events)
-    chat.command(Abort(client_request_id="x"))
-    assert chat.types(since) == [
-        *["message_added", "tool_status"] * 2,
-        "pause_cleared",
-        "runtime_updated",
-        "ack",
-    ]
-    assert not chat.state.runtime.paused
-
-
-def test_a_pause_outlives_its_worker() -> None:
-    chat = paused_chat("mail")
-    chat.crash()
-    assert chat.state.runtime.paused
-    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
-    assert isinstance(chat.step, RunTool)
 
 
 def test_a_command_whose_effect_is_not_there_yet_says_so() -> None:
