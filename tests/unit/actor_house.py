@@ -11,12 +11,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 
 from protocol.codec import decode_acks, decode_events, encode
 from protocol.commands import Abort, Command, SetParams, ToolDecision, UserMessage, encode_command
 from protocol.entries import FORMAT_VERSION
-from protocol.events import Event, ToolStatus
+from protocol.events import Event, ThreadUpdated, ToolStatus
 from protocol.ids import EntryId, Head
+from protocol.ledger import Ledger
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL
 from protocol.snapshot import snapshot_of
@@ -38,7 +40,7 @@ from server.tools.base import Policy, Progress, Retry, Tool, ToolContext, ToolOu
 from server.tools.runner import ToolRunner
 from tests.integration.harness import Watcher
 from tests.unit.faulty_store import DEADLINE_SECONDS, FaultyStore
-from tests.unit.readers import reading
+from tests.unit.readers import Socket, reading
 
 __all__ = [
     "CHAT",
@@ -49,8 +51,13 @@ __all__ = [
     "abort",
     "call",
     "decision",
+    "is_right",
     "params",
     "say",
+    "stands",
+    "title",
+    "titles",
+    "turns",
 ]
 
 CHAT = "c1"
@@ -322,3 +329,31 @@ def params(request_id: str = "set", **patch: object) -> SetParams:
 
 def decision(tool_call_id: str, request_id: str = "decide", *, accepted: bool = True) -> ToolDecision:
     return ToolDecision(client_request_id=request_id, tool_call_id=tool_call_id, accepted=accepted)
+
+
+def title(text: str) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.say(ThreadUpdated(title=text))
+
+
+def titles(*texts: str) -> Callable[[Ledger], None]:
+    def write(ledger: Ledger) -> None:
+        for text in texts:
+            ledger.say(ThreadUpdated(title=text))
+
+    return write
+
+
+async def stands(socket: Socket, writer: Writer) -> None:
+    """Wait until the reader is where the log is."""
+    position = writer.state.position
+    await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
+
+
+async def is_right(house: House, socket: Socket, writer: Writer) -> None:
+    await stands(socket, writer)
+    assert socket.watcher.snapshot == await house.snapshot()
+
+
+async def turns(count: int = 30) -> None:
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()

@@ -1,7 +1,5 @@
 """Relay and hub: whatever is lost, repeated, rolled back or deleted, every reader ends with what the log says."""
 
-from collections.abc import Callable
-
 import anyio
 import anyio.abc
 import anyio.lowlevel
@@ -11,12 +9,11 @@ from protocol.entries import FORMAT_VERSION
 from protocol.errors import Unavailable
 from protocol.events import ThreadUpdated
 from protocol.ids import EntryId, Head, Position
-from protocol.ledger import Ledger
 from server.actor.writer import Writer
 from server.relay.hub import Hub
 from server.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from server.store.port import AppendRequest
-from tests.unit.actor_house import CHAT, House, params
+from tests.unit.actor_house import CHAT, House, is_right, params, stands, title, titles, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.readers import Socket, reading
 
@@ -26,34 +23,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def house() -> House:
     return House()
-
-
-def title(text: str) -> Callable[[Ledger], None]:
-    return lambda ledger: ledger.say(ThreadUpdated(title=text))
-
-
-def titles(*texts: str) -> Callable[[Ledger], None]:
-    def write(ledger: Ledger) -> None:
-        for text in texts:
-            ledger.say(ThreadUpdated(title=text))
-
-    return write
-
-
-async def stands(socket: Socket, writer: Writer) -> None:
-    """Wait until the reader is where the log is."""
-    position = writer.state.position
-    await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
-
-
-async def is_right(house: House, socket: Socket, writer: Writer) -> None:
-    await stands(socket, writer)
-    assert socket.watcher.snapshot == await house.snapshot()
-
-
-async def turns(count: int = 30) -> None:
-    for _ in range(count):
-        await anyio.lowlevel.checkpoint()
 
 
 def reloads(house: House, reason: str) -> float:

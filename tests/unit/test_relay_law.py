@@ -1,7 +1,6 @@
 """Everything at once, as drawn: appends, lost publishes, slow readers, joins, returns. All end where the log is."""
 
 import asyncio
-from collections.abc import Callable
 
 import anyio
 import anyio.abc
@@ -10,44 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.deltas import AppendContent
-from protocol.events import BranchSelected, StreamDelta, StreamStarted, ThreadUpdated
+from protocol.events import BranchSelected, StreamDelta, StreamStarted
 from protocol.ids import Position
 from protocol.ledger import Ledger
 from protocol.reducer import drafted_message
 from server.actor.writer import Writer
 from server.relay.hub import Hub
 from server.store.memory import MemoryStore
-from tests.unit.actor_house import CHAT, House
-from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.actor_house import CHAT, House, is_right, title, titles, turns
 from tests.unit.readers import Socket
-
-
-def title(text: str) -> Callable[[Ledger], None]:
-    return lambda ledger: ledger.say(ThreadUpdated(title=text))
-
-
-def titles(*texts: str) -> Callable[[Ledger], None]:
-    def write(ledger: Ledger) -> None:
-        for text in texts:
-            ledger.say(ThreadUpdated(title=text))
-
-    return write
-
-
-async def stands(socket: Socket, writer: Writer) -> None:
-    """Wait until the reader is where the log is."""
-    position = writer.state.position
-    await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
-
-
-async def is_right(house: House, socket: Socket, writer: Writer) -> None:
-    await stands(socket, writer)
-    assert socket.watcher.snapshot == await house.snapshot()
-
-
-async def turns(count: int = 30) -> None:
-    for _ in range(count):
-        await anyio.lowlevel.checkpoint()
 
 
 class Scene:

@@ -1,6 +1,5 @@
 """Readers that come back: from every place of this history they go on, from any other they begin anew."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import anyio
@@ -9,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from protocol.deltas import AppendContent
-from protocol.events import BranchSelected, StreamStarted, ThreadUpdated
+from protocol.events import BranchSelected, StreamStarted
 from protocol.ids import Position
 from protocol.ledger import Ledger
 from protocol.messages import Message
@@ -18,7 +17,7 @@ from server.actor.writer import Writer
 from server.relay.hub import Hub
 from server.store.load import fold_checked
 from server.store.memory import MemoryStore
-from tests.unit.actor_house import CHAT, House
+from tests.unit.actor_house import CHAT, House, is_right, stands, title, titles
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.readers import Socket, reading
 
@@ -28,29 +27,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def house() -> House:
     return House()
-
-
-def title(text: str) -> Callable[[Ledger], None]:
-    return lambda ledger: ledger.say(ThreadUpdated(title=text))
-
-
-def titles(*texts: str) -> Callable[[Ledger], None]:
-    def write(ledger: Ledger) -> None:
-        for text in texts:
-            ledger.say(ThreadUpdated(title=text))
-
-    return write
-
-
-async def stands(socket: Socket, writer: Writer) -> None:
-    """Wait until the reader is where the log is."""
-    position = writer.state.position
-    await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
-
-
-async def is_right(house: House, socket: Socket, writer: Writer) -> None:
-    await stands(socket, writer)
-    assert socket.watcher.snapshot == await house.snapshot()
 
 
 async def busy_chat(house: House) -> Writer:
