@@ -4,6 +4,8 @@ One event a line, resuming by itself; or, with `raw`, the bytes of one connectio
 """
 
 import asyncio
+import os
+import signal
 import sys
 from contextlib import aclosing
 from typing import BinaryIO
@@ -19,6 +21,8 @@ def tail(url: str, token: str | None, chat_id: str, *, last_event_id: str | None
     """Until somebody stops it; the exit code."""
 
     async def follow() -> None:
+        # At once, whatever is being waited for: each line was flushed, and there is nothing to put away.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, 130)
         async with Client(url, token) as client:
             if is_raw:
                 await _copy(client, chat_id, last_event_id, sys.stdout.buffer)
