@@ -36,6 +36,10 @@ from protocol.thread import read_patch
 __all__ = ["decide", "limit_call_id"]
 
 
+APPROVES_WHOLESALE = ("autonomous_no_confirm", "auto_approve_editing_tools", "auto_approve_dangerous_commands")
+"""Parameters that decide in advance; setting one is an approval (PROTOCOL §11)."""
+
+
 def decide(ledger: Ledger, command: Command | InternalCommand, by: Principal) -> None:
     """Write down what `command` does to the chat, its ack included."""
     request_id = command.client_request_id
@@ -119,6 +123,8 @@ def _abort(ledger: Ledger, command: Abort, by: Principal) -> None:
 
 def _set_params(ledger: Ledger, command: SetParams, by: Principal) -> None:
     changes = read_patch(command.patch)
+    if "approve" not in by.permissions and any(changes.get(key) for key in APPROVES_WHOLESALE):
+        raise Forbidden("this token may not approve tool calls, so it may not switch approvals off")
     if changes:
         ledger.say(ThreadUpdated(**changes))
     ledger.accept(command.client_request_id, {"applied": True}, by=by, final=True)

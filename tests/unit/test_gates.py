@@ -165,3 +165,10 @@ def test_a_pause_outlives_its_worker() -> None:
     assert chat.state.runtime.paused
     chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
     assert isinstance(chat.step, RunTool)
+
+
+def test_who_may_not_approve_may_not_switch_approvals_off() -> None:
+    chat = PureChat(table(ASK))
+    body = SetParams(client_request_id="p", patch={"autonomous_no_confirm": True})
+    assert [(a, r["code"]) for _, a, r in acks(chat.command(body, by=Principal("guest")))] == [(False, "forbidden")]
+    assert chat.state.thread.autonomous_no_confirm is False
