@@ -67,10 +67,7 @@ async def delete_chat(request: Request) -> Response:
 
 async def _own(edge: Edge, request: Request) -> ChatMeta:
     principal = edge.principal(request.scope)
-    meta = await edge.store.meta(check_chat_id(request.path_params["chat_id"]))
-    if meta is None or meta.deleted or meta.owner != principal.id:
-        raise NotFound("no such chat")
-    return meta
+    return await edge.own(check_chat_id(request.path_params["chat_id"]), principal)
 
 
 def _item(chat: ChatMeta) -> dict[str, object]:

@@ -6,13 +6,13 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from protocol.errors import TooLarge
+from protocol.errors import NotFound, TooLarge
 from protocol.principal import Principal
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator
 from server.providers.registry import Providers
 from server.relay.hub import Hub
-from server.store.port import Store
+from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
 from server.tools.base import Tool
 
@@ -38,6 +38,17 @@ class Edge:
         """Who is calling. Raises Unauthorized."""
         authorization = Headers(scope=scope).get("authorization")
         return self.auth.authenticate(authorization)
+
+    async def own(self, chat_id: str, principal: Principal) -> ChatMeta:
+        """The meta of the caller's own chat. Unknown, deleted and somebody else's look the same (AUTH-2).
+
+        Raises:
+            NotFound: any of these.
+        """
+        meta = await self.store.meta(chat_id)
+        if meta is None or meta.deleted or meta.owner != principal.id:
+            raise NotFound("no such chat")
+        return meta
 
 
 def edge_of(request: Request) -> Edge:
