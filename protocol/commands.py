@@ -18,7 +18,6 @@ from protocol.messages import JsonObject
 __all__ = [
     "CREATES_CHAT",
     "EXEMPT_FROM_QUEUE_LIMIT",
-    "STARTS_RUN",
     "Abort",
     "BranchFromChat",
     "BrowserContextDecision",
@@ -30,6 +29,7 @@ __all__ = [
     "IdeToolClaim",
     "IdeToolResult",
     "InternalCommand",
+    "Queueable",
     "Refuse",
     "Regenerate",
     "RemoveMessage",
@@ -157,7 +157,10 @@ class IdeToolResult(_Command, frozen=True, tag="ide_tool_result"):
 
 
 class IdeToolClaim(_Command, frozen=True, tag="ide_tool_claim"):
+    """`claimer` names the IDE, so that it can renew its claim; without it every claim is somebody else's."""
+
     tool_call_id: CallId
+    claimer: Id | None = None
 
 
 class BranchFromChat(_Command, frozen=True, tag="branch_from_chat"):
@@ -246,8 +249,8 @@ CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreM
 EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim)
 """Not counted against the 100 that may wait, but bounded too (PROTOCOL §18)."""
 
-STARTS_RUN = (UserMessage, Regenerate)
-"""Wait in the queue and start a run when their turn comes."""
+Queueable: TypeAlias = UserMessage | RetryFromIndex | Regenerate | UpdateMessage | RemoveMessage | ContinueMessage
+"""Wait in the queue until the chat rests, and then start a run or edit the tree, in the order of the queue."""
 
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _inbox: msgspec.json.Decoder[Command | InternalCommand] = msgspec.json.Decoder(Command | InternalCommand)

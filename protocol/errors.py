@@ -14,6 +14,7 @@
     │   ├── QueueFull               queue_full
     │   ├── NotImplementedYet       not_implemented
     │   ├── NoPendingDecision       no_pending_decision
+    │   ├── AlreadyClaimed          already_claimed
     │   └── Cancelled               cancelled
     └── Failed                      something failed here
         ├── Unavailable             unavailable          the store does not answer or refuses writes
@@ -31,6 +32,7 @@ import msgspec
 
 __all__ = [
     "CODES",
+    "AlreadyClaimed",
     "BadRequest",
     "Cancelled",
     "Conflict",
@@ -156,6 +158,10 @@ class NotImplementedYet(Refused):
 
 class NoPendingDecision(Refused):
     code = "no_pending_decision"
+
+
+class AlreadyClaimed(Refused):
+    code = "already_claimed"
 
 
 class Cancelled(Refused):

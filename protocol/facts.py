@@ -9,19 +9,21 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
 from protocol.state import Gate, Private, Queued, Run
 
 __all__ = [
     "CallAsked",
     "CallDecided",
+    "CommandEdited",
     "CommandQueued",
     "CommandsDequeued",
     "Fact",
     "OutcomeUnknown",
     "Progressed",
     "ProviderCallId",
+    "ReasoningLogged",
     "RoundStarted",
     "RoundsGranted",
     "RunEnded",
@@ -47,6 +49,14 @@ class CommandQueued(_Fact, frozen=True, tag="command_queued"):
     index: int
 
 
+class CommandEdited(_Fact, frozen=True, tag="command_edited"):
+    """A waiting command has a new body and stands at `index`."""
+
+    request_id: str
+    body: str
+    index: int
+
+
 class CommandsDequeued(_Fact, frozen=True, tag="commands_dequeued"):
     request_ids: list[str]
 
@@ -60,6 +70,7 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
     model: str | None = None
     params: JsonObject = {}
     context: JsonObject = {}
+    continues: Message | None = None
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
@@ -116,6 +127,13 @@ class ProviderCallId(_Fact, frozen=True, tag="provider_call_id"):
     provider_id: str
 
 
+class ReasoningLogged(_Fact, frozen=True, tag="reasoning_logged"):
+    """What the model thought, for the server's log only (EVT-7); it folds into nothing."""
+
+    message_id: str
+    text: str
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -126,6 +144,7 @@ class RunEnded(_Fact, frozen=True, tag="run_ended"):
 
 Fact: TypeAlias = (
     CommandQueued
+    | CommandEdited
     | CommandsDequeued
     | RunStarted
     | RoundStarted
@@ -137,6 +156,7 @@ Fact: TypeAlias = (
     | ToolFinished
     | OutcomeUnknown
     | ProviderCallId
+    | ReasoningLogged
     | Progressed
     | RunEnded
 )
@@ -150,6 +170,8 @@ def fold_fact(private: Private, fact: Fact) -> Private:
         case CommandQueued():
             item = Queued(request_id=fact.request_id, principal=fact.principal, body=fact.body, at_ms=fact.at_ms)
             return replace(private, queue=(*private.queue[: fact.index], item, *private.queue[fact.index :]))
+        case CommandEdited():
+            return replace(private, queue=_edited(private.queue, fact))
         case CommandsDequeued():
             gone = set(fact.request_ids)
             return replace(private, queue=tuple(q for q in private.queue if q.request_id not in gone))
@@ -163,6 +185,7 @@ def fold_fact(private: Private, fact: Fact) -> Private:
                 model=fact.model,
                 params=fact.params,
                 context=fact.context,
+                continues=fact.continues,
             )
             return replace(private, run=run)
         case RunEnded():
@@ -182,6 +205,12 @@ def fold_fact(private: Private, fact: Fact) -> Private:
     if private.run is None:
         return private
     return replace(private, run=_fold_run(private.run, fact))
+
+
+def _edited(queue: tuple[Queued, ...], fact: CommandEdited) -> tuple[Queued, ...]:
+    others = tuple(item for item in queue if item.request_id != fact.request_id)
+    moved = tuple(replace(item, body=fact.body) for item in queue if item.request_id == fact.request_id)
+    return (*others[: fact.index], *moved, *others[fact.index :])
 
 
 def _fold_run(run: Run, fact: Fact) -> Run:

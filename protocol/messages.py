@@ -137,6 +137,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     context: JsonObject = {}
     interaction: JsonObject | None = None
     payloads: list[str] = []
+    active_payload_id: str | None = None
+    warning: str | None = None
     suggested_values: list[JsonObject] = []
     suggested_actions: list[JsonObject] = []
     hidden: bool = False

@@ -16,7 +16,15 @@ from protocol.errors import BadRequest, explain
 from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
 from protocol.messages import JsonObject, Usage
 
-__all__ = ["OBJECT_MAX_BYTES", "Thread", "ThreadChanges", "ThreadPatch", "apply_changes", "read_patch"]
+__all__ = [
+    "ALWAYS_PRESENT",
+    "OBJECT_MAX_BYTES",
+    "Thread",
+    "ThreadChanges",
+    "ThreadPatch",
+    "apply_changes",
+    "read_patch",
+]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 OnLimit: TypeAlias = Literal["stop", "summarize", "ask"]
@@ -152,7 +160,7 @@ class ThreadChanges(ThreadPatch, frozen=True, kw_only=True, omit_defaults=True):
     compaction: JsonObject | None | UnsetType = UNSET
 
 
-_ALWAYS_PRESENT = frozenset(
+ALWAYS_PRESENT = frozenset(
     {
         "title",
         "model",
@@ -184,7 +192,7 @@ def read_patch(patch: object) -> JsonObject:
         if key not in ThreadPatch.__struct_fields__:
             continue
         clears = value is None or value == ""
-        cleaned[key] = None if clears and key not in _ALWAYS_PRESENT else value
+        cleaned[key] = None if clears and key not in ALWAYS_PRESENT else value
     try:
         checked = msgspec.convert(cleaned, ThreadPatch)
     except msgspec.ValidationError as wrong:

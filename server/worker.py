@@ -112,6 +112,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
         runner=runner,
         metrics=metrics,
         data_dir=str(data_dir),
+        title_model=settings.models.title,
     )
     host = Host(place, rhythm_of(settings))
     async with anyio.create_task_group() as tasks:

@@ -16,10 +16,11 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.commands import Abort, Command, InternalCommand, decode_inbox_body
+from protocol.commands import BranchFromChat, Command, InternalCommand, decode_inbox_body
 from protocol.decider import decide
 from protocol.entries import Fence, RawEntry
 from protocol.errors import BadRequest, ModelFailed, Unavailable
+from protocol.events import ThreadUpdated
 from protocol.facts import Progressed
 from protocol.ids import Head
 from protocol.ledger import Ledger
@@ -31,9 +32,13 @@ from server.actor.run import Turn
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
 from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
-from server.agent.plan import Step, Wait, advance, recover, wanted_model
+from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
+from server.agent.profile import ChatTools
+from server.agent.recovery import recover
+from server.agent.steps import Step, Wait
+from server.agent.titles import make_title, wants_title
 from server.store.load import NewerVersion, fold_checked, fold_loaded
-from server.store.port import Fenced, InboxEntry, Lost, Released
+from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
 __all__ = ["Actor", "End"]
 
@@ -49,6 +54,12 @@ DRAIN_TOOL_SECONDS = 0.7
 
 NEWER_VERSION_DELAY_MS = 1_000
 """A chat written by a newer worker is offered again after this, not at once (DISPATCH trap 14)."""
+
+
+class Progress(Enum):
+    NOT_BEGUN = "not_begun"
+    GOING_ON = "going_on"
+    DONE = "done"
 
 
 class End(Enum):
@@ -75,6 +86,7 @@ class Actor:
         self._is_fenced = False
         self._must_stop_effects = False
         self._turn: Turn | None = None
+        self._title = Progress.NOT_BEGUN
 
     def notify(self) -> None:
         """A command lies in the inbox."""
@@ -155,22 +167,24 @@ class Actor:
                 fence=Fence(place.worker, self._why),
             )
             state, _ = fold_checked(state, fence, with_facts=True)
-            return self._writer(taken.owner, state, upkeep)
+            return self._writer(taken, state, upkeep)
         loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
-        return self._writer(taken.owner, state, Upkeep.of(loaded))
+        return self._writer(taken, state, Upkeep.of(loaded))
 
-    def _writer(self, owner: str, state: ChatState, upkeep: Upkeep) -> Writer:
+    def _writer(self, taken: Taken, state: ChatState, upkeep: Upkeep) -> Writer:
         return Writer(
             self._place.store,
             self._place.worker,
             state,
-            owner=owner,
+            owner=taken.owner,
             new_id=self._place.new_id,
             metrics=self._place.metrics,
             upkeep=upkeep,
+            profile_params=self._place.profiles.params_of,
+            clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
@@ -204,15 +218,12 @@ class Actor:
 
     def _mend(self, ledger: Ledger) -> Step:
         tools = self._place.profiles.tools_of(ledger.state)
-        recover(ledger, tools, can_continue=self._can_continue(ledger.state))
+        recover(ledger, tools, can_continue=self._can_continue(ledger, tools))
         return advance(ledger, tools)
 
-    def _can_continue(self, state: ChatState) -> bool:
-        run = state.private.run
-        if run is None:
-            return False
+    def _can_continue(self, ledger: Ledger, tools: ChatTools) -> bool:
         try:
-            provider, _ = self._place.models.resolve(wanted_model(state, run, self._place.profiles.tools_of(state)))
+            provider, _ = self._place.models.resolve(wanted_model(ledger, tools))
         except ModelFailed:
             return False
         return provider.can_continue
@@ -232,12 +243,19 @@ class Actor:
             elif self._has_mail:
                 self._has_mail = False
                 await self._take_commands(writer, tasks)
-            elif self._turn is None or self._turn.is_done:
-                if await self._release(writer):
-                    return End.RELEASED
-                self._has_mail = True
-            else:
+            elif self._turn is not None and not self._turn.is_done:
                 await wake.wait()
+            elif self._wants_title(writer.state):
+                self._title = Progress.GOING_ON
+                tasks.start_soon(self._make_title, writer)
+            elif self._title is Progress.GOING_ON:
+                await wake.wait()
+            elif (deadline := next_deadline_ms(writer.state)) is not None and deadline <= writer.now_ms():
+                self._start(writer, tasks, await writer.commit(self._mend))
+            elif await self._release(writer, deadline):
+                return End.RELEASED
+            else:
+                self._has_mail = True
 
     async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
         entries = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE))
@@ -251,24 +269,41 @@ class Actor:
         command, by = _command_of(entry)
         laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
         self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
-        is_stopped = isinstance(command, Abort) and self._turn is not None and _concerns(command, writer.state)
+        source = await self._source_of(command, by)
+        is_stopped = stops(command, writer.state) and self._turn is not None
         if is_stopped and self._turn is not None:
             await self._turn.stop()
 
         def write(ledger: Ledger) -> Step:
-            # A run that works outside is held by its turn, which will announce the next step itself.
-            is_held = _is_active(ledger.state) and not is_stopped
-            self._decide(ledger, command, entry, by)
-            if is_held:
-                return Wait()
-            if is_stopped and _is_active(ledger.state):
-                return self._mend(ledger)
-            return advance(ledger, self._place.profiles.tools_of(ledger.state))
+            tools = self._place.profiles.tools_of(ledger.state)
+            return carry_out(
+                ledger, tools, lambda it: self._decide(it, command, entry, by, source), is_stopped=is_stopped
+            )
 
         self._start(writer, tasks, await writer.commit(write, (entry,)))
 
+    async def _source_of(self, command: Command | InternalCommand | None, by: Principal) -> ChatState | None:
+        """The chat that a branch is taken from; None when there is none that this principal may see."""
+        if not isinstance(command, BranchFromChat):
+            return None
+        store, source_id = self._place.store, command.source_chat_id
+        meta = await self._until_answered(lambda: store.meta(source_id))
+        if meta is None or meta.deleted or meta.owner != by.id:
+            return None
+        try:
+            loaded = await self._until_answered(lambda: store.load(source_id))
+            return fold_loaded(source_id, loaded, with_facts=False)
+        except (Gap, NewerVersion) as trouble:
+            _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
+            return None
+
     def _decide(
-        self, ledger: Ledger, command: Command | InternalCommand | None, entry: InboxEntry, by: Principal
+        self,
+        ledger: Ledger,
+        command: Command | InternalCommand | None,
+        entry: InboxEntry,
+        by: Principal,
+        source: ChatState | None,
     ) -> None:
         if command is None:
             ledger.note(Progressed())
@@ -276,7 +311,7 @@ class Actor:
             return
         before = ledger.state, len(ledger.events), len(ledger.facts), len(ledger.acks)
         try:
-            decide(ledger, command, by)
+            decide(ledger, command, by, source=source)
         except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
             _log.exception("command.crashed", chat_id=self.chat_id, client_request_id=entry.request_id)
             ledger.state, events, facts, acks = before
@@ -304,10 +339,33 @@ class Actor:
             await turn.stop()
             self._start(writer, tasks, await writer.commit(self._mend))
 
-    async def _release(self, writer: Writer) -> bool:
-        """Give the chat back; False when a command came in the meantime."""
+    def _wants_title(self, state: ChatState) -> bool:
+        return (
+            self._title is Progress.NOT_BEGUN
+            and bool(self._place.title_model)
+            and state.is_at_rest
+            and wants_title(state)
+        )
+
+    async def _make_title(self, writer: Writer) -> None:
+        """Beside whatever the chat does; the first line stays when the model has nothing better (TREE-5)."""
+        title = await make_title(self._place.models, self._place.title_model, writer.state)
+
+        def write(ledger: Ledger) -> None:
+            if title and wants_title(ledger.state):
+                ledger.say(ThreadUpdated(title=title, is_title_generated=True))
+
+        try:
+            await writer.commit(write)
+            self._title = Progress.DONE
+        except Fenced:
+            self._is_fenced = True
+        self._wake.set()
+
+    async def _release(self, writer: Writer, when_ms: int | None) -> bool:
+        """Give the chat back, to be looked at again at `when_ms`; False when a command came in the meantime."""
         store, head = self._place.store, writer.state.head
-        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, None))
+        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, when_ms))
         if answer is Released.MORE:
             return False
         self._place.cache.put(writer.state, writer.upkeep)
@@ -339,16 +397,6 @@ class Actor:
                     raise Lost from trouble
                 await anyio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_SECONDS)
-
-
-def _is_active(state: ChatState) -> bool:
-    """A run is open and not parked: a turn works on it."""
-    return state.private.run is not None and not state.runtime.pause_reasons
-
-
-def _concerns(command: Abort, state: ChatState) -> bool:
-    run = state.private.run
-    return run is not None and command.run_id in (None, run.run_id)
 
 
 def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:

@@ -18,9 +18,11 @@ from protocol.runs import fail_run
 from protocol.state import ChatState
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
+from server.agent.client_events import Emitted
 from server.agent.loop import AgentLoop
-from server.agent.plan import RunTool, Step, advance
+from server.agent.plan import advance
 from server.agent.profile import ChatTools
+from server.agent.steps import RunTool, Step
 from server.store.port import Fenced
 
 __all__ = ["Turn"]
@@ -123,9 +125,9 @@ class Turn:
             raise TurnOver
         await self._writer.offer_and_wait(op)
 
-    def offer(self, status: ToolStatus) -> None:
+    def offer(self, event: ToolStatus | Emitted) -> None:
         if not self._is_over:
-            self._writer.offer(status)
+            self._writer.offer(event)
 
     def tools(self) -> ChatTools:
         return self._place.profiles.tools_of(self.state)

@@ -11,7 +11,7 @@ from protocol.commands import (
 )
 from protocol.deltas import SetToolCalls
 from protocol.principal import Principal
-from server.agent.plan import CallModel, RunTool
+from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 
@@ -153,6 +153,7 @@ def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
     assert chat.types(since) == [
         *["message_added", "tool_status"] * 2,
         "pause_cleared",
+        "thread_updated",
         "runtime_updated",
         "ack",
     ]

@@ -7,8 +7,8 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
 from protocol.messages import FunctionCall, ToolCall
 from server.agent.history import model_view
-from server.agent.plan import CallModel, RunTool
 from server.agent.request import build_request
+from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table
 
@@ -179,7 +179,7 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
     chat.command(UserMessage(client_request_id="a", content="hi"))
     since = len(chat.events)
     chat.break_off("auth_failed")
-    assert chat.types(since) == ["error", "message_removed", "runtime_updated"]
+    assert chat.types(since) == ["error", "message_removed", "thread_updated", "runtime_updated"]
     assert (chat.state.runtime.state, chat.state.runtime.error) == ("error", "The model failed.")
     chat.command(UserMessage(client_request_id="b", content="again"))
     assert chat.state.runtime.error is None
@@ -189,7 +189,7 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
 def test_the_model_sees_neither_a_replaced_answer_nor_pass_through_roles() -> None:
     chat = asked(("c0", "clock"))
     chat.tool_answers("noon")
-    view = model_view(chat.state)
+    view = model_view(chat.state, {})
     assert [message.role for message in view] == ["user", "assistant", "tool"]
     request = build_request(chat.state, chat.tools, "m", with_tools=True)
     assert [tool.name for tool in request.tools] == ["clock", "once"]

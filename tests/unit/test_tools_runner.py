@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from protocol.errors import ToolFailed
 from protocol.principal import LOCAL
-from server.tools.base import Progress, ToolContext, ToolResult
+from server.tools.base import Progress, Report, ToolContext, ToolResult
 from server.tools.python import PythonTool, tool
 from server.tools.runner import PROGRESS_DATA_MAX_BYTES, RESULT_MAX_BYTES, ToolRun, ToolRunner
 
@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.runner = ToolRunner(cancel_grace_seconds=GRACE_SECONDS)
-        self.reports: list[Progress] = []
+        self.reports: list[Report] = []
         self.context = ToolContext(
             chat_id="chat",
             run_id="run",
@@ -305,7 +305,13 @@ async def test_progress_is_clamped_and_bounded() -> None:
         yield ToolResult(content="done")
 
     await desk.run(made(busy))
-    assert [report.fraction for report in desk.reports[:5]] == [0.0, 0.5, 1.0, None, None]
+    assert [report.fraction for report in desk.reports[:5] if isinstance(report, Progress)] == [
+        0.0,
+        0.5,
+        1.0,
+        None,
+        None,
+    ]
     assert desk.reports[5:] == [
         Progress(stage="s", message="m" * 2_000, data={"a": 1}),
         Progress(message="?"),
@@ -329,7 +335,9 @@ async def test_reports_of_a_thread_arrive_in_the_loops_thread_and_before_the_res
 
     desk.context = replace(desk.context, report=note)
     await desk.run(made(work))
-    assert [report.message for report in desk.reports] == [str(number) for number in range(50)]
+    assert [report.message for report in desk.reports if isinstance(report, Progress)] == [
+        str(number) for number in range(50)
+    ]
     assert threads == {threading.get_ident()}
 
 
