@@ -22,8 +22,11 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
+    EditQueued,
+    IdeToolResult,
     InternalCommand,
     Refuse,
+    RestoreMessages,
     RetryFromIndex,
     SetParams,
     ToolDecision,
@@ -34,7 +37,8 @@ from protocol.commands import (
     decode_command,
     encode_command,
 )
-from protocol.content import read_content, read_context_files
+from protocol.content import check_text, read_content, read_context_files
+from protocol.copies import read_messages
 from protocol.entries import RawEntry
 from protocol.errors import (
     BadRequest,
@@ -130,6 +134,12 @@ def _check(command: Command, principal: Principal, edge: Edge) -> None:
     """The checks that need no store. Raises InvalidContent, TooLarge, BadRequest, Forbidden."""
     if isinstance(command, UserMessage | RetryFromIndex | UpdateMessage):
         read_content(command.content, command.attachments)
+    if isinstance(command, EditQueued) and command.content is not None:
+        read_content(command.content, [])
+    if isinstance(command, IdeToolResult):
+        check_text(command.content, "/content")
+    if isinstance(command, RestoreMessages):
+        read_messages(command.messages)
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
         read_patch(command.params)
