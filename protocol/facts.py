@@ -74,10 +74,12 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
-    """The gates of the round before are closed. `summarizing`: the last round, without tools."""
+    """The gates of the round before are closed. `summarizing`: the last round, without tools. `window_tokens` is the
+    size of its model's window, when it is known."""
 
     round: int
     summarizing: bool = False
+    window_tokens: int | None = None
 
 
 class RoundsGranted(_Fact, frozen=True, tag="rounds_granted"):
@@ -216,7 +218,9 @@ def _edited(queue: tuple[Queued, ...], fact: CommandEdited) -> tuple[Queued, ...
 def _fold_run(run: Run, fact: Fact) -> Run:
     match fact:
         case RoundStarted():
-            return replace(run, round=fact.round, gates={}, summarizing=fact.summarizing)
+            return replace(
+                run, round=fact.round, gates={}, summarizing=fact.summarizing, window_tokens=fact.window_tokens
+            )
         case RoundsGranted():
             return replace(run, rounds_allowed=fact.rounds_allowed)
         case CallAsked():

@@ -18,10 +18,8 @@ def say_runtime(
     round: int | None = None,
     status_text: str | None = None,
     active_tool: str | None = None,
-    window_tokens: int | None = None,
 ) -> None:
-    """`runtime_updated` of the open run, unless nothing would change. `window_tokens` is the size of the model's
-    window, told when a round starts."""
+    """`runtime_updated` of the open run, unless nothing would change."""
     run = ledger.state.private.run
     now = ledger.state.runtime
     event = RuntimeUpdated(
@@ -30,7 +28,7 @@ def say_runtime(
         round=round if round is not None else now.round,
         status_text=status_text,
         active_tool=active_tool,
-        context=context_use(ledger.state, window_tokens),
+        context=context_use(ledger.state),
     )
     shown = (now.state, now.error, now.run_id, now.round, now.status_text, now.active_tool, now.outcome, now.context)
     told = (state, None, event.run_id, event.round, status_text, active_tool, None, event.context)
@@ -38,10 +36,11 @@ def say_runtime(
         ledger.say(event)
 
 
-def context_use(state: ChatState, window_tokens: int | None = None) -> ContextUse | None:
+def context_use(state: ChatState) -> ContextUse | None:
     """Tokens of the window that the path takes, by the last answer that came with a usage; None when none did
     (HIST-7)."""
-    total = window_tokens or (state.runtime.context.total if state.runtime.context else None)
+    run, before = state.private.run, state.runtime.context
+    total = run.window_tokens if run is not None else (before.total if before is not None else None)
     for key in reversed(state.path):
         usage = state.nodes[key].usage
         if usage is not None:

@@ -71,6 +71,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gates: dict[str, Gate] = {}
     end_state: str | None = None
     summarizing: bool = False
+    window_tokens: int | None = None
 
 
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -136,8 +136,8 @@ def _start_round(ledger: Ledger, run: Run, table: ToolTable, *, summarizing: boo
     goes_on = run.continues if run.round < 0 else None
     message_id = goes_on.message_id if goes_on is not None else ledger.new_id("msg")
     path = ledger.state.path
-    ledger.note(RoundStarted(round=number, summarizing=summarizing))
-    say_runtime(ledger, "generating", round=number, window_tokens=table.window_tokens(model))
+    ledger.note(RoundStarted(round=number, summarizing=summarizing, window_tokens=table.window_tokens(model)))
+    say_runtime(ledger, "generating", round=number)
     compaction = compaction_of(ledger.state, ledger.profile_params)
     if compaction is not None and compaction != ledger.state.thread.compaction:
         ledger.say(ThreadUpdated(compaction=compaction))

@@ -30,14 +30,17 @@ from server.tools.base import Tool, ToolResult
 __all__ = ["PureChat", "acks", "call", "say", "table"]
 
 
-def table(tools: Mapping[str, Tool] | None = None, max_rounds: int = 20) -> ChatTools:
-    return ChatTools(Profile(name="agent", params={"max_rounds": max_rounds}), tools or {}, frozenset(), "demo/echo")
+def table(
+    tools: Mapping[str, Tool] | None = None, max_rounds: int = 20, windows: Mapping[str, int] | None = None
+) -> ChatTools:
+    profile = Profile(name="agent", params={"max_rounds": max_rounds})
+    return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 
 
 class PureChat:
     """`entries` is the log so far; `step` is what a worker would now be doing outside."""
 
-    def __init__(self, tools: ChatTools | None = None) -> None:
+    def __init__(self, tools: ChatTools | None = None, first_id: int = 1) -> None:
         self.tools = tools or table()
         self.state: ChatState = empty_state("c1")
         self.states: list[ChatState] = [self.state]
@@ -46,7 +49,7 @@ class PureChat:
         self.step: Step = Wait()
         self.source: ChatState | None = None
         self.now_ms = 1_000
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_id)
         self._epoch = 0
         self.fence("wake")
 
