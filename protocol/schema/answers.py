@@ -4,7 +4,7 @@ Streams carry events, described in `shapes.py`; these are all other bodies. Whoe
 but a test of the edge may decode its answers with them.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,8 @@ __all__ = [
     "Failure",
     "Health",
     "ModelCapabilities",
+    "ParamValue",
+    "Params",
     "Providers",
     "Receipt",
     "Status",
@@ -53,6 +55,17 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Status(msgspec.Struct, frozen=True):
     status: Literal["cancelled", "deleted"]
+
+
+class ParamValue(msgspec.Struct, frozen=True):
+    value: Any  # Any: each key has its own type
+    layer: Literal["server", "profile", "thread", "command"]
+
+
+class Params(msgspec.Struct, frozen=True):
+    """By the keys of `set_params`."""
+
+    params: dict[str, ParamValue]
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,6 +25,7 @@ _BODIES = (
     answers.Receipt,
     answers.Status,
     answers.Health,
+    answers.Params,
     answers.ChatList,
     answers.ChatSnapshot,
     answers.Capabilities,
@@ -108,6 +109,15 @@ def _paths() -> JsonObject:
                     "404": _NOT_FOUND,
                     "503": _UNAVAILABLE,
                 },
+            ),
+        },
+        "/v1/chats/{chat_id}/params": {
+            "parameters": [_CHAT_ID],
+            "get": _operation(
+                "readParams",
+                "chats",
+                "Every parameter: the value that holds, and the layer it comes from.",
+                {"200": _json("The parameters.", "Params"), "400": _BAD_ID, "404": _NOT_FOUND, "503": _UNAVAILABLE},
             ),
         },
         "/v1/caps": {"get": _question("readCaps", "Models, profiles, types and limits.", "Capabilities")},

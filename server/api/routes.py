@@ -12,6 +12,7 @@ from server.api import caps, chats, commands
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.guard import OriginGuard
+from server.api.params import chat_params
 from server.api.stream import subscribe
 
 __all__ = ["ROUTES", "build_app"]
@@ -24,6 +25,7 @@ ROUTES = [
     Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
     Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
     Route("/v1/chats", chats.list_chats),
+    Route("/v1/chats/{chat_id}/params", chat_params),
     Route("/v1/chats/{chat_id}", chats.read_chat),
     Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
     Route("/v1/caps", caps.caps),
