@@ -79,6 +79,7 @@ class Host:
             tasks.start_soon(self._listen_to_bells, tasks)
             tasks.start_soon(self._listen_to_mail)
             tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._fence_self)
             tasks.start_soon(self._watch_lag)
 
     async def drain(self) -> int:
@@ -200,15 +201,23 @@ class Host:
             except Unavailable:
                 self._place.metrics.store_errors.labels("beat").inc()
                 _log.warning("beat.missed", chats=len(self._actors))
-            if time.monotonic() - self._beaten_at > SELF_FENCE_SHARE * self._rhythm.lease_seconds:
-                for actor in self._actors.values():
-                    actor.stop_effects()
+
+    async def _fence_self(self) -> None:
+        """Stop effects in time, by a clock of its own: a beat that hangs must not keep us from noticing."""
+        while True:
+            left_seconds = self._beaten_at + SELF_FENCE_SHARE * self._rhythm.lease_seconds - time.monotonic()
+            if left_seconds > 0:
+                await anyio.sleep(left_seconds)
+                continue
+            for actor in self._actors.values():
+                actor.stop_effects()
+            await anyio.sleep(self._rhythm.beat_seconds)  # then the tools that began meanwhile
 
     async def _beat(self) -> None:
         chats = list(self._actors)
         started_at = time.monotonic()
         answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats) if chats else {}
-        self._beaten_at = started_at
+        self._beaten_at = max(self._beaten_at, started_at)  # the mail's beat may have overtaken the clock's
         for chat_id, answer in answers.items():
             actor = self._actors.get(chat_id)
             if actor is None or answer is Beat.MINE:

@@ -288,6 +288,21 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
     assert (tool.began, tool.cancelled) == (1, int(outcome == "outcome_unknown"))
 
 
+async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> None:
+    tool = GatedTool(retry="once")
+    house = House(tool)
+    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
+    async with house.watching() as watcher, house.hosting("w1", rhythm):
+        await house.post(call())
+        await tool.entered()
+        beat = house.store.hold("beat")
+        await beat.entered()
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+        beat.let_go()
+    statuses = [frame["status"] for frame in watcher.frames if frame["type"] == "tool_status"]
+    assert statuses == ["running", "outcome_unknown"]
+
+
 async def test_a_store_that_was_away_ends_nothing(house: House) -> None:
     async with house.watching() as watcher, house.hosting("w1"):
         await house.post(say("write", model=ESSAY))
