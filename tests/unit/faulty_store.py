@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from protocol.entries import RawEntry
-from protocol.errors import Unavailable
+from protocol.errors import Internal, Unavailable
 from protocol.ids import EntryId
 from server.store.memory import MemoryStore
 from server.store.port import (
@@ -23,6 +24,7 @@ from server.store.port import (
     Beat,
     ChatMeta,
     Claimed,
+    DueBell,
     InboxEntry,
     Loaded,
     Notice,
@@ -92,7 +94,7 @@ class _Sieve:
 
 class FaultyStore(MemoryStore):
     """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included. `away` names
-    the calls that are refused until further notice."""
+    the calls that are refused until further notice, `broken` those whose reply makes no sense."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -101,6 +103,7 @@ class FaultyStore(MemoryStore):
         self.order: list[str] = []
         self.requests: list[AppendRequest] = []
         self.away: set[str] = set()
+        self.broken: set[str] = set()
         self.loses_mail = False
         self.loses_bells = False
         self.loses_publishes = False
@@ -146,6 +149,8 @@ class FaultyStore(MemoryStore):
             await fault.pass_through()
         if fault == "refused" or call in self.away:
             raise Unavailable("the store does not answer")
+        if call in self.broken:
+            raise Internal("the store answered with an error: ERR no such thing")
         answer = await step()
         if isinstance(fault, Hold) and fault.reply_only:
             await fault.pass_through()
@@ -200,7 +205,14 @@ class FaultyStore(MemoryStore):
             super().ring(bucket)
 
     @asynccontextmanager
+    async def bell(self) -> AsyncIterator[DueBell]:
+        await self._through("bell", anyio.lowlevel.checkpoint)
+        async with super().bell() as bell:
+            yield bell
+
+    @asynccontextmanager
     async def mail(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        await self._through("mail", anyio.lowlevel.checkpoint)
         async with super().mail(worker) as mail:
             yield _Sieve(mail, lambda _: self.loses_mail)
 
