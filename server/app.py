@@ -24,7 +24,7 @@ from server.relay.hub import Hub
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics
-from server.worker import hosting, run_process, stop_requested
+from server.worker import Startup, hosting, run_process, stop_requested
 
 __all__ = ["serve", "web"]
 
@@ -50,20 +50,20 @@ def web(settings: Settings) -> int:
     return run_process(settings, _web)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, startup: Startup) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
         stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
-        await stack.enter_async_context(hosting(settings, store, furniture, metrics))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        _say_ready(settings, furniture, listener, announce)
+        await stack.enter_async_context(hosting(settings, store, furniture, metrics))  # drained before streams end
+        _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
 
-async def _web(settings: Settings) -> None:
+async def _web(settings: Settings, startup: Startup) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
@@ -71,7 +71,7 @@ async def _web(settings: Settings) -> None:
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        _say_ready(settings, furniture, listener, announce)
+        _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
 
@@ -174,7 +174,11 @@ class _Server(uvicorn.Server):
 
 
 def _say_ready(
-    settings: Settings, furniture: Furniture, listener: socket.socket, announce: Callable[[str], None]
+    settings: Settings,
+    furniture: Furniture,
+    listener: socket.socket,
+    announce: Callable[[str], None],
+    startup: Startup,
 ) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -185,4 +189,4 @@ def _say_ready(
     )
     if settings.store.url is not None:
         where = "store from store.url"
-    print(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})", flush=True)
+    startup.say_ready(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})")
