@@ -45,8 +45,19 @@ class Edge:
         Raises:
             NotFound: any of these.
         """
+        meta = await self.own_or_new(chat_id, principal)
+        if meta is None:
+            raise NotFound("no such chat")
+        return meta
+
+    async def own_or_new(self, chat_id: str, principal: Principal) -> ChatMeta | None:
+        """The meta of the caller's own chat; None when there is no chat of this id, so that it may become the caller's.
+
+        Raises:
+            NotFound: somebody else's, or deleted.
+        """
         meta = await self.store.meta(chat_id)
-        if meta is None or meta.deleted or meta.owner != principal.id:
+        if meta is not None and (meta.deleted or meta.owner != principal.id):
             raise NotFound("no such chat")
         return meta
 

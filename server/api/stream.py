@@ -11,7 +11,7 @@ import anyio
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from protocol.errors import BadRequest, NotFound, NotImplementedYet, Unavailable
+from protocol.errors import BadRequest, NotImplementedYet, Unavailable
 from protocol.ids import Position, check_chat_id
 from server.api.edge import Edge
 from server.relay.subscriber import Subscriber
@@ -40,9 +40,7 @@ class _Subscribe:
         principal = edge.principal(scope)
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         chat_id = _one_chat(query.get("chat_id", []))
-        meta = await edge.store.meta(chat_id)
-        if meta is not None and (meta.owner != principal.id or meta.deleted):
-            raise NotFound("no such chat")
+        await edge.own_or_new(chat_id, principal)
         place = _place_of(scope, query)
         async with edge.hub.relay(chat_id) as relay, anyio.create_task_group() as tasks:
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})

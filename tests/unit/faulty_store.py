@@ -28,6 +28,8 @@ from server.store.port import (
     InboxEntry,
     Loaded,
     Notice,
+    Posted,
+    PostRequest,
     Released,
     Taken,
 )
@@ -197,6 +199,9 @@ class FaultyStore(MemoryStore):
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         return await self._through("heads", partial(super().heads, chat_ids))
 
+    async def post(self, request: PostRequest) -> Posted:
+        return await self._through("post", partial(super().post, request))
+
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return await self._through("meta", partial(super().meta, chat_id))
 
@@ -218,5 +223,11 @@ class FaultyStore(MemoryStore):
 
     @asynccontextmanager
     async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+        await self._through("follow", anyio.lowlevel.checkpoint)
         async with super().follow(chat_id) as notices:
-            yield _Sieve(notices, lambda notice: notice.head in self._lost_heads)
+            yield _Sieve(notices, self._is_lost)
+
+    def _is_lost(self, notice: Notice) -> bool:
+        if "notice" in self.away:
+            raise Unavailable("the store does not answer")
+        return notice.head in self._lost_heads
