@@ -112,6 +112,7 @@ async def _edge(
         body_max_bytes=limits.body_max_bytes,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
         stall_seconds=limits.subscriber_stall_seconds,
+        body_timeout_seconds=limits.body_timeout_seconds,
     )
     config = uvicorn.Config(
         _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),

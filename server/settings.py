@@ -285,6 +285,10 @@ class Limits(_Section, frozen=True):
     body_max_bytes: Bytes = 16_777_216
     """The largest request body. Raise it for large images, and the proxy's limit with it."""
 
+    body_timeout_seconds: Seconds = 30.0
+    """How long a request body may take to arrive, and a second more for each 32 KiB of it that came. Raise it when
+    clients sit behind links that stall."""
+
     subscriber_buffer_bytes: Bytes = 262_144
     """What waits for one slow reader before it is given a snapshot instead. Memory: this times the slow readers."""
 

@@ -8,7 +8,6 @@ import httpx2
 import pytest
 
 from protocol.messages import JsonObject
-from protocol.principal import LOCAL
 from server.agent.profile import Profile, Profiles
 from server.api.auth import LocalAuthenticator
 from server.api.edge import Edge
@@ -16,7 +15,7 @@ from server.api.routes import build_app
 from server.providers.demo import Demo
 from server.providers.registry import Providers
 from server.relay.hub import Hub
-from tests.unit.actor_house import CHAT, House, abort, say
+from tests.unit.actor_house import CHAT, House, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +46,7 @@ async def edge(house: House, *, body_timeout_seconds: float = 30.0) -> AsyncIter
             body_max_bytes=1_000_000,
             buffer_max_bytes=100_000,
             stall_seconds=60.0,
+            body_timeout_seconds=body_timeout_seconds,
         )
         transport = httpx2.ASGITransport(build_app(lent, cors_origins=[], checks_host=False))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -84,18 +84,17 @@ async def test_a_chat_that_its_first_set_params_makes_is_listened_to(house: Hous
 
 @pytest.mark.parametrize("call", ["meta", "follow", "notice"])
 async def test_a_command_whose_effect_cannot_be_watched_is_kept_all_the_same(house: House, call: str) -> None:
-    async with edge(house) as client, house.hosting("w1"):
-        async with house.watching() as watcher:
-            await house.post(say("write", model=HANG))
-            await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
-            house.store.away.add(call)
-            answers = [
-                await client.post(COMMANDS, json=SET),
-                await client.post(COMMANDS, json=ABORT),
-                await client.delete(f"/v1/chats/{CHAT}/queue/a"),
-            ]
-            house.store.away.clear()
-            await watcher.at_rest(1, DEADLINE_SECONDS)
+    async with edge(house) as client, house.hosting("w1"), house.watching() as watcher:
+        await house.post(say("write", model=HANG))
+        await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
+        house.store.away.add(call)
+        answers = [
+            await client.post(COMMANDS, json=SET),
+            await client.post(COMMANDS, json=ABORT),
+            await client.delete(f"/v1/chats/{CHAT}/queue/a"),
+        ]
+        house.store.away.clear()
+        await watcher.at_rest(1, DEADLINE_SECONDS)
     assert [(each.status_code, each.json()) for each in answers] == [(202, {"status": "accepted"})] * 3
     assert watcher.state is not None and watcher.state.thread.title == "x"
 
@@ -115,3 +114,33 @@ async def test_a_refusal_is_answered_also_while_the_store_is_away(house: House, 
     async with edge(house) as client:
         answer = await client.post(COMMANDS, json=bad)
     assert (answer.status_code, answer.json()["path"]) == (400, "/patch/temperature")
+
+
+# bodies that do not come
+
+
+async def test_a_body_that_does_not_come_is_given_up_and_its_connection_closed(house: House) -> None:
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b'{"type":'
+        await anyio.sleep_forever()
+
+    async with edge(house, body_timeout_seconds=0.1) as client:
+        answer = await client.post(COMMANDS, content=trickle())
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"detail": "the body did not arrive within 0.1 s", "code": "bad_request"},
+    )
+    assert answer.headers["connection"] == "close"
+
+
+async def test_a_large_body_that_keeps_coming_is_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.api.edge.BODY_MIN_BYTES_PER_SECOND", 100)
+    whole = b'{"type":"set_params","client_request_id":"set","patch":{"title":"' + b"x" * 100 + b'"}}'
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield whole[:50]  # earns half a second
+        await anyio.sleep(0.2)
+        yield whole[50:]
+
+    async with edge(house, body_timeout_seconds=0.1) as client, house.hosting("w1"):
+        assert (await client.post(COMMANDS, content=slowly())).status_code == 200
