@@ -180,6 +180,8 @@ class Host:
         tasks.start_soon(self._host, actor, tasks)
 
     async def _host(self, actor: Actor, tasks: TaskGroup) -> None:
+        # Its own task's context, handed down to all that the actor starts: every line inside says which chat it is.
+        structlog.contextvars.bind_contextvars(chat_id=actor.chat_id)
         end = End.LOST
         try:
             end = await actor.run()

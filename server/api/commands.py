@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
+from structlog.contextvars import bind_contextvars
 
 from protocol.codec import decode_acks, decode_event, split_array
 from protocol.commands import (
@@ -80,8 +81,10 @@ async def post_command(request: Request) -> Response:
     principal = edge.principal(request.scope)
     chat_id = check_chat_id(request.path_params["chat_id"])
     wait_seconds = _wanted_wait(request)
+    bind_contextvars(chat_id=chat_id, principal=principal.id)  # the request's task, so nobody else's lines
     body = await read_body(request, edge.body_max_bytes)
     command = decode_command(body)
+    bind_contextvars(client_request_id=command.client_request_id)
     try:
         _check(command, principal, edge)
     except (InvalidContent, TooLarge, BadRequest) as refusal:
@@ -108,6 +111,7 @@ async def cancel_queued(request: Request) -> Response:
     principal = edge.principal(request.scope)
     chat_id = check_chat_id(request.path_params["chat_id"])
     target = check_id(request.path_params["client_request_id"], "client_request_id")
+    bind_contextvars(chat_id=chat_id, principal=principal.id, client_request_id=target)
     nonce = secrets.token_hex(8)
     command = CancelQueued(client_request_id=f"cancel:{target}:{nonce}", target=target)
     post = _internal(chat_id, principal.id, command, "exempt", creates=False)
@@ -221,15 +225,12 @@ async def _outcome_within(
     return None
 
 
-def _tell_accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command) -> None:
-    """The command's one line at the edge."""
+def _tell_accepted(edge: Edge, post: PostRequest, command: Command) -> None:
+    """The command's one line at the edge; whose it is, and in which chat, is bound to every line."""
     edge.metrics.commands_accepted.labels(_type_of(command)).inc()
     _log.info(
         "command.accepted",
-        chat_id=post.chat_id,
-        client_request_id=post.request_id,
         type=_type_of(command),
-        principal=principal.id,
         body_bytes=len(post.body),
     )
 
@@ -237,7 +238,7 @@ def _tell_accepted(edge: Edge, post: PostRequest, principal: Principal, command:
 async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command, posted: Posted) -> Response:
     match posted.outcome:
         case PostOutcome.ACCEPTED:
-            _tell_accepted(edge, post, principal, command)
+            _tell_accepted(edge, post, command)
             return answer(202, {"status": "accepted"})
         case PostOutcome.DUPLICATE:
             return answer(200, {"status": "duplicate"})

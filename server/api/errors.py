@@ -74,6 +74,8 @@ class ErrorBoundary:
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A pipelined request is begun by the task of the one before, and in its context.
+        structlog.contextvars.clear_contextvars()
         has_started = False
 
         async def watched(message: Message) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from protocol.messages import JsonObject
 from server.agent.profile import Profile, Profiles
@@ -144,3 +146,28 @@ async def test_a_large_body_that_keeps_coming_is_waited_for(house: House, monkey
 
     async with edge(house, body_timeout_seconds=0.1) as client, house.hosting("w1"):
         assert (await client.post(COMMANDS, content=slowly())).status_code == 200
+
+
+# what the log says
+
+
+async def test_every_line_of_a_post_says_whose_command_it_is_and_none_of_the_next_request_does(house: House) -> None:
+    await house.post(say("first"))
+    house.store.away.add("follow")
+    async with edge(house) as client:
+        with capture_logs(processors=[merge_contextvars]) as logs:
+            await client.post(COMMANDS, json=SET)
+            house.store.broken.add("meta")
+            await client.post(COMMANDS, json={**SET, "client_request_id": "other", "patch": {"temperature": 5}})
+            house.store.broken.clear()
+            house.store.load = None  # type: ignore[method-assign, assignment]  # a mistake, so that the next one crashes
+            await client.get(f"/v1/chats/{CHAT}")
+    whose = [
+        (line["event"], line.get("chat_id"), line.get("client_request_id"), line.get("principal")) for line in logs
+    ]
+    assert whose == [
+        ("outcome.not_followed", CHAT, "set", "local"),
+        ("command.accepted", CHAT, "set", "local"),
+        ("refusal.not_published", CHAT, "other", "local"),
+        ("request.crashed", None, None, None),
+    ]

@@ -3,6 +3,9 @@
 import anyio
 import anyio.lowlevel
 import pytest
+import structlog
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from protocol.codec import encode
 from protocol.entries import Fence
@@ -370,3 +373,23 @@ async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
     for number in range(6):
         await host._set_aside(f"chat-{number}")
     assert list(host._unfoldable) == ["chat-3", "chat-4", "chat-5"]
+
+
+# what the log says
+
+
+async def test_every_line_from_inside_an_actor_says_its_own_chat(house: House) -> None:
+    with capture_logs(processors=[merge_contextvars]) as logs:
+        async with house.hosting("w1"), anyio.create_task_group() as tasks:
+
+            async def fail(chat_id: str) -> None:
+                async with house.watching(chat_id) as watcher:
+                    for number in range(3):
+                        await house.post(say("hello", f"{chat_id}-{number}", model="demo/error"), chat_id=chat_id)
+                    await watcher.until(lambda w: w.types().count("error") == 3, DEADLINE_SECONDS)
+
+            for chat_id in ("a", "b", "c"):
+                tasks.start_soon(fail, chat_id)
+    failures = [line["chat_id"] for line in logs if line["event"] == "model.failed"]
+    assert sorted(failures) == ["a", "a", "a", "b", "b", "b", "c", "c", "c"]
+    assert structlog.contextvars.get_contextvars() == {}
