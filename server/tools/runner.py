@@ -19,6 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
+from protocol.thread import OBJECT_MAX_BYTES
 from server.tools.base import Progress, Report, Tool, ToolContext, ToolResult
 
 __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
@@ -191,12 +192,14 @@ def _object_of(arguments: str) -> JsonObject | None:
 def _checked(result: ToolResult) -> ToolResult:
     """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say."""
     try:
-        msgspec.json.encode(result.metadata_patch)
+        patch_bytes = len(msgspec.json.encode(result.metadata_patch))
         payloads_bytes = len(msgspec.json.encode(result.payloads))
     except (TypeError, ValueError):
         return failed_result("The tool returned a metadata_patch or payload that cannot be written as JSON.")
     if payloads_bytes > PAYLOADS_MAX_BYTES:
         return failed_result(f"The tool returned payloads of more than {PAYLOADS_MAX_BYTES} bytes.")
+    if patch_bytes > OBJECT_MAX_BYTES:
+        return failed_result(f"The tool returned a metadata_patch of more than {OBJECT_MAX_BYTES} bytes.")
     return msgspec.structs.replace(result, content=_cut(_clean(result.content)))
 
 

@@ -121,6 +121,14 @@ async def test_failure_becomes_a_short_result_and_never_a_traceback() -> None:
     assert {line["event"] for line in logs} == {"tool.failed"}
 
 
+async def test_a_metadata_patch_is_no_larger_than_what_a_client_may_set() -> None:
+    def patching(size: int) -> PythonTool:
+        return made(lambda: ToolResult(content="ok", metadata_patch={"key": "x" * size}))
+
+    assert await failure_of(patching(70_000)) == "The tool returned a metadata_patch of more than 65536 bytes."
+    assert (await Desk().run(patching(60_000))).result.content == "ok"
+
+
 async def test_failure_of_bad_arguments_names_the_place() -> None:
     def wants(city: str) -> None: ...
 
