@@ -76,9 +76,6 @@ class Loaded(msgspec.Struct, frozen=True):
         """Every value that somebody set, secrets masked, in the order of the sections."""
         return [Value(path, _shown(_at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
 
-    def origin_of(self, path: str) -> str:
-        return self.origins.get(path, "default")
-
 
 def load_settings(
     environ: Mapping[str, str], flags: Mapping[str, object] | None = None, file: str | None = None

@@ -21,7 +21,6 @@ from protocol.deltas import (
 from protocol.errors import ModelFailed
 from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from server.agent.answers import Answer
-from server.agent.calls import read_arguments
 from server.providers.base import (
     Citation,
     Delta,
@@ -36,6 +35,7 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
+from server.tools.base import read_arguments
 
 __all__ = ["Assembler"]
 
@@ -176,7 +176,7 @@ class Assembler:
             calls = [
                 call
                 for call in calls
-                if call.function.arguments and read_arguments(call.function.arguments) is not None
+                if call.function.arguments.strip() and read_arguments(call.function.arguments) is not None
             ]
         return Answer(
             calls=calls,

@@ -19,9 +19,9 @@ from protocol.runs import answer_call, asking_message_id, close_calls, open_call
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from server.agent.steps import RunTool, Step, Wait
-from server.tools.base import Tool
+from server.tools.base import Tool, read_arguments
 
-__all__ = ["ToolTable", "ask_about_limit", "effect_hash", "input_hash", "next_call", "read_arguments", "tools_offered"]
+__all__ = ["ToolTable", "ask_about_limit", "effect_hash", "input_hash", "next_call", "tools_offered"]
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
 """Of a call, in the question that a person is asked."""
@@ -200,17 +200,6 @@ def _status(state: ChatState, call: ToolCall, tool: Tool | None, status: str, ar
         input=shown,
         label=label if isinstance(label, str) else None,
     )
-
-
-def read_arguments(text: str) -> JsonObject | None:
-    """The arguments of a call, or None when they are not a JSON object. Nothing at all means none (LOOP-7)."""
-    if not text.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def input_hash(chat_id: str, run_id: str, tool_call_id: str, arguments: JsonObject) -> str:

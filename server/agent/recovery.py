@@ -11,7 +11,8 @@ from protocol.ledger import Ledger
 from protocol.messages import ToolCall
 from protocol.runs import answer_call, close_draft, end_run, open_calls
 from protocol.state import Gate
-from server.agent.calls import ToolTable, effect_hash, read_arguments
+from server.agent.calls import ToolTable, effect_hash
+from server.tools.base import read_arguments
 
 __all__ = ["recover"]
 

@@ -87,7 +87,8 @@ async def caps(request: Request) -> Response:
 
 
 async def providers(request: Request) -> Response:
-    """`GET /v1/providers`."""
+    """`GET /v1/providers`: whoever is configured. `has_credentials` is true for all of them, also for those that need
+    no key; whether a key is good only the provider knows (`threadcast doctor` asks it)."""
     edge = edge_of(request)
     edge.principal(request.scope)
     counts = dict.fromkeys(edge.providers.names, 0)

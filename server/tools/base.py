@@ -26,6 +26,7 @@ __all__ = [
     "ToolContext",
     "ToolOutput",
     "ToolResult",
+    "read_arguments",
 ]
 
 Policy: TypeAlias = Literal["auto", "ask", "deny", "preview", "client"]
@@ -156,3 +157,14 @@ class Tool(Protocol):
         Raises:
             ToolFailed: with a sentence for the model, also when the arguments do not fit the schema.
         """
+
+
+def read_arguments(text: str) -> JsonObject | None:
+    """The arguments of a call, or None when they are not a JSON object. Nothing at all means none (LOOP-7)."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from protocol.thread import OBJECT_MAX_BYTES
-from server.tools.base import Progress, Report, Tool, ToolContext, ToolResult
+from server.tools.base import Progress, Report, Tool, ToolContext, ToolResult, read_arguments
 
 __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
 
@@ -57,11 +57,6 @@ class ToolRunner:
         self._cancel_grace_seconds = cancel_grace_seconds
         self._abandoned: set[asyncio.Task[ToolResult]] = set()
 
-    @property
-    def abandoned_count(self) -> int:
-        """Calls that were given up and still run."""
-        return len(self._abandoned)
-
     async def run(
         self, tool: Tool | None, name: str, arguments: str, context: ToolContext, available: Sequence[str] = ()
     ) -> ToolRun:
@@ -74,7 +69,7 @@ class ToolRunner:
         if tool is None:
             offered = ", ".join(available) or "none"
             return ToolRun(failed_result(f"There is no tool {name!r}. Available tools: {offered}."), 0)
-        values = _object_of(arguments)
+        values = read_arguments(arguments)
         if values is None:
             return ToolRun(failed_result("The arguments are not a JSON object; the tool was not run."), 0)
         clock = asyncio.get_running_loop().time
@@ -177,16 +172,6 @@ async def _drive(tool: Tool, arguments: JsonObject, call: _Call) -> ToolResult:
 def failed_result(text: str) -> ToolResult:
     """A failure as the model sees it."""
     return ToolResult(content=_clean(text)[:SENTENCE_MAX_CHARS], failed=True)
-
-
-def _object_of(arguments: str) -> JsonObject | None:
-    if not arguments.strip():
-        return {}
-    try:
-        values = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-    return values if isinstance(values, dict) else None
 
 
 def _checked(result: ToolResult) -> ToolResult:
