@@ -79,6 +79,7 @@ class Socket:
         """What the endpoint does with a request; returns when the stream has ended. Any: bounds of a Subscriber."""
         async with hub.relay(self.watcher.chat_id) as relay, anyio.create_task_group() as tasks:
             self._relay = relay
+            self.watcher.begin()
             subscriber = Subscriber(
                 relay, self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, **more
             )

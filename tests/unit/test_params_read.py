@@ -1,4 +1,4 @@
-"""What the protocol says about parameters that nobody reads yet is true: the table holds them all, and none too many."""
+"""What the protocol says of parameters that nobody reads yet is true: the table holds them all, and none too many."""
 
 import re
 from pathlib import Path
