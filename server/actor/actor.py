@@ -12,22 +12,21 @@ from enum import Enum
 from typing import TypeVar
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.commands import BranchFromChat, Command, InternalCommand, decode_inbox_body
-from protocol.decider import decide
+from protocol.commands import BranchFromChat, Command, InternalCommand
 from protocol.entries import Fence, RawEntry
-from protocol.errors import BadRequest, ModelFailed, Unavailable
+from protocol.errors import ModelFailed, Unavailable
 from protocol.events import ThreadUpdated
 from protocol.facts import Progressed
 from protocol.ids import Head
 from protocol.ledger import Ledger
-from protocol.principal import SYSTEM, Principal
+from protocol.principal import Principal
 from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
+from server.actor.intake import command_of, decide_safely
 from server.actor.run import Turn
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
@@ -84,7 +83,7 @@ class Actor:
         self._is_draining = False
         self._is_lost = False
         self._is_fenced = False
-        self._must_stop_effects = False
+        self._was_cut = False
         self._turn: Turn | None = None
         self._title = Progress.NOT_BEGUN
 
@@ -104,9 +103,17 @@ class Actor:
         self._wake.set()
 
     def stop_effects(self) -> None:
-        """The store has not answered for too long: a tool that must not run twice may not go on (DESIGN §4.8)."""
-        self._must_stop_effects = True
-        self._wake.set()
+        """The store has not answered for too long: a tool that must not run twice is cancelled now, whatever else this
+        actor waits for (DESIGN §4.8)."""
+        turn = self._turn
+        step = turn.running_tool if turn is not None else None
+        if turn is None or step is None:
+            return
+        tool = turn.tools().get(step.call.function.name)
+        if tool is not None and tool.retry == "once":
+            turn.cancel()
+            self._was_cut = True
+            self._wake.set()
 
     async def run(self) -> End:
         """Own the chat until it is given back or lost."""
@@ -117,7 +124,8 @@ class Actor:
                 return End.LOST
             except Fenced:
                 _log.warning("actor.fenced", chat_id=self.chat_id)
-                self._why, self._has_mail, self._is_fenced, self._turn = "retake", True, False, None
+                self._why, self._has_mail, self._turn = "retake", True, None
+                self._is_fenced = self._was_cut = False
             except NewerVersion as newer:
                 _log.warning("chat.newer_version", chat_id=self.chat_id, error=str(newer))
                 await self._hand_over(NEWER_VERSION_DELAY_MS)
@@ -207,7 +215,7 @@ class Actor:
         entry = waiting[0]
         _log.error("command.poisoned", chat_id=self.chat_id, client_request_id=entry.request_id)
         await self._until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
-        _, by = _command_of(entry)
+        _, by = command_of(entry)
         sentence = "The command was given up: its server died three times while carrying it out."
 
         def give_up(ledger: Ledger) -> None:
@@ -238,8 +246,8 @@ class Actor:
             if self._is_draining:
                 await self._stop_at_safe_point(writer)
                 return End.HANDED_OVER
-            if self._must_stop_effects:
-                await self._cut_effects(writer, tasks)
+            if self._was_cut:
+                await self._mend_cut(writer, tasks)
             elif self._has_mail:
                 self._has_mail = False
                 await self._take_commands(writer, tasks)
@@ -266,7 +274,7 @@ class Actor:
 
     async def _carry_out(self, writer: Writer, tasks: TaskGroup, entry: InboxEntry) -> None:
         """One command: its effect and its consumption in one append (DESIGN §4.5)."""
-        command, by = _command_of(entry)
+        command, by = command_of(entry)
         laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
         self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
         source = await self._source_of(command, by)
@@ -277,7 +285,7 @@ class Actor:
         def write(ledger: Ledger) -> Step:
             tools = self._place.profiles.tools_of(ledger.state)
             return carry_out(
-                ledger, tools, lambda it: self._decide(it, command, entry, by, source), is_stopped=is_stopped
+                ledger, tools, lambda it: decide_safely(it, command, entry, by, source), is_stopped=is_stopped
             )
 
         self._start(writer, tasks, await writer.commit(write, (entry,)))
@@ -297,28 +305,6 @@ class Actor:
             _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
             return None
 
-    def _decide(
-        self,
-        ledger: Ledger,
-        command: Command | InternalCommand | None,
-        entry: InboxEntry,
-        by: Principal,
-        source: ChatState | None,
-    ) -> None:
-        if command is None:
-            ledger.note(Progressed())
-            ledger.refuse(entry.request_id, "internal", "the command could not be read back", by=by)
-            return
-        before = ledger.state, len(ledger.events), len(ledger.facts), len(ledger.acks)
-        try:
-            decide(ledger, command, by, source=source)
-        except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
-            _log.exception("command.crashed", chat_id=self.chat_id, client_request_id=entry.request_id)
-            ledger.state, events, facts, acks = before
-            del ledger.events[events:], ledger.facts[facts:], ledger.acks[acks:]  # no half of an effect
-            ledger.note(Progressed())
-            ledger.refuse(entry.request_id, "internal", "the command failed inside the server", by=by)
-
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if not isinstance(step, Wait):
             self._turn = Turn(self._place, writer, self._end_turn)
@@ -328,15 +314,10 @@ class Actor:
         self._is_fenced = self._is_fenced or is_fenced
         self._wake.set()
 
-    async def _cut_effects(self, writer: Writer, tasks: TaskGroup) -> None:
-        self._must_stop_effects = False
-        turn = self._turn
-        step = turn.running_tool if turn is not None else None
-        if turn is None or step is None:
-            return
-        tool = self._place.profiles.tools_of(writer.state).get(step.call.function.name)
-        if tool is not None and tool.retry == "once":
-            await turn.stop()
+    async def _mend_cut(self, writer: Writer, tasks: TaskGroup) -> None:
+        self._was_cut = False
+        if self._turn is not None:
+            await self._turn.stop()
             self._start(writer, tasks, await writer.commit(self._mend))
 
     def _wants_title(self, state: ChatState) -> bool:
@@ -397,14 +378,3 @@ class Actor:
                     raise Lost from trouble
                 await anyio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_SECONDS)
-
-
-def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
-    """The command and who asked; None for what cannot be read back: it is refused, not lost."""
-    by = SYSTEM
-    try:
-        by = msgspec.json.decode(entry.principal, type=Principal)
-        return decode_inbox_body(entry.body), by
-    except (BadRequest, msgspec.DecodeError) as unreadable:
-        _log.error("command.unreadable", client_request_id=entry.request_id, error=str(unreadable))
-        return None, by

@@ -92,9 +92,13 @@ class Turn:
         fail_run(ledger, "internal", "Something failed inside the server; it is in its log.")
         return advance(ledger, self.tools())
 
+    def cancel(self) -> None:
+        """Cancel model and tools, without waiting for them."""
+        self._scope.cancel()
+
     async def stop(self) -> None:
         """Cancel model and tools; returns within `STOP_SECONDS`."""
-        self._scope.cancel()
+        self.cancel()
         with anyio.move_on_after(STOP_SECONDS):
             await self._done.wait()
         if not self._done.is_set():
