@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
+from protocol.ids import Id, Name
 from protocol.messages import JsonObject
 
 __all__ = [
@@ -47,9 +47,7 @@ __all__ = [
     "encode_command",
 ]
 
-Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 CallId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
-Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
 Note: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 """A person's word to the model beside a decision: a long paragraph, not a document."""
 InteractionType: TypeAlias = Literal["text", "value_selected", "action_selected", "form_submitted"]

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
+from protocol.ids import Id, Name
 from protocol.messages import JsonObject, Usage
 
 __all__ = [
@@ -36,11 +36,9 @@ HistoryTools: TypeAlias = Literal["full", "none"]
 
 Temperature: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
-Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 Title: TypeAlias = Annotated[str, Meta(max_length=200)]
 Instructions: TypeAlias = Annotated[str, Meta(max_length=32_768)]
 TokenCap: TypeAlias = Annotated[int, Meta(ge=1_000)]
-Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
 Scope: TypeAlias = Annotated[list[Name], Meta(max_length=3)]
 Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
 """Of tools or of their servers. They stand in every snapshot, so they must not grow as large as a body may be."""
