@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias, TypeVar
 import anyio
 import structlog
 
+from protocol.blobs import blob_hashes
 from protocol.codec import encode, encode_state
 from protocol.deltas import OPS_MAX_COUNT, OPS_MAX_TEXT_BYTES, AppendContent, AppendReasoning, DeltaOp, SetToolCalls
 from protocol.entries import FORMAT_VERSION
@@ -271,6 +272,7 @@ class Writer:
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
             owner=self._owner,
+            blobs=blob_hashes(events, facts),
         )
         return request, after
 

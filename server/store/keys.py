@@ -7,6 +7,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
 `P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
 `P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds and refusals need
+`P chat:<id>:blobs`        hash        as long as the longest-lived of them: `owner`, and size by hash (hex SHA-256)
+`P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes
 `P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
@@ -62,6 +64,13 @@ class ChatKeys:
     @property
     def meta(self) -> bytes:
         return self._base + b":meta"
+
+    @property
+    def blobs(self) -> bytes:
+        return self._base + b":blobs"
+
+    def blob(self, hash: str) -> bytes:
+        return self._base + b":blobs:" + hash.encode()
 
     @property
     def seen(self) -> bytes:

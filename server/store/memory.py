@@ -26,6 +26,7 @@ from server.store.bounds import (
 )
 from server.store.chat_meta import META_FIELDS, check_owner, read_meta
 from server.store.keys import BUCKETS, Keys
+from server.store.memory_blobs import MemoryBlobs
 from server.store.memory_channels import MemoryChannels
 from server.store.memory_records import Bucket, Chat
 from server.store.news import DELETED
@@ -53,7 +54,7 @@ def _system_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MemoryStore(MemoryChannels):
+class MemoryStore(MemoryBlobs, MemoryChannels):
     """Implements `server.store.port.Store`. Share one object between the workers and web halves of a test."""
 
     def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:
@@ -306,8 +307,13 @@ class MemoryStore(MemoryChannels):
             chat.meta.update(request.meta)
             chat.meta["last_active"] = str(now)
             mine[request.chat_id] = now
+        for hash in request.blobs:
+            if hash in chat.blobs:
+                chat.blobs[hash].expires_at_ms = None
         if request.lifetime == "expire":
             chat.expires_at_ms = now + EMPTY_CHAT_TTL_SECONDS * 1_000
+            for kept in chat.blobs.values():
+                kept.expires_at_ms = chat.expires_at_ms
             mine.pop(request.chat_id, None)
         elif request.lifetime == "persist":
             chat.expires_at_ms = None

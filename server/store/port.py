@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from protocol.blobs import Blob, BlobFacts
 from protocol.entries import RawEntry
 from protocol.ids import EntryId
 
@@ -23,6 +24,8 @@ __all__ = [
     "AppendRequest",
     "Appended",
     "Beat",
+    "BlobOutcome",
+    "BlobPut",
     "ChatMeta",
     "Claimed",
     "DueBell",
@@ -107,6 +110,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     that id, never beyond the checkpoint. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that
     back, '' leaves it; an accepted post takes it back too, so a chat without messages says 'expire' every time.
     `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
+    `blobs`, hashes that the entry refers to, live from here on as long as the chat; unknown ones are passed over.
     """
 
     chat_id: str
@@ -123,6 +127,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     meta: tuple[tuple[str, str], ...] = ()
     lifetime: Literal["", "expire", "persist"] = ""
     owner: str = ""
+    blobs: tuple[str, ...] = ()
 
 
 class Appended(Enum):
@@ -138,6 +143,29 @@ class Loaded(msgspec.Struct, frozen=True):
     checkpoint: tuple[str, int, bytes] | None
     entries: list[RawEntry]
     head: str
+
+
+class BlobOutcome(Enum):
+    """KEPT: there, also when it was there before. FULL: the chat holds as many, or as much, as it may."""
+
+    KEPT = "KEPT"
+    FULL = "FULL"
+    FOREIGN = "FOREIGN"
+    GONE = "GONE"
+
+
+class BlobPut(msgspec.Struct, frozen=True, kw_only=True):
+    """Lay `blob` beside a chat for `ttl_seconds`, or until an append refers to it.
+
+    The chat need not be there yet: its blobs are then `owner`'s, and are dropped when somebody else makes the chat and
+    puts one of his own. `revives`: also into a deleted chat, for an import that comes after.
+    """
+
+    chat_id: str
+    owner: str
+    blob: Blob
+    ttl_seconds: int
+    revives: bool = False
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
@@ -263,6 +291,17 @@ class Store(Protocol):
 
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         """The head string of each chat ('' for none), in one pipeline."""
+
+    # blobs
+    async def put_blob(self, request: BlobPut) -> BlobOutcome: ...
+
+    async def hold_blobs(
+        self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
+    ) -> dict[str, BlobFacts]:
+        """Those of `hashes` that `owner`'s chat holds; from now on for `ttl_seconds` at least."""
+
+    async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
+        """None when it is not there, or when the chat, or the blobs of a chat not yet made, are somebody else's."""
 
     # listening
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
