@@ -9,16 +9,18 @@ The one rule: a name that stands in an entry is found by `blob_hashes`, whatever
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from protocol.messages import AudioPart, FilePart, ImagePart, JsonObject, Part
+from protocol.messages import AudioPart, FilePart, ImagePart, InputAudio, JsonObject, Part
 
 __all__ = [
     "BLOBS_MAX_COUNT",
     "BLOBS_TOTAL_MAX_BYTES",
     "BLOB_MAX_BYTES",
+    "BLOB_TTL_SECONDS",
     "INLINE_MAX_BYTES",
     "LARGE_PART_BYTES",
     "Blob",
@@ -30,10 +32,12 @@ __all__ = [
     "blob_url",
     "data_url",
     "decode_base64",
+    "encode_base64",
     "image_mime",
     "move_to",
     "parse_blob_url",
     "put_inline",
+    "with_facts",
 ]
 
 LARGE_PART_BYTES = 32 * 1024
@@ -49,6 +53,9 @@ BLOBS_MAX_COUNT = 1_000
 BLOBS_TOTAL_MAX_BYTES = 256 * 1024 * 1024
 """Of one chat. Its owner's memory in the store is worth about twenty of the largest images."""
 
+BLOB_TTL_SECONDS = 24 * 3_600
+"""What is laid down and never referred to goes after a day."""
+
 _BLOB_URL = re.compile(r"/v1/chats/([A-Za-z0-9_-]{1,128})/blobs/([0-9a-f]{64})")
 _HASHES = re.compile(rb'(?:/blobs/|blob\\*": ?\\*")([0-9a-f]{64})(?![0-9a-f])')
 _IMAGE_HEADERS = (
@@ -57,6 +64,7 @@ _IMAGE_HEADERS = (
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
+_MIME = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")
 _BASE64_AT_ONCE = 256 * 1024
 """A multiple of 4. The interpreter's lock is held for as long as one call decodes, a third of a millisecond."""
 
@@ -102,8 +110,9 @@ class Shelf:
         return True
 
     def put(self, data: bytes, mime: str) -> str:
-        """The hash under which `data` now lies here."""
-        blob = Blob(hashlib.sha256(data).hexdigest(), image_mime(data) or mime, data)
+        """The hash under which `data` now lies here. What is no mime type (RFC 6838 §4.2) counts as bytes."""
+        known = image_mime(data) or (mime if _MIME.fullmatch(mime) else "application/octet-stream")
+        blob = Blob(hashlib.sha256(data).hexdigest(), known, data)
         self.blobs.setdefault(blob.hash, blob)
         return blob.hash
 
@@ -139,11 +148,14 @@ def decode_base64(encoded: str) -> bytes:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    return f"data:{mime};base64,{_encode_base64(data)}"
+    return f"data:{mime};base64,{encode_base64(data)}"
 
 
-def _encode_base64(data: bytes) -> str:
-    return binascii.b2a_base64(data, newline=False).decode()
+def encode_base64(data: bytes) -> str:
+    """In steps, as `decode_base64`."""
+    step = _BASE64_AT_ONCE * 3 // 4
+    pieces = (data[start : start + step] for start in range(0, len(data), step))
+    return "".join(binascii.b2a_base64(piece, newline=False).decode() for piece in pieces)
 
 
 def blob_hashes(*pieces: bytes) -> tuple[str, ...]:
@@ -156,6 +168,24 @@ def blob_hashes(*pieces: bytes) -> tuple[str, ...]:
         if b"blob" in piece:  # most entries have none, and a search costs a tenth of an expression
             found.update((hash.decode(), None) for hash in _HASHES.findall(piece))
     return tuple(found)
+
+
+def with_facts(parts: Sequence[Part], held: Mapping[str, BlobFacts]) -> list[Part]:
+    """The parts, each reference with the type and size of what it names, whatever the client had said of it."""
+    return [_with_facts(part, held) for part in parts]
+
+
+def _with_facts(part: Part, held: Mapping[str, BlobFacts]) -> Part:
+    match part:
+        case ImagePart():
+            place = parse_blob_url(part.image_url.url)
+            if place is not None and (facts := held.get(place[1])):
+                return ImagePart(replace(part.image_url, mime=facts.mime, bytes=facts.size_bytes))
+        case AudioPart(input_audio=InputAudio(blob=str() as hash)) if facts := held.get(hash):
+            return AudioPart(replace(part.input_audio, bytes=facts.size_bytes))
+        case FilePart() if facts := held.get(part.blob or part.text_blob or ""):
+            return replace(part, bytes=facts.size_bytes)
+    return part
 
 
 def put_inline(raw: bytes, blobs: Mapping[str, Blob]) -> bytes:
@@ -174,7 +204,7 @@ def _inline(value: object, blobs: Mapping[str, Blob]) -> object:
         shown["url"] = data_url(blob.mime, blob.data)
     if isinstance(hash := shown.get("blob"), str) and hash in blobs:
         del shown["blob"]
-        shown["data"] = _encode_base64(blobs[hash].data)
+        shown["data"] = encode_base64(blobs[hash].data)
     if isinstance(hash := shown.get("text_blob"), str) and hash in blobs:
         del shown["text_blob"]
         shown["text"] = blobs[hash].data.decode(errors="replace")

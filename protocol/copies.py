@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from protocol.blobs import move_to
 from protocol.commands import BranchFromChat, RestoreMessages
 from protocol.content import check_text
 from protocol.errors import BadRequest, Conflict, NotFound, explain
@@ -63,8 +64,16 @@ def branch_from(ledger: Ledger, command: BranchFromChat, by: Principal, source: 
         message = shown.get(key, source.nodes[key])
         if source.draft is not None and key == source.draft.message.message_id:
             message = replace(message, finish_reason="abort", status="partial", tool_calls=[])
-        ledger.add_message(replace(message, message_id=ledger.new_id("msg"), payloads=[]))
+        here = _moved(message, ledger.state.chat_id)
+        ledger.add_message(replace(here, message_id=ledger.new_id("msg"), payloads=[]))
     ledger.accept(command.client_request_id, {"queued": True}, by=by, final=True)
+
+
+def _moved(message: Message, chat_id: str) -> Message:
+    """`message` with its references leading to the blobs of this chat, where the actor has copied them."""
+    if isinstance(message.content, str) and not message.attachments:
+        return message
+    return msgspec.json.decode(move_to(chat_id, msgspec.json.encode(message)), type=Message)
 
 
 def restore(ledger: Ledger, command: RestoreMessages, by: Principal) -> None:

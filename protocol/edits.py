@@ -7,6 +7,7 @@ are told by `messages_truncated`, `message_added` and `message_removed` what bec
 
 from msgspec.structs import replace
 
+from protocol.blobs import attachments_of
 from protocol.errors import BadRequest, NotFound
 from protocol.events import BranchSelected, MessageAdded, MessageRemoved, MessagesTruncated, MessageUpdated
 from protocol.ledger import Ledger
@@ -73,7 +74,8 @@ def end_of_turn(state: ChatState, index: int) -> int:
 
 def rewrite(ledger: Ledger, message: Message, content: str | list[Part]) -> None:
     """The message says something else, in its place (CMD-7, CMD-8)."""
-    ledger.say(MessageUpdated(message.message_id, replace(message, content=content)))
+    attachments = attachments_of(content, ledger.state.chat_id)
+    ledger.say(MessageUpdated(message.message_id, replace(message, content=content, attachments=attachments)))
 
 
 def remove(ledger: Ledger, message_id: str) -> None:

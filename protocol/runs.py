@@ -56,6 +56,7 @@ def answer_call(
     end_state: str | None = None,
     extra: JsonObject | None = None,
     payloads: list[str] | None = None,
+    attachments: list[JsonObject] | None = None,
 ) -> str:
     """The tool message of `call`, then its last `tool_status` (EVT-10). Returns the message's id."""
     run = ledger.state.private.run
@@ -66,6 +67,7 @@ def answer_call(
             content=content,
             message_id=message_id,
             payloads=payloads or [],
+            attachments=attachments or [],
             tool_call_id=call.id,
             tool_failed=status != "done",
             extra=extra or {},

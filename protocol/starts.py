@@ -8,6 +8,7 @@ the agent's plan.
 import msgspec
 from msgspec.structs import replace
 
+from protocol.blobs import attachments_of
 from protocol.commands import (
     ContinueMessage,
     Queueable,
@@ -101,6 +102,7 @@ def _add_user_message(
             role="user",
             content=content,
             message_id=ledger.new_id("msg"),
+            attachments=attachments_of(content, ledger.state.chat_id),
             client_request_id=item.request_id,
             by=shown_name(item.principal),
             context_files=context_files or [],
@@ -135,6 +137,7 @@ def _update(ledger: Ledger, item: Queued, command: UpdateMessage) -> None:
         sibling = replace(
             message,
             content=content,
+            attachments=attachments_of(content, ledger.state.chat_id),
             message_id=ledger.new_id("msg"),
             client_request_id=item.request_id,
             by=shown_name(item.principal),

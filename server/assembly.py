@@ -109,6 +109,8 @@ def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
             context_tokens=model.context_tokens,
             supports_tools=model.supports_tools,
             supports_images=model.supports_images,
+            supports_audio=model.supports_audio,
+            supports_files=model.supports_files,
         )
         for model in wanted.models
     ]

@@ -164,6 +164,11 @@ class Model(_Section, frozen=True):
 
     supports_tools: bool = True
     supports_images: bool = False
+    """What is not supported is left out of requests; the model reads a note in its place."""
+
+    supports_audio: bool = False
+    supports_files: bool = False
+    """Files as such, PDF for instance. Text files go to every model, as text."""
 
 
 class Provider(_Section, frozen=True):

@@ -179,7 +179,9 @@ class _Gathering:
         if key:
             self._put([*place, "api_key"], key, "environment OPENAI_API_KEY")
         if model:
-            self._put([*place, "models"], [{"name": model}], "environment OPENAI_MODEL")
+            # OpenAI's own models see; of a local one nobody knows.
+            sees = {} if url else {"supports_images": True, "supports_files": True}
+            self._put([*place, "models"], [{"name": model, **sees}], "environment OPENAI_MODEL")
             if not self._table["models"].get("default"):
                 self._put(["models", "default"], f"openai/{model}", "environment OPENAI_MODEL")
 

@@ -14,6 +14,7 @@ from protocol.events import Snapshot
 from protocol.messages import JsonObject
 
 __all__ = [
+    "BlobStored",
     "Capabilities",
     "ChatList",
     "ChatModes",
@@ -51,6 +52,15 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["accepted", "duplicate", "aborted", "applied", "refused"]
     accepted: bool | None = None
     result: JsonObject | None = None
+
+
+class BlobStored(msgspec.Struct, frozen=True):
+    """An upload: `url` is what a command refers to it by, or `hash` where a part asks for `blob`."""
+
+    url: str
+    hash: str
+    mime: str
+    bytes: int
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ _BODIES = (
     answers.Failure,
     answers.Receipt,
     answers.Status,
+    answers.BlobStored,
     answers.Health,
     answers.Params,
     answers.ChatList,
@@ -85,6 +86,8 @@ def _paths() -> JsonObject:
                 },
             ),
         },
+        "/v1/chats/{chat_id}/blobs": {"parameters": [_CHAT_ID], "post": _upload_blob()},
+        "/v1/chats/{chat_id}/blobs/{hash}": {"parameters": [_CHAT_ID, _HASH], "get": _read_blob()},
         "/v1/chats": {"get": _list_chats()},
         "/v1/chats/{chat_id}": {
             "parameters": [_CHAT_ID],
@@ -212,6 +215,37 @@ def _subscribe() -> JsonObject:
     )
 
 
+def _upload_blob() -> JsonObject:
+    return _operation(
+        "uploadBlob",
+        "chats",
+        "Lay bytes beside a chat, to refer to them in a command. Unused ones go after a day.",
+        {
+            "201": _json("There.", "BlobStored"),
+            "400": _failure("`bad_request`, or `invalid_content`: said to be an image, and is none."),
+            "404": _NOT_FOUND,
+            "413": _failure("`too_large`: the blob, or what the chat would hold with it."),
+            "503": _UNAVAILABLE,
+        },
+        body={"required": True, "content": {"*/*": {"schema": {}}}},
+    )
+
+
+def _read_blob() -> JsonObject:
+    return _operation(
+        "readBlob",
+        "chats",
+        "The bytes of a large part.",
+        {
+            "200": {"description": "The bytes, which never change.", "content": {"*/*": {"schema": {}}}},
+            "304": {"description": "The client has them already (`If-None-Match`)."},
+            "400": _BAD_ID,
+            "404": _failure("`not_found`: no such blob, or no such chat of the caller's."),
+            "503": _UNAVAILABLE,
+        },
+    )
+
+
 def _list_chats() -> JsonObject:
     return _operation(
         "listChats",
@@ -289,6 +323,13 @@ def _query(name: str, schema: JsonObject, description: str = "") -> JsonObject:
 
 
 _CHAT_ID = _path("chat_id", "The chat. `subscribe`, `feed` and `import` are taken.")
+_HASH: JsonObject = {
+    "name": "hash",
+    "in": "path",
+    "required": True,
+    "description": "SHA-256 of the bytes, in lower-case hex.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}
 _BAD_ID = _failure("`bad_request`: a malformed or reserved id.")
 _NOT_FOUND = _failure("`not_found`: no such chat, deleted, or somebody else's.")
 _UNAVAILABLE = _failure("`unavailable`: the store does not answer or refuses writes; try again.", retry_after=True)

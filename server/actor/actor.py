@@ -16,6 +16,8 @@ import structlog
 from anyio.abc import TaskGroup
 
 from protocol.commands import BranchFromChat, Command, InternalCommand
+from protocol.blobs import blob_hashes
+from protocol.codec import encode
 from protocol.entries import Fence, RawEntry
 from protocol.errors import ModelFailed, Unavailable
 from protocol.events import ThreadUpdated
@@ -27,6 +29,7 @@ from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
 from server.actor.intake import command_of, decide_safely
+from protocol.tree import way_to
 from server.actor.run import Turn
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
@@ -36,6 +39,7 @@ from server.agent.profile import ChatTools
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
 from server.agent.titles import make_title, wants_title
+from server.store.blob_copy import copy_blobs
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
@@ -300,10 +304,14 @@ class Actor:
             return None
         try:
             loaded = await self._until_answered(lambda: store.load(source_id))
-            return fold_loaded(source_id, loaded, with_facts=False)
+            source = fold_loaded(source_id, loaded, with_facts=False)
         except (Gap, NewerVersion) as trouble:
             _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
             return None
+        way = [source.nodes[key] for key in way_to(source.nodes, command.up_to_message_id)]
+        hashes = blob_hashes(encode(way))
+        await self._until_answered(lambda: copy_blobs(store, source_id, self.chat_id, by.id, hashes))
+        return source
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if not isinstance(step, Wait):

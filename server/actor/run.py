@@ -11,7 +11,9 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from protocol.blobs import BLOB_TTL_SECONDS, Blob
 from protocol.deltas import DeltaOp
+from protocol.errors import Unavailable
 from protocol.events import ToolStatus
 from protocol.ledger import Ledger
 from protocol.runs import fail_run
@@ -23,7 +25,7 @@ from server.agent.loop import AgentLoop
 from server.agent.plan import advance
 from server.agent.profile import ChatTools
 from server.agent.steps import RunTool, Step
-from server.store.port import Fenced
+from server.store.port import BlobOutcome, BlobPut, Fenced
 
 __all__ = ["Turn"]
 
@@ -32,6 +34,9 @@ _T = TypeVar("_T")
 
 STOP_SECONDS = 0.8
 """An abort is done within a second, whatever hangs (CMD-3)."""
+
+FETCH_PAUSES_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""After each failure to read a blob; then the model is asked without it."""
 
 
 class TurnOver(Exception):
@@ -132,6 +137,26 @@ class Turn:
     def offer(self, event: ToolStatus | Emitted) -> None:
         if not self._is_over:
             self._writer.offer(event)
+
+    async def fetch_blob(self, hash: str) -> Blob | None:
+        for pause in FETCH_PAUSES_SECONDS:
+            try:
+                return await self._place.store.get_blob(self.state.chat_id, self._writer.owner, hash)
+            except Unavailable as trouble:
+                _log.warning("blob.not_read", chat_id=self.state.chat_id, error=str(trouble))
+                await anyio.sleep(pause)
+        return None
+
+    async def put_blob(self, blob: Blob) -> bool:
+        request = BlobPut(chat_id=self.state.chat_id, owner=self._writer.owner, blob=blob, ttl_seconds=BLOB_TTL_SECONDS)
+        try:
+            outcome = await self._place.store.put_blob(request)
+        except Unavailable as trouble:
+            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=str(trouble))
+            return False
+        if outcome is not BlobOutcome.KEPT:
+            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=outcome.value)
+        return outcome is BlobOutcome.KEPT
 
     def tools(self) -> ChatTools:
         return self._place.profiles.tools_of(self.state)

@@ -79,7 +79,7 @@ class Writer:
         self.upkeep = upkeep or Upkeep()
         self._store = store
         self._worker = worker
-        self._owner = owner
+        self.owner = owner
         self._new_id = new_id
         self._metrics = metrics
         self._lock = anyio.Lock()
@@ -271,7 +271,7 @@ class Writer:
             trim=self.upkeep.trim_before() if is_due else None,
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
-            owner=self._owner,
+            owner=self.owner,
             blobs=blob_hashes(events, facts),
         )
         return request, after

@@ -76,8 +76,16 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
     ledger.note(Progressed())
 
 
-def tool_done(ledger: Ledger, call: ToolCall, result: ToolResult, elapsed_ms: int | None, table: ToolTable) -> Step:
-    """A tool's result: its message, its payloads (EVT-11), its change of the thread's metadata (LOOP-12)."""
+def tool_done(
+    ledger: Ledger,
+    call: ToolCall,
+    result: ToolResult,
+    elapsed_ms: int | None,
+    table: ToolTable,
+    attachments: list[JsonObject] | None = None,
+) -> Step:
+    """A tool's result: its message with `attachments`, its payloads (EVT-11), its change of the thread's metadata
+    (LOOP-12)."""
     payload_ids = [ledger.new_id("pl") for _ in result.payloads]
     message_id = answer_call(
         ledger,
@@ -87,6 +95,7 @@ def tool_done(ledger: Ledger, call: ToolCall, result: ToolResult, elapsed_ms: in
         elapsed_ms=elapsed_ms,
         end_state=result.end_run,
         payloads=payload_ids,
+        attachments=attachments,
     )
     for payload_id, payload in zip(payload_ids, result.payloads, strict=True):
         ledger.say(

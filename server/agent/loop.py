@@ -12,7 +12,9 @@ from typing import Protocol, TypeVar
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
+from protocol.blobs import Blob
 from protocol.deltas import DeltaOp
 from protocol.errors import ModelFailed
 from protocol.events import ToolStatus
@@ -23,11 +25,13 @@ from protocol.runs import asking_message_id
 from protocol.state import ChatState
 from server.agent.answers import break_off, finish, tool_done
 from server.agent.assembler import Assembler
+from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Wait
-from server.providers.base import Provider
+from server.agent.tool_results import keep_result
+from server.providers.base import Provider, model_info
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, ToolContext
 from server.tools.runner import ToolRunner
@@ -52,6 +56,12 @@ class ChatPort(Protocol):
 
     def offer(self, event: ToolStatus | Emitted) -> None:
         """Offer a progress report or a tool's event; never waits, the latest progress of a call wins."""
+
+    async def fetch_blob(self, hash: str) -> Blob | None:
+        """A blob of this chat; None when it is gone."""
+
+    async def put_blob(self, blob: Blob) -> bool:
+        """Lay a blob beside this chat, for an entry that refers to it; False when that cannot be."""
 
     def tools(self) -> ChatTools:
         """The tools that this chat is offered now."""
@@ -108,6 +118,7 @@ class AgentLoop:
             provider, model = self._models.resolve(step.model)
             prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
             request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
+            request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
             asked_at = time.monotonic()
             async with aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
@@ -172,6 +183,8 @@ class AgentLoop:
             tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
         )
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
+        kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
+        result = replace(done.result, content=kept.content)
         return await self._chat.commit(
-            lambda ledger: tool_done(ledger, call, done.result, done.elapsed_ms, self._chat.tools())
+            lambda ledger: tool_done(ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments)
         )

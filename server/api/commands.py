@@ -24,22 +24,19 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
-    EditQueued,
     IdeToolResult,
     InternalCommand,
     Refuse,
     RestoreMessages,
-    RetryFromIndex,
     SetParams,
     ToolDecision,
     ToolDecisions,
-    UpdateMessage,
     UserMessage,
     body_digest,
     decode_command,
     encode_command,
 )
-from protocol.content import check_text, read_content, read_context_files
+from protocol.content import check_text, read_context_files
 from protocol.copies import read_messages
 from protocol.entries import RawEntry
 from protocol.errors import (
@@ -58,6 +55,7 @@ from protocol.events import Ack
 from protocol.ids import Head, check_chat_id, check_id
 from protocol.principal import SYSTEM, Principal
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
+from server.api.blobs import store_parts
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
 from server.store.port import Notice, Posted, PostKind, PostOutcome, PostRequest
@@ -87,6 +85,7 @@ async def post_command(request: Request) -> Response:
     bind_contextvars(client_request_id=command.client_request_id)
     try:
         _check(command, principal, edge)
+        command = await store_parts(edge, chat_id, principal, command, len(body))
     except (InvalidContent, TooLarge, BadRequest) as refusal:
         edge.metrics.commands_refused.labels(refusal.code).inc()
         await _publish_refusal(edge, chat_id, principal, command, refusal, body)
@@ -127,10 +126,6 @@ async def cancel_queued(request: Request) -> Response:
 
 def _check(command: Command, principal: Principal, edge: Edge) -> None:
     """The checks that need no store. Raises InvalidContent, TooLarge, BadRequest, Forbidden."""
-    if isinstance(command, UserMessage | RetryFromIndex | UpdateMessage):
-        read_content(command.content, command.attachments)
-    if isinstance(command, EditQueued) and command.content is not None:
-        read_content(command.content, [])
     if isinstance(command, IdeToolResult):
         check_text(command.content, "/content")
     if isinstance(command, RestoreMessages):

@@ -27,8 +27,9 @@ __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
 CANCEL_GRACE_SECONDS = 0.5
 """For a cancelled tool to clean up. Half of the second in which an abort must have ended."""
 
-RESULT_MAX_BYTES = 256_000
-"""PROTOCOL §18: longer results are cut, with a note that says so to the model."""
+RESULT_MAX_BYTES = 16 * 1024 * 1024
+"""As large as one blob; what is beyond is lost, and a note says so. The message's own text is cut shorter by
+`agent/tool_results.py`, which keeps the whole."""
 
 SENTENCE_MAX_CHARS = 2_000
 """Of an error text or a progress message: a sentence, not a dump."""
