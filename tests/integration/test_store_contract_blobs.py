@@ -9,6 +9,7 @@ import pytest
 
 from protocol.blobs import BLOBS_MAX_COUNT, BLOBS_TOTAL_MAX_BYTES, Blob, BlobFacts
 from protocol.ids import Head
+from server.store.blob_copy import copy_blobs
 from server.store.memory import MemoryStore
 from server.store.port import BlobOutcome, BlobPut, Store
 from server.store.redis_store import RedisStore
@@ -96,6 +97,20 @@ async def test_a_chat_holds_a_bounded_number_of_bytes(store: Store) -> None:
         assert await put(store, blob(bytes([n]) * piece)) is BlobOutcome.KEPT
     assert await put(store, blob(b"one more")) is BlobOutcome.FULL
     await store.delete(CHAT, "ann", "d1")
+
+
+async def test_a_branch_takes_copies_and_outlives_its_source(store: Store) -> None:
+    one, two, foreign = blob(b"one"), blob(b"two"), blob(b"foreign")
+    for each in (one, two):
+        await put(store, each)
+    await put(store, two, chat_id="branch")
+    await put(store, foreign, "bob", chat_id="other")
+    wanted = [one.hash, two.hash, one.hash, "e" * 64]
+    assert sorted(await copy_blobs(store, CHAT, "branch", "ann", wanted)) == sorted([one.hash, two.hash])
+    assert await copy_blobs(store, "other", "branch", "ann", [foreign.hash]) == []
+    await store.post(command())
+    await store.delete(CHAT, "ann", "d1")
+    assert await store.get_blob("branch", "ann", one.hash) == one
 
 
 async def test_the_append_that_refers_to_a_blob_makes_it_stay() -> None:
