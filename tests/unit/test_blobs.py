@@ -2,6 +2,8 @@
 
 import base64
 import json
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 import pytest
@@ -39,7 +41,6 @@ from tests.unit.pictures import JPEG, PNG, hash_of, png_of
 pytestmark = pytest.mark.row("ATT-5")
 
 sizes = st.sampled_from([1, 100, LARGE_PART_BYTES, 60_000])
-texts = st.text(min_size=1, max_size=20).filter(str.strip)
 
 
 def _payload(seed: int, size: int) -> bytes:
@@ -63,8 +64,12 @@ def _text_file(seed: int, size: int) -> JsonObject:
 
 
 kinds = st.sampled_from([_image, _audio, _file, _text_file])
-parts = st.builds(lambda kind, seed, size: kind(seed, size), kinds, st.integers(0, 60_000), sizes)
-contents = st.lists(parts, min_size=1, max_size=5)
+recipes = st.lists(st.tuples(kinds, st.integers(0, 60_000), sizes), min_size=1, max_size=5)
+Recipe: TypeAlias = list[tuple[Callable[[int, int], JsonObject], int, int]]
+
+
+def made(recipe: Recipe) -> list[JsonObject]:
+    return [kind(seed, size) for kind, seed, size in recipe]
 
 
 def shelved(content: object, chat_id: str = "c1") -> tuple[list[Part], Shelf]:
@@ -74,8 +79,9 @@ def shelved(content: object, chat_id: str = "c1") -> tuple[list[Part], Shelf]:
     return read, shelf
 
 
-@given(contents)
-def test_putting_the_bytes_back_gives_what_the_client_sent(content: list[JsonObject]) -> None:
+@given(recipes)
+def test_putting_the_bytes_back_gives_what_the_client_sent(recipe: Recipe) -> None:
+    content = made(recipe)
     read, shelf = shelved(content)
     plain = read_content(content, [])
     back = json.loads(put_inline(msgspec.json.encode(read), shelf.blobs))
@@ -86,9 +92,9 @@ def test_putting_the_bytes_back_gives_what_the_client_sent(content: list[JsonObj
     assert msgspec.convert(back, list[Part]) == plain
 
 
-@given(contents)
-def test_every_reference_is_found_in_events_and_in_commands_inside_of_facts(content: list[JsonObject]) -> None:
-    read, shelf = shelved(content)
+@given(recipes)
+def test_every_reference_is_found_in_events_and_in_commands_inside_of_facts(recipe: Recipe) -> None:
+    read, shelf = shelved(made(recipe))
     command = UserMessage(client_request_id="r", content=read)
     body = encode_command(command).decode()
     fact = CommandQueued(request_id="r", principal=LOCAL, body=body, at_ms=1, index=0)
@@ -97,9 +103,9 @@ def test_every_reference_is_found_in_events_and_in_commands_inside_of_facts(cont
     assert set(blob_hashes(b"[]", encode([fact]))) == set(shelf.blobs)
 
 
-@given(contents)
-def test_what_is_read_a_second_time_is_the_same_and_needs_no_bytes(content: list[JsonObject]) -> None:
-    read, _ = shelved(content)
+@given(recipes)
+def test_what_is_read_a_second_time_is_the_same_and_needs_no_bytes(recipe: Recipe) -> None:
+    read, _ = shelved(made(recipe))
     again = decode_command(encode_command(UserMessage(client_request_id="r", content=read)))
     assert isinstance(again, UserMessage)
     assert read_content(again.content, []) == read
