@@ -121,6 +121,8 @@ class _Resolver:
         if not self._takes_images:
             return self._leave_out("image", "this model takes no images")
         place = parse_blob_url(part.image_url.url)
+        if place is None and not part.image_url.url.startswith("data:image/"):
+            return self._leave_out("image", "it is no image of ours")
         if place is None:
             return part if self._takes(len(part.image_url.url) * 3 // 4) else self._too_much("image")
         blob = await self._fetch(place[1])

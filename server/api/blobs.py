@@ -27,7 +27,7 @@ from protocol.blobs import (
     put_inline,
     with_facts,
 )
-from protocol.commands import Command, EditQueued, RetryFromIndex, UpdateMessage, UserMessage
+from protocol.commands import Command, EditQueued, RestoreMessages, RetryFromIndex, UpdateMessage, UserMessage
 from protocol.content import BINARY_MAX_BYTES, TEXT_MAX_BYTES, read_content
 from protocol.errors import BadRequest, InvalidContent, NotFound, TooLarge
 from protocol.ids import check_chat_id
@@ -59,6 +59,8 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
             content, attachments = command.content, command.attachments
         case EditQueued(content=content) if content is not None:
             attachments = []
+        case RestoreMessages():
+            return replace(command, messages=await _store_messages(edge, chat_id, principal, command.messages))
         case _:
             return command
     stored = await store_content(edge.store, chat_id, principal.id, content, attachments, body_bytes=body_bytes)
@@ -67,6 +69,23 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
     if isinstance(command, EditQueued):
         return replace(command, content=stored)
     return replace(command, content=stored, attachments=[])
+
+
+async def _store_messages(
+    edge: Edge, chat_id: str, principal: Principal, messages: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """Messages that a client hands back; those with more than text obey the rules of all content (PROTOCOL §10)."""
+    stored: list[JsonObject] = []
+    for number, message in enumerate(messages):
+        parts: list[Part] | None = None
+        content = message.get("content")
+        if isinstance(content, list) and any(isinstance(p, dict) and p.get("type") != "text" for p in content):
+            try:
+                parts = await store_content(edge.store, chat_id, principal.id, content)
+            except (InvalidContent, TooLarge) as refusal:
+                raise type(refusal)(refusal.message, path=f"/messages/{number}{refusal.path}") from None
+        stored.append(message if parts is None else {**message, "content": parts})
+    return stored
 
 
 async def store_content(

@@ -257,6 +257,50 @@ async def test_an_upload_is_referred_to_by_its_url_and_its_type_is_what_it_is(
         assert message.attachments == [{"type": "image_url", "mime": "image/jpeg", "bytes": len(JPEG), "url": url}]
 
 
+@pytest.mark.row("ATT-5")
+async def test_every_command_that_carries_content_leaves_large_parts_beside_the_log(
+    tmp_path: Path, valkey_server: ServerProcess
+) -> None:
+    first, second, third = (png_of(200_000 + n) for n in range(3))
+
+    def part(image: bytes) -> JsonObject:
+        return {"type": "image_url", "image_url": {"url": data_url(image)}}
+
+    async with desk(tmp_path, valkey_server) as here, watching(here.url, "c1") as watcher:
+        await here.say(watcher, "a", [part(first)])
+        assert watcher.state is not None
+        here.model.replies = [Reply([text("again"), STOP, DONE])]
+        retry = {"type": "retry_from_index", "client_request_id": "b", "index": 0, "content": [part(second)]}
+        asked = await here.ask(watcher, retry)
+        assert user_content(asked) == [part(second)]
+        message_id = watcher.state.path[0]
+        here.model.replies = [Reply([text("and again"), STOP, DONE])]
+        update = {"type": "update_message", "client_request_id": "c", "message_id": message_id, "regenerate": True}
+        asked = await here.ask(watcher, {**update, "content": [part(third)]})
+        assert user_content(asked) == [part(third)]
+        (listed,) = watcher.state.nodes[message_id].attachments
+        assert listed["url"] == f"/v1/chats/c1/blobs/{hash_of(third)}"
+        assert here.log_bytes("c1") < 20_000
+        branch = {"type": "branch_from_chat", "client_request_id": "d", "source_chat_id": "c1"}
+        async with watching(here.url, "c2") as other, httpx2.AsyncClient(base_url=here.url) as client:
+            await command(here.url, "c2", {**branch, "up_to_message_id": message_id})
+            await other.until(lambda w: w.state is not None and len(w.state.path) == 1)
+            await client.delete("/v1/chats/c1")
+            assert other.state is not None
+            (copy,) = other.state.nodes.values()
+            (listed,) = copy.attachments
+            assert listed["url"] == f"/v1/chats/c2/blobs/{hash_of(third)}"
+            assert (await client.get(listed["url"])).content == third
+            asked = await here.say(other, "e", "look again")
+            assert [m["content"] for m in asked["messages"][-2:]] == [[part(third)], "look again"]
+        restore = {"type": "restore_messages", "client_request_id": "f"}
+        async with watching(here.url, "c3") as third_chat:
+            messages = [{"role": "user", "content": [part(first)]}, {"role": "assistant", "content": "a picture"}]
+            await command(here.url, "c3", {**restore, "messages": messages})
+            await third_chat.until(lambda w: w.state is not None and len(w.state.path) == 2)
+            assert here.log_bytes("c3") < 5_000
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [

@@ -159,6 +159,15 @@ async def test_a_blob_that_is_gone_leaves_a_note() -> None:
     assert note == TextPart("[image left out: it is not there any more]")
 
 
+@pytest.mark.parametrize("url", ["https://evil.example/a.png", "http://169.254.169.254/", "data:text/html,x"])
+async def test_an_address_that_got_into_a_log_is_never_handed_to_a_provider(url: str) -> None:
+    image = ImagePart(ImageUrl(url))
+    listed: list[JsonObject] = [{"type": "image_url", "url": url}]
+    tool_message = Message(role="tool", content="x", message_id="t", tool_call_id="c", attachments=listed)
+    for shown_message in await shown(user(image), tool_message):
+        assert url not in msgspec.json.encode(shown_message.content).decode()
+
+
 async def test_when_there_is_too_much_the_newest_attachments_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attachments, "REQUEST_MAX_BYTES", 250)
     images = [png_of(100) + bytes([n]) for n in range(3)]
