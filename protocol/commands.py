@@ -148,10 +148,14 @@ class ToolDecisions(_Command, frozen=True, tag="tool_decisions"):
 
 
 class IdeToolResult(_Command, frozen=True, tag="ide_tool_result"):
+    """`attachments` are the server's own word: the images that it took out of `content`. What a client writes there is
+    replaced."""
+
     tool_call_id: CallId
     content: str
     tool_failed: bool = False
     files_changed: list[str] = []
+    attachments: list[JsonObject] = []
 
 
 class IdeToolClaim(_Command, frozen=True, tag="ide_tool_claim"):

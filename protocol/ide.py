@@ -62,6 +62,7 @@ def take_result(ledger: Ledger, command: IdeToolResult, by: Principal) -> None:
         call,
         content,
         status="error" if command.tool_failed else "done",
+        attachments=command.attachments,
         extra={"files_changed": command.files_changed} if command.files_changed else None,
     )
     ledger.accept(command.client_request_id, {"queued": True}, by=by, final=True)

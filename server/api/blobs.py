@@ -27,12 +27,21 @@ from protocol.blobs import (
     put_inline,
     with_facts,
 )
-from protocol.commands import Command, EditQueued, RestoreMessages, RetryFromIndex, UpdateMessage, UserMessage
+from protocol.commands import (
+    Command,
+    EditQueued,
+    IdeToolResult,
+    RestoreMessages,
+    RetryFromIndex,
+    UpdateMessage,
+    UserMessage,
+)
 from protocol.content import BINARY_MAX_BYTES, TEXT_MAX_BYTES, read_content
 from protocol.errors import BadRequest, InvalidContent, NotFound, TooLarge
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject, Part
 from protocol.principal import Principal
+from server.agent.tool_results import keep_result
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
 from server.store.port import BlobOutcome, BlobPut, Store
@@ -59,6 +68,8 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
             content, attachments = command.content, command.attachments
         case EditQueued(content=content) if content is not None:
             attachments = []
+        case IdeToolResult():
+            return await _store_result(edge, chat_id, principal, command)
         case RestoreMessages():
             return replace(command, messages=await _store_messages(edge, chat_id, principal, command.messages))
         case _:
@@ -69,6 +80,17 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
     if isinstance(command, EditQueued):
         return replace(command, content=stored)
     return replace(command, content=stored, attachments=[])
+
+
+async def _store_result(edge: Edge, chat_id: str, principal: Principal, command: IdeToolResult) -> IdeToolResult:
+    """A client's result, its images beside its text as in any tool's (ATT-4)."""
+
+    async def put(blob: Blob) -> bool:
+        request = BlobPut(chat_id=chat_id, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS)
+        return await edge.store.put_blob(request) is BlobOutcome.KEPT
+
+    kept = await keep_result(command.content, "result", chat_id, put)
+    return replace(command, content=kept.content, attachments=kept.attachments)
 
 
 async def _store_messages(

@@ -33,6 +33,10 @@ supports_files = true
 
 [[models.providers.fake.models]]
 name = "blind"
+
+[tools.screenshot]
+policy = "client"
+description = "Takes a picture of the editor."
 """
 
 
@@ -219,6 +223,30 @@ async def test_images_of_a_tool_stand_beside_its_text_and_go_back_to_models_that
         assert here.store.ttl(here.store.keys("*blobs:*")[0]) == -1
         asked = await here.say(watcher, "b", "and now?", params={"model": "fake/blind"})
         assert "data:image/png;base64,iVBOR" not in json.dumps(asked)
+
+
+@pytest.mark.row("ATT-4")
+async def test_a_client_answers_with_a_picture_and_only_with_its_own(
+    tmp_path: Path, valkey_server: ServerProcess
+) -> None:
+    shot = png_of(60_000)
+    async with desk(tmp_path, valkey_server) as here, watching(here.url, "c1") as watcher:
+        here.model.replies = [_calls("screenshot"), Reply([text("nice"), STOP, DONE])]
+        await command(here.url, "c1", user_message("a", "show me"))
+        await watcher.until(lambda w: "ide_tool_required" in w.types())
+        foreign = [{"type": "image_url", "url": "https://evil.example/a.png"}]
+        answer = {
+            "type": "ide_tool_result",
+            "client_request_id": "b",
+            "content": data_url(shot),
+            "attachments": foreign,
+        }
+        asked = await here.ask(watcher, {**answer, "tool_call_id": "call_0"})
+        assert asked["messages"][-2]["content"] == "[image 1: image/png, 60000 bytes]"
+        assert asked["messages"][-1]["content"][1]["image_url"]["url"] == data_url(shot)
+        assert watcher.state is not None
+        (listed,) = next(m for m in watcher.state.nodes.values() if m.role == "tool").attachments
+        assert listed["url"] == f"/v1/chats/c1/blobs/{hash_of(shot)}"
 
 
 async def test_a_long_result_is_cut_for_the_model_and_kept_whole(tmp_path: Path, valkey_server: ServerProcess) -> None:
