@@ -39,7 +39,7 @@ from server.agent.profile import ChatTools
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
 from server.agent.titles import make_title, wants_title
-from server.store.blob_copy import copy_blobs
+from server.store.blob_copy import copy_way
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
@@ -308,9 +308,7 @@ class Actor:
         except (Gap, NewerVersion) as trouble:
             _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
             return None
-        way = [source.nodes[key] for key in way_to(source.nodes, command.up_to_message_id)]
-        hashes = blob_hashes(encode(way))
-        await self._until_answered(lambda: copy_blobs(store, source_id, self.chat_id, by.id, hashes))
+        await self._until_answered(lambda: copy_way(store, source, command.up_to_message_id, self.chat_id, by.id))
         return source
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:

@@ -7,10 +7,19 @@ turned by `protocol.blobs.move_to`.
 
 from collections.abc import Iterable
 
-from protocol.blobs import BLOB_TTL_SECONDS
+from protocol.blobs import BLOB_TTL_SECONDS, blob_hashes
+from protocol.codec import encode
+from protocol.state import ChatState
+from protocol.tree import way_to
 from server.store.port import BlobOutcome, BlobPut, Store
 
-__all__ = ["copy_blobs"]
+__all__ = ["copy_blobs", "copy_way"]
+
+
+async def copy_way(store: Store, source: ChatState, up_to_message_id: str, target: str, owner: str) -> None:
+    """What the messages from the root of `source` to that one refer to. Raises Unavailable, safe to repeat."""
+    way = [source.nodes[key] for key in way_to(source.nodes, up_to_message_id)]
+    await copy_blobs(store, source.chat_id, target, owner, blob_hashes(encode(way)))
 
 
 async def copy_blobs(store: Store, source: str, target: str, owner: str, hashes: Iterable[str]) -> list[str]:
