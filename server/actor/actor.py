@@ -16,8 +16,6 @@ import structlog
 from anyio.abc import TaskGroup
 
 from protocol.commands import BranchFromChat, Command, InternalCommand
-from protocol.blobs import blob_hashes
-from protocol.codec import encode
 from protocol.entries import Fence, RawEntry
 from protocol.errors import ModelFailed, Unavailable
 from protocol.events import ThreadUpdated
@@ -29,7 +27,6 @@ from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
 from server.actor.intake import command_of, decide_safely
-from protocol.tree import way_to
 from server.actor.run import Turn
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
