@@ -19,7 +19,7 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
-`P feed:<owner>`           channel     chat id: its meta changed
+`P feed:<owner>`           channel     chat id: its meta changed, or it was deleted
 
 `{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids
 match `[A-Za-z0-9_-]{1,128}` before they come here, so no id can spell another's key.
@@ -138,6 +138,10 @@ class Keys:
 
     def chats(self, bucket: int, owner: str) -> bytes:
         return self._prefixes[bucket] + b"chats:" + owner.encode()
+
+    def feed_channels(self, owner: str) -> list[bytes]:
+        """An owner's chats lie in every bucket, and a script publishes beside the chat's keys."""
+        return [prefix + b"feed:" + owner.encode() for prefix in self._prefixes]
 
     def mail_channels(self, worker: str) -> list[bytes]:
         """A worker listens in every bucket, since `post` may only publish beside the chat's keys."""

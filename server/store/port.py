@@ -12,7 +12,7 @@ repeat with the same arguments. None retries a write by itself, except to load a
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = [
     "BlobOutcome",
     "BlobPut",
     "ChatMeta",
+    "ChatPage",
     "Claimed",
     "DueBell",
     "Fenced",
@@ -34,6 +35,7 @@ __all__ = [
     "Loaded",
     "Lost",
     "Notice",
+    "Place",
     "PostKind",
     "PostOutcome",
     "PostRequest",
@@ -202,6 +204,21 @@ class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int = 0
     last_active: int = 0
     deleted: bool = False
+    deleted_at: int = 0
+
+
+class Place(NamedTuple):
+    """Where a chat stands in its owner's list: newest first, among equal times the greater id first."""
+
+    last_active: int
+    chat_id: str
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    """A part of an owner's list, in its order. `next` is the place after which to go on, None at the end."""
+
+    chats: list[ChatMeta]
+    next: Place | None
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -248,8 +265,14 @@ class Store(Protocol):
     async def meta(self, chat_id: str) -> ChatMeta | None:
         """None for a chat that never was; `deleted` is set for one that was deleted."""
 
-    async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
-        """Newest `last_active` first, at most `limit`, strictly before `before_ms` when given."""
+    async def list_chats(self, owner: str, limit: int, after: Place | None = None) -> ChatPage:
+        """The next `limit` chats after that place. One deleted meanwhile leaves a gap, never an early end. Each chat's
+        `last_active` is that of its place."""
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        """Those of the chats that stand in the owner's list, as they are now."""
+
+    async def count_chats(self, owner: str) -> int: ...
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         """True when gone (also the second time); False when unknown or somebody else's."""
@@ -311,6 +334,10 @@ class Store(Protocol):
 
     def follow(self, chat_id: str) -> AbstractAsyncContextManager[AsyncIterator[Notice]]:
         """The chat's log channel. Entering waits for the subscription's confirmation (DISPATCH §6)."""
+
+    def follow_feed(self, owner: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+        """Ids of the owner's chats whose meta changed, or that were deleted; None: rebuilt, any may have been missed.
+        Entering waits for the subscription's confirmation."""
 
     async def watchers(self, chat_id: str) -> int:
         """How many processes follow the chat's log channel."""
