@@ -12,8 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import BadRequest, explain
+from protocol.events import PayloadAdded
 from protocol.ids import Id, Name
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
+from protocol.thread import ThreadChanges
 
 __all__ = [
     "CREATES_CHAT",
@@ -28,6 +30,7 @@ __all__ = [
     "EditQueued",
     "IdeToolClaim",
     "IdeToolResult",
+    "ImportChat",
     "InternalCommand",
     "Queueable",
     "Refuse",
@@ -243,7 +246,17 @@ class CancelQueued(_Internal, frozen=True, tag="cancel"):
     target: str
 
 
-InternalCommand: TypeAlias = Refuse | CancelQueued
+class ImportChat(_Internal, frozen=True, tag="import"):
+    """Fill a chat without messages with an exported one (POST /v1/chats/import); `imports.py` says how."""
+
+    thread: ThreadChanges
+    messages: list[Message]
+    leaf_id: str | None = None
+    payloads: list[PayloadAdded] = []
+    agents: list[JsonObject] = []
+
+
+InternalCommand: TypeAlias = Refuse | CancelQueued | ImportChat
 
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
 """A chat comes into being with its first accepted one of these (PROTOCOL §1)."""

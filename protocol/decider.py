@@ -14,6 +14,7 @@ from protocol.commands import (
     EditQueued,
     IdeToolClaim,
     IdeToolResult,
+    ImportChat,
     InternalCommand,
     Queueable,
     Refuse,
@@ -30,6 +31,7 @@ from protocol.errors import Conflict, Forbidden, Refused
 from protocol.events import ThreadUpdated
 from protocol.facts import Progressed
 from protocol.ide import claim, take_result
+from protocol.imports import import_chat
 from protocol.ledger import Ledger
 from protocol.principal import Principal
 from protocol.queue import cancel, drop, edit_queued, enqueue
@@ -59,6 +61,8 @@ def decide(
                 ledger.settle(request_id, accepted=True)
             case CancelQueued():
                 ledger.settle(request_id, accepted=cancel(ledger, command.target))
+            case ImportChat():
+                import_chat(ledger, command)
             case Abort():
                 _abort(ledger, command, by)
             case SetParams():

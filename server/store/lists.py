@@ -1,4 +1,4 @@
-"""What lists, feeds and refusals read of a chat: its meta, an owner's chats by last activity, the feed of their changes.
+"""What lists, feeds and refusals read of a chat: its meta, an owner's chats by time, the feed of changes.
 
 It writes nothing: `post`, `append` and `delete` keep these keys in the same step as what they are about.
 `redis_store.py` combines it with the other nouns.
