@@ -40,7 +40,7 @@ from protocol.starts import start_next
 from protocol.state import ChatState
 from protocol.thread import read_patch
 
-__all__ = ["decide"]
+__all__ = ["APPROVES_WHOLESALE", "decide"]
 
 
 APPROVES_WHOLESALE = ("autonomous_no_confirm", "auto_approve_editing_tools", "auto_approve_dangerous_commands")

@@ -179,6 +179,8 @@ def read_exports(body: bytes) -> list[ChatExport]:
         if isinstance(line, _Header):
             if reader is not None:
                 chats.append(reader.finish())
+            if any(chat.chat_id == line.chat_id for chat in chats):
+                raise _wrong(number, f"chat_id {line.chat_id!r} stands twice", "/chat_id")
             reader = _Reader(line, number)
         elif reader is None:
             raise _wrong(number, "an export begins with its line of type chat")

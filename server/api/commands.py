@@ -240,7 +240,7 @@ async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command
         case PostOutcome.MISMATCH:
             edge.metrics.commands_refused.labels("idempotency_mismatch").inc()
             raise IdempotencyMismatch("this client_request_id was used for another body; choose a new one")
-        case PostOutcome.UNKNOWN if isinstance(command, Abort):
+        case PostOutcome.UNKNOWN | PostOutcome.FOREIGN | PostOutcome.GONE if isinstance(command, Abort):
             return answer(200, {"status": "aborted"})
         case PostOutcome.FULL:
             full = QueueFull("too many commands are waiting in this chat; try again when some have run")

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import blobs, caps, chats, commands
+from server.api import blobs, caps, chats, commands, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.guard import OriginGuard
@@ -28,6 +28,8 @@ ROUTES = [
     Route("/v1/chats/{chat_id}/blobs/{hash}", blobs.read_blob),
     Route("/v1/chats", chats.list_chats),
     Route("/v1/chats/{chat_id}/params", chat_params),
+    Route("/v1/chats/import", transfer.import_chats, methods=["POST"]),
+    Route("/v1/chats/{chat_id}/export", transfer.export_chat),
     Route("/v1/chats/{chat_id}", chats.read_chat),
     Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
     Route("/v1/caps", caps.caps),

@@ -24,7 +24,7 @@ from protocol.events import (
 )
 from protocol.exports import ChatExport, export_lines, export_of, read_exports, tree_of
 from protocol.ledger import Ledger
-from protocol.messages import JsonObject, Message, TextPart
+from protocol.messages import JsonObject, Message, Part, TextPart
 from protocol.principal import SYSTEM
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
@@ -63,7 +63,7 @@ def grown(steps: list[tuple[str, int]]) -> ChatState:
         match step:
             case "say":
                 role = ("user", "assistant", "event")[number % 3]
-                content = [TextPart(f"part {number}")] if number % 2 else f"text {number} \u2028 \n"
+                content: str | list[Part] = [TextPart(f"part {number}")] if number % 2 else f"text {number} \u2028 \n"
                 ledger.add_message(Message(role=role, content=content, message_id=new_id("msg"), created_at=number))
             case "cut":
                 ledger.say(MessagesTruncated(number % (len(path) + 1)))
@@ -225,6 +225,7 @@ def message(**changes: object) -> JsonObject:
         ([header(message_count=1), message(parent_id="m1")], "/2/message/parent_id"),
         ([header(message_count=2), message(), message()], "/3/message/message_id"),
         ([header(), "\ud800", header()], "/2"),
+        ([header(), header()], "/2/chat_id"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number_and_the_place_in_it(body: list[object], path: str | None) -> None:
