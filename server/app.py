@@ -20,6 +20,7 @@ from server.api.edge import Edge
 from server.api.routes import build_app
 from server.api.stream import ABORT
 from server.assembly import Furniture, authenticator_of, furnish, open_store
+from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.settings import Settings
 from server.store.port import Store
@@ -101,9 +102,11 @@ async def _edge(
     """HTTP is answered for as long as it is entered; then streams are told to come back, and the rest finishes."""
     limits = settings.limits
     hub = Hub(store, metrics, heartbeat_seconds=limits.heartbeat_seconds)
+    feeds = Feeds(store, heartbeat_seconds=limits.heartbeat_seconds)
     edge = Edge(
         store=store,
         hub=hub,
+        feeds=feeds,
         auth=authenticator_of(settings),
         metrics=metrics,
         profiles=furniture.profiles,
@@ -127,7 +130,7 @@ async def _edge(
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
     server = _Server(config)
-    async with hub.running(), anyio.create_task_group() as tasks:
+    async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
         try:
             yield
@@ -135,6 +138,7 @@ async def _edge(
             with anyio.CancelScope(shield=True):
                 server.should_exit = True
                 await hub.close_streams()
+                await feeds.close_streams()
                 with anyio.move_on_after(CLOSE_SECONDS + 1):
                     await server.ended.wait()
             tasks.cancel_scope.cancel()

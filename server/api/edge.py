@@ -13,6 +13,7 @@ from server.agent.profile import Profiles
 from server.api.auth import Authenticator
 from server.api.errors import BodyTooSlow
 from server.providers.registry import Providers
+from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
@@ -33,6 +34,7 @@ class Edge:
 
     store: Store
     hub: Hub
+    feeds: Feeds
     auth: Authenticator
     metrics: Metrics
     profiles: Profiles
