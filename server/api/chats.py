@@ -18,15 +18,20 @@ from protocol.snapshot import resume_is_possible, snapshot_of
 from protocol.state import ChatState
 from server.api.edge import Edge, edge_of
 from server.api.errors import answer
-from server.api.listing import LIST_DEFAULT, LIST_MAX, find_chats, item_of, read_cursor, whole_number
+from server.api.listing import (
+    LIST_DEFAULT,
+    LIST_MAX,
+    SEARCH_MAX_CHARACTERS,
+    find_chats,
+    item_of,
+    read_cursor,
+    whole_number,
+)
 from server.store.load import fold_loaded
 from server.store.past import NoLongerHeld, state_at
 from server.store.port import ChatMeta
 
 __all__ = ["delete_chat", "list_chats", "own_chat", "read_chat"]
-
-SEARCH_MAX_CHARACTERS = 200
-"""Of `q`: as long as a title may be; more cannot be found."""
 
 
 async def list_chats(request: Request) -> Response:

@@ -22,7 +22,7 @@ from server.relay.feeds import Feed
 from server.relay.subscriber import Subscriber
 from server.store.port import ChatMeta
 
-__all__ = ["FeedView", "feed", "sse_block", "stream_feed"]
+__all__ = ["ChatsView", "FeedView", "ViewReader", "feed", "sse_block", "stream_feed"]
 
 _log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class FeedView(Protocol):
     def changes(self, changed: Sequence[ChatMeta], removed: Sequence[str]) -> bytes: ...
 
 
-class _Reader:
+class ViewReader:
     """A view on its connection: the source of its subscriber's snapshots, and a reader of the feed."""
 
     subscriber: Subscriber
@@ -57,7 +57,7 @@ async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Calla
     principal = edge.principal(scope)
     async with edge.feeds.feed(principal.id) as feed, anyio.create_task_group() as tasks:
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-        reader = _Reader(view_of(feed))
+        reader = ViewReader(view_of(feed))
         reader.subscriber = Subscriber(
             reader,
             send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
@@ -92,7 +92,7 @@ def sse_block(body: JsonObject) -> bytes:
     return b"data: " + encode(body) + b"\n\n"
 
 
-class _ChatsView:
+class ChatsView:
     """Our own: `feed_snapshot`, then `chat_updated` and `chat_removed`."""
 
     def __init__(self, feed: Feed) -> None:
@@ -116,7 +116,7 @@ class _Feed:
     """The endpoint; Starlette takes an instance as an ASGI application of its own."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await stream_feed(scope, receive, send, _ChatsView)
+        await stream_feed(scope, receive, send, ChatsView)
 
 
 feed = _Feed()

@@ -15,7 +15,18 @@ from protocol.ids import check_id
 from protocol.messages import JsonObject
 from server.store.port import ChatMeta, Place, Store
 
-__all__ = ["LIST_DEFAULT", "LIST_MAX", "Found", "cursor_of", "find_chats", "item_of", "read_cursor", "whole_number"]
+__all__ = [
+    "LIST_DEFAULT",
+    "LIST_MAX",
+    "LOOKED_AT_MAX",
+    "SEARCH_MAX_CHARACTERS",
+    "Found",
+    "cursor_of",
+    "find_chats",
+    "item_of",
+    "read_cursor",
+    "whole_number",
+]
 
 LIST_DEFAULT, LIST_MAX = 50, 200
 """Chats on a page."""
@@ -23,6 +34,9 @@ LIST_DEFAULT, LIST_MAX = 50, 200
 LOOKED_AT_MAX = 2_000
 """Chats that one filtered request looks at: ten round trips to the store. Where fewer match than the page wants, the
 page is short, and its `next_cursor` goes on behind the last one looked at."""
+
+SEARCH_MAX_CHARACTERS = 200
+"""Of `q`: as long as a title may be; more cannot be found."""
 
 _STEP = 200
 

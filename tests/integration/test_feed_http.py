@@ -174,7 +174,7 @@ async def test_the_foreign_sidebar_is_ready_at_once_and_shows_chats_again_when_t
 
         def shows(sidebar: Sidebar) -> bool:
             newest = sidebar.frames[-1]["event"]["snapshot"].get("trajectories") or [{}]
-            return newest[0].get("id") == chat_id and newest[0]["message_count"] == 2
+            return bool(newest[0].get("id") == chat_id and newest[0]["message_count"] == 2)
 
         await sidebar.until(shows)
         for number, frame in enumerate(sidebar.frames):
