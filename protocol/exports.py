@@ -2,7 +2,7 @@
 
 It knows neither HTTP nor the store; `server/api/transfer.py` sends and receives the lines, `imports.py` makes a chat of
 them. The rule: what is derived is not written (sibling ids, a parent that is gone), so that a chat and its import give
-the same bytes. `message_line` and `read_line` are the one place where a message becomes a line and a line a message.
+the same bytes. `ChatExport` stands between state and lines: what a message is to carry with it is put in and out there.
 """
 
 import re
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from protocol.errors import BadRequest, explain
+from protocol.errors import BadRequest, TooLarge, explain
 from protocol.events import PayloadAdded
 from protocol.ids import RESERVED_CHAT_IDS, check_id
 from protocol.messages import JsonObject, Message
@@ -20,10 +20,27 @@ from protocol.reducer import drafted_message
 from protocol.state import ChatState
 from protocol.thread import OBJECT_MAX_BYTES, Thread, ThreadChanges
 
-__all__ = ["EXPORT_FORMAT", "ChatExport", "export_lines", "export_of", "read_exports", "tree_of", "with_siblings"]
+__all__ = [
+    "EXPORT_FORMAT",
+    "IMPORT_MAX_CHATS",
+    "IMPORT_MAX_MESSAGES",
+    "ChatExport",
+    "export_lines",
+    "export_of",
+    "read_exports",
+    "tree_of",
+    "with_siblings",
+]
 
 EXPORT_FORMAT = 1
 """Raised when an older reader would lose something; a reader refuses what is newer than itself."""
+
+IMPORT_MAX_CHATS = 1_000
+"""Of one body: more are sent in several."""
+
+IMPORT_MAX_MESSAGES = 5_000
+"""Of one chat. Its writer and its readers fold them in one go, at a cost that grows with the square: 0.5 to 1 s for as
+many, and a lease is 3.5 s."""
 
 ROLE = re.compile("[a-z][a-z0-9_]{0,63}")
 """Roles are an open list (PROTOCOL §8); this is what a name of one looks like."""
@@ -111,7 +128,7 @@ def with_siblings(messages: Iterable[Message]) -> list[Message]:
 
 def export_of(state: ChatState) -> ChatExport:
     """Everything of a chat but what is going on in it: run, queue and remembered acks stay behind. An unfinished
-    answer is kept as it stands, with status `partial`."""
+    answer is kept as it stands, with status `partial` and finish reason `abort`: nobody goes on writing it."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     messages = [
         replace(
@@ -119,6 +136,7 @@ def export_of(state: ChatState) -> ChatExport:
             sibling_ids=[],
             sibling_index=None,
             status="partial" if message.message_id == drafted else message.status,
+            finish_reason="abort" if message.message_id == drafted else message.finish_reason,
         )
         for message in tree_of(state)
     ]
@@ -168,8 +186,10 @@ def read_exports(body: bytes) -> list[ChatExport]:
 
     Raises:
         BadRequest: a line that is wrong, named by its number from 1; `path` is `/<line>` and the place within it.
+        TooLarge: more chats, or more messages in one, than are taken.
     """
     chats: list[ChatExport] = []
+    names: set[str] = set()
     reader: _Reader | None = None
     number = 0
     for number, raw in enumerate(body.split(b"\n"), start=1):
@@ -179,8 +199,11 @@ def read_exports(body: bytes) -> list[ChatExport]:
         if isinstance(line, _Header):
             if reader is not None:
                 chats.append(reader.finish())
-            if any(chat.chat_id == line.chat_id for chat in chats):
+            if line.chat_id in names:
                 raise _wrong(number, f"chat_id {line.chat_id!r} stands twice", "/chat_id")
+            names.add(line.chat_id)
+            if len(names) > IMPORT_MAX_CHATS:
+                raise TooLarge(f"one body may hold {IMPORT_MAX_CHATS} chats: send it in parts")
             reader = _Reader(line, number)
         elif reader is None:
             raise _wrong(number, "an export begins with its line of type chat")
@@ -211,6 +234,11 @@ class _Reader:
         _check_id(header.chat_id, "chat_id", number, "/chat_id")
         if header.chat_id in RESERVED_CHAT_IDS:
             raise _wrong(number, f"chat_id {header.chat_id!r} is reserved", "/chat_id")
+        if header.message_count > IMPORT_MAX_MESSAGES:
+            raise TooLarge(
+                f"line {number}: a chat of more than {IMPORT_MAX_MESSAGES} messages cannot be imported",
+                path=f"/{number}/message_count",
+            )
         for key in ("context", "metadata"):
             value = getattr(header.thread, key)
             if value is not UNSET and len(_encode(value)) > OBJECT_MAX_BYTES:

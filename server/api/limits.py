@@ -14,6 +14,7 @@ from protocol.content import (
     PARTS_MAX_COUNT,
     TEXT_MAX_BYTES,
 )
+from protocol.exports import IMPORT_MAX_CHATS, IMPORT_MAX_MESSAGES
 from protocol.ids import NAME_MAX_CHARACTERS
 from protocol.state import RECENT_ACKS_KEPT
 from protocol.thread import OBJECT_MAX_BYTES
@@ -21,7 +22,7 @@ from server.agent.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
 from server.api.edge import Edge
 from server.api.listing import LIST_MAX, LOOKED_AT_MAX, SEARCH_MAX_CHARACTERS
-from server.api.transfer import IMPORT_MAX_CHATS, IMPORT_WAIT_SECONDS
+from server.api.transfer import IMPORT_WAIT_SECONDS
 from server.relay.feeds import FEED_MAX_CHATS
 from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS
@@ -59,6 +60,7 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "search_max_characters": SEARCH_MAX_CHARACTERS,
         "feed_max_count": FEED_MAX_CHATS,
         "import_max_count": IMPORT_MAX_CHATS,
+        "import_messages_max_count": IMPORT_MAX_MESSAGES,
         "import_wait_seconds": IMPORT_WAIT_SECONDS,
         "waiting_commands_max_count": INBOX_MAX["normal"],
         "waiting_exempt_max_count": INBOX_MAX["exempt"],

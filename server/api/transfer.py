@@ -21,7 +21,7 @@ from starlette.responses import Response
 from protocol.codec import decode_acks, decode_events
 from protocol.commands import ImportChat, encode_command
 from protocol.decider import APPROVES_WHOLESALE
-from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, TooLarge, Unavailable
+from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, Unavailable
 from protocol.events import Ack
 from protocol.exports import ChatExport, export_lines, export_of, read_exports
 from protocol.ids import Head
@@ -35,9 +35,6 @@ from server.store.port import ChatMeta, Notice, Posted, PostOutcome, PostRequest
 __all__ = ["export_chat", "import_chats"]
 
 _log = structlog.get_logger()
-
-IMPORT_MAX_CHATS = 1_000
-"""Of one body: more are sent in several. Each is a command of its own, and all of them are waited for together."""
 
 IMPORTS_AT_ONCE = 8
 """Chats of one body that are laid down and waited for at a time; one large body must not crowd out other requests."""
@@ -65,8 +62,6 @@ async def import_chats(request: Request) -> Response:
     principal = edge.principal(request.scope)
     body = await read_body(request, edge.body_max_bytes)
     chats = await anyio.to_thread.run_sync(read_exports, body)
-    if len(chats) > IMPORT_MAX_CHATS:
-        raise TooLarge(f"one body may hold {IMPORT_MAX_CHATS} chats, this one has {len(chats)}: send it in parts")
     report = _Report()
     limiter = anyio.CapacityLimiter(IMPORTS_AT_ONCE)
     deadline = anyio.current_time() + IMPORT_WAIT_SECONDS

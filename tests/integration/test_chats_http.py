@@ -116,6 +116,27 @@ async def test_a_chat_can_be_read_as_it_was_at_each_position(server: Process, ch
 
 
 @pytest.mark.row("SES-5")
+async def test_a_position_no_longer_held_is_410_and_names_the_earliest_that_is(server: Process, chat_id: str) -> None:
+    """Parameters of 60 kB each, until the log has been trimmed behind its checkpoint."""
+    await talk(server.url, chat_id, "hello")
+    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
+        path = f"/v1/chats/{chat_id}"
+        for number in range(60):
+            patch = {"metadata": {"n": number, "text": "x" * 60_000}}
+            body = {"type": "set_params", "client_request_id": f"p{number}", "patch": patch}
+            await client.post(f"{path}/commands", json=body)
+        gone = await client.get(path, params={"at": 1})
+        assert (gone.status_code, gone.json()["code"]) == (410, "gone"), gone.text[:200]
+        first = gone.json()["first"]
+        assert str(first) in gone.json()["detail"]
+        assert (await client.get(path, params={"at": first - 1})).json()["first"] == first
+        then = (await client.get(path, params={"at": first})).json()
+        last = (await client.get(path)).json()
+        assert 1 < then["position"] == first <= last["position"]
+        assert then["thread"]["metadata"]["n"] <= last["thread"]["metadata"]["n"] == 59
+
+
+@pytest.mark.row("SES-5")
 async def test_a_deleted_chat_ends_its_streams_and_answers_404_to_every_verb(server: Process, chat_id: str) -> None:
     bodies: list[JsonObject] = [
         user_message("n", "back?"),

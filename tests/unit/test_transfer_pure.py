@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from protocol.codec import encode
 from protocol.commands import ImportChat, SetParams
 from protocol.deltas import AppendContent
-from protocol.errors import BadRequest
+from protocol.errors import BadRequest, TooLarge
 from protocol.events import (
     BackgroundAgentUpdated,
     BranchSelected,
@@ -147,7 +147,8 @@ def test_an_unfinished_answer_goes_over_as_it_stands_and_is_called_partial() -> 
     chat.command(say("r1"))
     chat.stream(AppendContent("half an ans"))
     (read,) = read_exports(lines(chat.state))
-    assert (read.messages[-1].content, read.messages[-1].status) == ("half an ans", "partial")
+    half = read.messages[-1]
+    assert (half.content, half.status, half.finish_reason) == ("half an ans", "partial", "abort")
 
 
 def test_messages_whose_parent_was_removed_keep_their_place_on_the_path() -> None:
@@ -234,6 +235,16 @@ def test_a_bad_line_is_named_by_its_number_and_the_place_in_it(body: list[object
         read_exports(text.encode("utf-8", "surrogatepass"))
     assert caught.value.path == path
     assert path is None or f"line {path.split('/')[1]}: " in caught.value.message
+
+
+def test_more_messages_or_chats_than_are_taken_are_too_large() -> None:
+    with pytest.raises(TooLarge) as caught:
+        read_exports(json.dumps(header(message_count=5_001)).encode())
+    assert caught.value.path == "/1/message_count"
+    many = [json.dumps(header(chat_id=f"c{number}")).encode() for number in range(1_001)]
+    assert len(read_exports(b"\n".join(many[:1_000]))) == 1_000
+    with pytest.raises(TooLarge):
+        read_exports(b"\n".join(many))
 
 
 @given(STEPS, st.data())
