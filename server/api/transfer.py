@@ -134,8 +134,11 @@ async def _import_one(edge: Edge, principal: Principal, chat: ChatExport, deadli
                 raise NotFound("no such chat")
             case _:
                 raise Internal("the import could not be laid down")
-        with anyio.CancelScope(deadline=deadline):
-            return await _wait(edge, principal, post, notices)
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                return await _wait(edge, principal, post, notices)
+        except Unavailable as trouble:  # it is kept all the same
+            _log.warning("import.not_followed", chat_id=chat.chat_id, error=trouble.message)
     return "accepted"
 
 
