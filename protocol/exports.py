@@ -27,9 +27,9 @@ __all__ = [
     "ChatExport",
     "export_lines",
     "export_of",
+    "in_tree_order",
     "read_exports",
     "tree_of",
-    "with_siblings",
 ]
 
 EXPORT_FORMAT = 1
@@ -38,16 +38,16 @@ EXPORT_FORMAT = 1
 IMPORT_MAX_CHATS = 1_000
 """Of one body: more are sent in several."""
 
-IMPORT_MAX_MESSAGES = 5_000
-"""Of one chat. Its writer and its readers fold them in one go, at a cost that grows with the square: 0.5 to 1 s for as
-many, and a lease is 3.5 s."""
+IMPORT_MAX_MESSAGES = 10_000
+"""Of one chat, as of `restore_messages`: the longest chats that are measured (DESIGN §13). They are folded in one go, at
+a cost that grows with the square: 1.5 s for as many, and a lease is 3.5 s."""
 
 ROLE = re.compile("[a-z][a-z0-9_]{0,63}")
 """Roles are an open list (PROTOCOL §8); this is what a name of one looks like."""
 
 
 class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to be written or restored. `messages` are in the order of their making, each after its parent;
+    """A chat to be written or restored. `messages` are in the tree's order, each after its parent;
     `leaf_id` ends the active path, None for an empty path."""
 
     chat_id: str
@@ -88,42 +88,39 @@ _encode = msgspec.json.Encoder().encode
 
 
 def tree_of(state: ChatState) -> list[Message]:
-    """Every message, the unfinished answer as it stands, in the order of their making but each after its parent.
+    """Every message with its siblings as they are now, the unfinished answer as it stands, in the tree's order.
 
-    On the active path the parent is the message before, whatever became of the one it was written under; elsewhere a
-    message whose parent is gone begins a tree of its own.
+    On the active path the parent is the message before; elsewhere a message whose parent is gone begins a tree.
     """
     nodes = dict(state.nodes)
     if state.draft is not None:
         nodes[state.draft.message.message_id] = drafted_message(state.draft)
     parents = {key: node.parent_id if node.parent_id in nodes else None for key, node in nodes.items()}
     parents.update(zip(state.path, (None, *state.path), strict=False))
-    children: dict[str | None, list[str]] = {}
-    for key, parent in parents.items():
-        children.setdefault(parent, []).append(key)
-    placed: list[Message] = []
-    seen: set[str] = set()
-    for key in nodes:
-        chain: list[str] = []
-        place: str | None = key
-        while place is not None and place not in seen:
-            chain.append(place)
-            seen.add(place)
-            place = parents[place]
-        placed += [replace(nodes[name], parent_id=parents[name]) for name in reversed(chain)]
-    return with_siblings(placed)
+    return in_tree_order([replace(node, parent_id=parents[key]) for key, node in nodes.items()])
 
 
-def with_siblings(messages: Iterable[Message]) -> list[Message]:
-    """The messages with the siblings that their parents give them."""
-    families: dict[str | None, list[str]] = {}
+def in_tree_order(messages: Iterable[Message]) -> list[Message]:
+    """The messages, each told its siblings: every one with all that hangs below it, branches in the order given.
+
+    In this order the parent of the next message always lies on the way to the one before, so that a chat is made anew
+    without ever looking a path up.
+    """
+    families: dict[str | None, list[Message]] = {}
     for message in messages:
-        families.setdefault(message.parent_id, []).append(message.message_id)
-    places = {key: at for family in families.values() for at, key in enumerate(family)}
-    return [
-        replace(message, sibling_ids=families[message.parent_id], sibling_index=places[message.message_id])
-        for message in messages
-    ]
+        families.setdefault(message.parent_id, []).append(message)
+    ordered: list[Message] = []
+    waiting = _told(families.get(None, []))[::-1]
+    while waiting:
+        message = waiting.pop()
+        ordered.append(message)
+        waiting += _told(families.get(message.message_id, []))[::-1]
+    return ordered
+
+
+def _told(family: list[Message]) -> list[Message]:
+    names = [message.message_id for message in family]
+    return [replace(message, sibling_ids=names, sibling_index=at) for at, message in enumerate(family)]
 
 
 def export_of(state: ChatState) -> ChatExport:

@@ -15,7 +15,7 @@ from protocol.events import (
     MessagesTruncated,
     ThreadUpdated,
 )
-from protocol.exports import with_siblings
+from protocol.exports import in_tree_order
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message
 from protocol.thread import Thread, ThreadChanges, ThreadPatch
@@ -24,7 +24,7 @@ __all__ = ["import_chat"]
 
 
 def import_chat(ledger: Ledger, command: ImportChat) -> None:
-    """Thread, then the tree in the order of its making, then what the path ends in, payloads and agents.
+    """Thread, then the tree branch by branch, then what the path ends in, payloads and agents.
 
     Raises:
         Conflict: the chat has messages, a run or a queue; nothing was written.
@@ -35,7 +35,7 @@ def import_chat(ledger: Ledger, command: ImportChat) -> None:
     changes = _changes(state.thread, command.thread)
     if changes:
         ledger.say(ThreadUpdated(**changes))
-    for message in with_siblings(command.messages):
+    for message in in_tree_order(command.messages):
         _add(ledger, message)
     path = ledger.state.path
     if command.leaf_id is None and path:
@@ -63,11 +63,9 @@ def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
 
 
 def _add(ledger: Ledger, message: Message) -> None:
-    """`message` behind its parent: first the path is made to end there."""
+    """`message` behind its parent, to which the path is cut back first."""
     path = ledger.state.path
-    if message.parent_id is None:
-        if path:
-            ledger.say(MessagesTruncated(0))
-    elif path[-1:] != (message.parent_id,):
-        ledger.say(BranchSelected(message.parent_id))
+    if path and path[-1] != message.parent_id:
+        length = 0 if message.parent_id is None else path.index(message.parent_id) + 1
+        ledger.say(MessagesTruncated(length))
     ledger.say(MessageAdded(message, len(ledger.state.path)))

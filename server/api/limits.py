@@ -16,6 +16,7 @@ from protocol.content import (
 )
 from protocol.exports import IMPORT_MAX_CHATS, IMPORT_MAX_MESSAGES
 from protocol.ids import NAME_MAX_CHARACTERS
+from protocol.params import MAX_ROUNDS
 from protocol.state import RECENT_ACKS_KEPT
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.profile import DEFAULT_PROFILE
@@ -39,7 +40,6 @@ WORKER_DEATHS_MAX_COUNT = 3
 
 def limits_of(edge: Edge) -> dict[str, float]:
     """The limits of this server as it runs."""
-    rounds = {profile.name: profile.max_rounds for profile in edge.profiles.all}
     return {
         "body_max_bytes": edge.body_max_bytes,
         "text_max_bytes": TEXT_MAX_BYTES,
@@ -67,7 +67,7 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "prefer_wait_max_seconds": PREFER_WAIT_MAX_SECONDS,
         "subscriber_buffer_bytes": edge.buffer_max_bytes,
         "subscriber_stall_seconds": edge.stall_seconds,
-        "max_rounds": rounds[DEFAULT_PROFILE],
+        "max_rounds": _default_rounds(edge),
         "tool_timeout_max_seconds": max((t.timeout_seconds for t in edge.tools), default=DEFAULT_TIMEOUT_SECONDS),
         "tool_result_max_bytes": RESULT_MAX_BYTES,
         "worker_deaths_max_count": WORKER_DEATHS_MAX_COUNT,
@@ -75,3 +75,9 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "remembered_request_ids_seconds": SEEN_TTL_SECONDS,
         "recent_acks_count": RECENT_ACKS_KEPT,
     }
+
+
+def _default_rounds(edge: Edge) -> int:
+    """Of the profile that a new chat has; a thread may say otherwise."""
+    params = next((profile.params for profile in edge.profiles.all if profile.name == DEFAULT_PROFILE), {})
+    return int(params.get("max_rounds", MAX_ROUNDS))
