@@ -39,8 +39,8 @@ IMPORT_MAX_CHATS = 1_000
 """Of one body: more are sent in several."""
 
 IMPORT_MAX_MESSAGES = 10_000
-"""Of one chat, as of `restore_messages`: the longest chats that are measured (DESIGN §13). They are folded in one go, at
-a cost that grows with the square: 1.5 s for as many, and a lease is 3.5 s."""
+"""Of one chat, as of `restore_messages`: the longest chats that are measured (DESIGN §13). They are folded in one go,
+at a cost that grows with the square: 1.5 s for as many, and a lease is 3.5 s."""
 
 ROLE = re.compile("[a-z][a-z0-9_]{0,63}")
 """Roles are an open list (PROTOCOL §8); this is what a name of one looks like."""

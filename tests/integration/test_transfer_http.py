@@ -95,7 +95,7 @@ async def test_a_chat_with_parameters_but_no_messages_takes_an_import(server: Pr
         await title(server.url, other, "empty yet")
         answer = await client.post("/v1/chats/import", content=exported.replace(chat_id.encode(), other.encode()))
         assert answer.json()["imported"] == [other]
-        assert (await client.get(f"/v1/chats/{other}")).json()["thread"]["title"] == "New Chat"
+        assert (await client.get(f"/v1/chats/{other}")).json()["thread"]["title"] == "hello"
 
 
 async def test_bodies_of_more_chats_or_bytes_than_are_taken_are_413(server: Process) -> None:
