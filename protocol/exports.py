@@ -2,9 +2,10 @@
 
 It knows neither HTTP nor the store; `server/api/transfer.py` sends and receives the lines, `imports.py` makes a chat of
 them. The rule: what is derived is not written (sibling ids, a parent that is gone), so that a chat and its import give
-the same bytes. `ChatExport` stands between state and lines: what a message is to carry with it is put in and out there.
+the same bytes. Blobs are no part of a state: who exports puts them into the `ChatExport`, who imports takes them out.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -12,10 +13,11 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from protocol.blobs import Blob, blob_hashes, parse_blob_url
 from protocol.errors import BadRequest, TooLarge, explain
 from protocol.events import PayloadAdded
 from protocol.ids import RESERVED_CHAT_IDS, check_id
-from protocol.messages import JsonObject, Message
+from protocol.messages import ImagePart, JsonObject, Message
 from protocol.reducer import drafted_message
 from protocol.state import ChatState
 from protocol.thread import OBJECT_MAX_BYTES, Thread, ThreadChanges
@@ -27,6 +29,7 @@ __all__ = [
     "ChatExport",
     "export_lines",
     "export_of",
+    "hashes_of",
     "in_tree_order",
     "read_exports",
     "tree_of",
@@ -56,6 +59,7 @@ class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     payloads: list[PayloadAdded] = []
     agents: list[JsonObject] = []
+    blobs: list[Blob] = []
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="chat"):
@@ -67,6 +71,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     message_count: int
     payload_count: int
     agent_count: int
+    blob_count: int = 0
     thread: ThreadChanges
 
 
@@ -82,7 +87,15 @@ class _AgentLine(msgspec.Struct, frozen=True, tag_field="type", tag="background_
     agent: JsonObject
 
 
-_Line = _Header | _MessageLine | _PayloadLine | _AgentLine
+class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="blob"):
+    """`data` is base64 on the line."""
+
+    hash: str
+    mime: str
+    data: bytes
+
+
+_Line = _Header | _MessageLine | _PayloadLine | _AgentLine | _BlobLine
 _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 _encode = msgspec.json.Encoder().encode
 
@@ -147,6 +160,11 @@ def export_of(state: ChatState) -> ChatExport:
     )
 
 
+def hashes_of(chat: ChatExport) -> tuple[str, ...]:
+    """The blobs that its messages and payloads refer to, each once, in the order of the lines."""
+    return blob_hashes(*map(_encode, chat.messages), *map(_encode, chat.payloads))
+
+
 def _set_fields(thread: Thread) -> ThreadChanges:
     """What differs from a new chat's thread."""
     new = Thread(id=thread.id)
@@ -167,6 +185,7 @@ def export_lines(chat: ChatExport) -> Iterator[bytes]:
         message_count=len(chat.messages),
         payload_count=len(chat.payloads),
         agent_count=len(chat.agents),
+        blob_count=len(chat.blobs),
         thread=chat.thread,
     )
     yield _encode(header) + b"\n"
@@ -174,6 +193,7 @@ def export_lines(chat: ChatExport) -> Iterator[bytes]:
         *map(_MessageLine, chat.messages),
         *map(_PayloadLine, chat.payloads),
         *map(_AgentLine, chat.agents),
+        *(_BlobLine(blob.hash, blob.mime, blob.data) for blob in chat.blobs),
     ):
         yield _encode(line) + b"\n"
 
@@ -245,8 +265,9 @@ class _Reader:
         self._messages: dict[str, Message] = {}
         self._payloads: dict[str, PayloadAdded] = {}
         self._agents: list[JsonObject] = []
+        self._blobs: dict[str, Blob] = {}
 
-    def take(self, line: _MessageLine | _PayloadLine | _AgentLine, number: int) -> None:
+    def take(self, line: _MessageLine | _PayloadLine | _AgentLine | _BlobLine, number: int) -> None:
         match line:
             case _MessageLine(message):
                 self._check_message(message, number)
@@ -258,6 +279,10 @@ class _Reader:
                 self._payloads[payload.payload_id] = payload
             case _AgentLine(agent):
                 self._agents.append(agent)
+            case _BlobLine(name, mime, data):
+                if hashlib.sha256(data).hexdigest() != name:
+                    raise _wrong(number, "hash is not the SHA-256 of data", "/hash")
+                self._blobs[name] = Blob(name, mime, data)
 
     def _check_message(self, message: Message, number: int) -> None:
         _check_id(message.message_id, "message_id", number, "/message/message_id")
@@ -269,16 +294,25 @@ class _Reader:
             raise _wrong(number, "role must be a lower-case name", "/message/role")
         if message.role == "tool" and not message.tool_call_id:
             raise _wrong(number, "a tool message names its tool_call_id", "/message/tool_call_id")
+        for at, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            if isinstance(part, ImagePart) and not self._is_image(part.image_url.url):
+                raise _wrong(
+                    number, "an image is a data URL or a blob of this chat", f"/message/content/{at}/image_url/url"
+                )
+
+    def _is_image(self, url: str) -> bool:
+        place = parse_blob_url(url)
+        return url.startswith("data:image/") if place is None else place[0] == self._header.chat_id
 
     def finish(self) -> ChatExport:
         header = self._header
-        counted = (len(self._messages), len(self._payloads), len(self._agents))
-        told = (header.message_count, header.payload_count, header.agent_count)
+        counted = (len(self._messages), len(self._payloads), len(self._agents), len(self._blobs))
+        told = (header.message_count, header.payload_count, header.agent_count, header.blob_count)
         if counted != told:
             raise _wrong(
                 self._number,
-                f"it tells of {told[0]} messages, {told[1]} payloads, {told[2]} agents, and has "
-                f"{counted[0]}, {counted[1]}, {counted[2]}: the file was cut or changed",
+                f"it tells of {told[0]} messages, {told[1]} payloads, {told[2]} agents and {told[3]} blobs, and has "
+                f"{counted[0]}, {counted[1]}, {counted[2]} and {counted[3]}: the file was cut or changed",
             )
         if header.leaf_id is not None and header.leaf_id not in self._messages:
             raise _wrong(self._number, f"leaf_id {header.leaf_id!r} is none of its messages", "/leaf_id")
@@ -289,6 +323,7 @@ class _Reader:
             messages=list(self._messages.values()),
             payloads=list(self._payloads.values()),
             agents=self._agents,
+            blobs=list(self._blobs.values()),
         )
 
 

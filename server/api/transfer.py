@@ -18,19 +18,20 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from protocol.blobs import BLOB_TTL_SECONDS
 from protocol.codec import decode_acks, decode_events
 from protocol.commands import ImportChat, encode_command
 from protocol.decider import APPROVES_WHOLESALE
-from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, Unavailable
+from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, TooLarge, Unavailable
 from protocol.events import Ack
-from protocol.exports import ChatExport, export_lines, export_of, read_exports
+from protocol.exports import ChatExport, export_lines, export_of, hashes_of, read_exports
 from protocol.ids import Head
 from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
 from server.store.load import fold_loaded
-from server.store.port import ChatMeta, Notice, Posted, PostOutcome, PostRequest
+from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, Posted, PostOutcome, PostRequest
 
 __all__ = ["export_chat", "import_chats"]
 
@@ -51,7 +52,10 @@ async def export_chat(request: Request) -> Response:
     edge = edge_of(request)
     meta = await own_chat(edge, request)
     state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=False)
-    body = await anyio.to_thread.run_sync(lambda: b"".join(export_lines(export_of(state))))
+    chat = export_of(state)
+    found = [await edge.store.get_blob(meta.chat_id, meta.owner, name) for name in hashes_of(chat)]
+    whole = replace(chat, blobs=[blob for blob in found if blob is not None])
+    body = await anyio.to_thread.run_sync(lambda: b"".join(export_lines(whole)))
     headers = {"content-disposition": f'attachment; filename="{meta.chat_id}.jsonl"'}
     return Response(body, headers=headers, media_type="application/jsonl")
 
@@ -118,6 +122,15 @@ async def _import_one(edge: Edge, principal: Principal, chat: ChatExport, deadli
     if await edge.store.listed(principal.id, [chat.chat_id]):
         return "skipped"
     post = _request_of(principal, chat, meta)
+    for blob in chat.blobs:
+        put = BlobPut(chat_id=chat.chat_id, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=True)
+        outcome = await edge.store.put_blob(put)
+        if outcome is not BlobOutcome.KEPT:
+            raise (
+                TooLarge("the chat holds as many blobs as it may")
+                if outcome is BlobOutcome.FULL
+                else NotFound("no such chat")
+            )
     async with edge.store.follow(chat.chat_id) as notices:
         posted = await _post(edge, post)
         match posted.outcome:

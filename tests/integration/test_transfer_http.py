@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from base64 import b64encode
 from pathlib import Path
 
 import httpx2
@@ -50,6 +51,27 @@ async def test_export_delete_import_export_is_byte_identical_for_several_chats_a
         assert [item["message_count"] for item in listed] == [4]
         assert (await client.post("/v1/chats/import", content=body)).json() == {**NOTHING, "skipped": names}
     await talk(server.url, names[2], "it goes on as any chat")
+
+
+@pytest.mark.row("SES-6")
+async def test_large_parts_go_with_their_chat(server: Process, chat_id: str) -> None:
+    data = b"a long text \x00" * 10_000
+    file = {"type": "file", "name": "a.bin", "mime": "application/octet-stream", "data": b64encode(data).decode()}
+    content = [{"type": "text", "text": "see"}, file]
+    async with watching(server.url, chat_id) as watcher:
+        assert (await command(server.url, chat_id, user_message("a", "x") | {"content": content})).status_code == 202
+        await watcher.at_rest()
+    async with client_of(server) as client:
+        exported = (await client.get(f"/v1/chats/{chat_id}/export")).content
+        header, *_, last = [json.loads(line) for line in exported.splitlines()]
+        assert (header["blob_count"], last["type"]) == (1, "blob")
+        path = f"/v1/chats/{chat_id}/blobs/{last['hash']}"
+        assert (await client.get(path)).content == data
+        await client.delete(f"/v1/chats/{chat_id}")
+        assert (await client.get(path)).status_code == 404
+        assert (await client.post("/v1/chats/import", content=exported)).json()["imported"] == [chat_id]
+        assert (await client.get(path)).content == data
+        assert (await client.get(f"/v1/chats/{chat_id}/export")).content == exported
 
 
 @pytest.mark.row("SES-6")

@@ -205,6 +205,10 @@ def message(**changes: object) -> JsonObject:
     return {"type": "message", "message": {"role": "user", "content": "x", "message_id": "m1", **changes}}
 
 
+def picture(url: str) -> JsonObject:
+    return message(content=[{"type": "image_url", "image_url": {"url": url}}])
+
+
 @pytest.mark.parametrize(
     ("body", "path"),
     [
@@ -228,6 +232,9 @@ def message(**changes: object) -> JsonObject:
         ([header(message_count=2), message(), message()], "/3/message/message_id"),
         ([header(), "\ud800", header()], "/2"),
         ([header(), header()], "/2/chat_id"),
+        ([header(), {"type": "blob", "hash": "0" * 64, "mime": "text/plain", "data": "eA=="}], "/2/hash"),
+        ([header(message_count=1), picture("javascript:alert(1)")], "/2/message/content/0/image_url/url"),
+        ([header(message_count=1), picture(f"/v1/chats/c2/blobs/{'0' * 64}")], "/2/message/content/0/image_url/url"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number_and_the_place_in_it(body: list[object], path: str | None) -> None:
