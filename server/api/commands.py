@@ -60,7 +60,7 @@ from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
 from server.store.port import Notice, Posted, PostKind, PostOutcome, PostRequest
 
-__all__ = ["cancel_queued", "post_command"]
+__all__ = ["cancel_queued", "lay_down", "post_command", "take_back"]
 
 _log = structlog.get_logger()
 
@@ -122,6 +122,31 @@ async def cancel_queued(request: Request) -> Response:
     if ack is None:
         return answer(202, {"status": "accepted"})
     return answer(200, {"status": "cancelled"}) if ack.accepted else _no_such_command()
+
+
+async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Command) -> None:
+    """What `post_command` does, for an endpoint that speaks for its caller under a request id of its own.
+
+    Raises:
+        InvalidContent, TooLarge, BadRequest, Forbidden: the command itself.
+        NotFound, QueueFull: the chat.
+        Unavailable: the store.
+    """
+    _check(command, principal, edge)
+    post = _request_of(chat_id, principal, command, encode_command(command))
+    posted = await _post(edge, post)
+    if posted.outcome is PostOutcome.ACCEPTED:
+        _tell_accepted(edge, post, principal, command)
+    elif posted.outcome is PostOutcome.FULL:
+        raise QueueFull("too many commands are waiting in this chat; try again when some have run")
+    elif posted.outcome is not PostOutcome.DUPLICATE and not isinstance(command, Abort):
+        raise NotFound("no such chat")
+
+
+async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: str) -> None:
+    """Ask that a waiting command is taken back; whether it was is told by its `ack`. Raises Unavailable."""
+    cancel = CancelQueued(client_request_id=f"cancel:{request_id}:{secrets.token_hex(8)}", target=request_id)
+    await _post(edge, _internal(chat_id, principal.id, cancel, "exempt", creates=False))
 
 
 def _check(command: Command, principal: Principal, edge: Edge) -> None:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from protocol.errors import NotFound
 from server.api import blobs, caps, chats, commands, foreign, transfer
+from server.api import caps, chats, commands, oneshot
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
@@ -38,6 +39,10 @@ ROUTES = [
     Route("/v1/trajectories/{chat_id}", foreign.read_trajectory),
     Route("/v1/trajectories/{chat_id}", foreign.delete_trajectory, methods=["DELETE"]),
     Route("/v1/sidebar/subscribe", foreign.sidebar),
+    Route("/chat", oneshot.text_chat, methods=["POST"]),
+    Route("/v1/agent/chat", oneshot.agent_chat, methods=["POST"]),
+    Route("/api/chat/stream", oneshot.page_chat, methods=["POST"]),
+    Route("/v1/chat/completions", oneshot.chat_completions, methods=["POST"]),
     Route("/v1/caps", caps.caps),
     Route("/v1/providers", caps.providers),
     Route("/v1/chat-modes", caps.chat_modes),

@@ -50,7 +50,7 @@ class Hub:
     def __init__(self, store: Store, metrics: Metrics, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self._store = store
         self._metrics = metrics
-        self._heartbeat_seconds = heartbeat_seconds
+        self.heartbeat_seconds = heartbeat_seconds
         self._open: dict[str, _Open] = {}
         self._tasks: TaskGroup | None = None
         self._is_closing = False
@@ -122,7 +122,7 @@ class Hub:
             now = time.monotonic()
             for here in self._open.values():
                 for subscriber in list(here.relay.subscribers):
-                    subscriber.beat(now, self._heartbeat_seconds)
+                    subscriber.beat(now, self.heartbeat_seconds)
             try:
                 await self._check_positions(now)
             except Unavailable:

@@ -1,0 +1,234 @@
+"""The bodies of the one-shot endpoints, each read into an `Ask`: an ordinary `user_message` and its projection.
+
+Pure but for ids and time, which come in. It knows neither store nor streams; `oneshot.py` calls it before the first
+byte of an answer. The one rule: the message takes a turn of its own (`merge_queued` false for it), so that its run is
+its caller's alone and may be aborted with the caller.
+"""
+
+import re
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from protocol.commands import Interaction, InteractionType, UserMessage
+from protocol.errors import BadRequest, explain
+from protocol.ids import check_chat_id
+from protocol.messages import JsonObject
+from server.agent.profile import Profiles
+from server.projections.agent_chat import AgentChat
+from server.projections.base import Projection
+from server.projections.openai_chunks import OpenAIChunks
+from server.projections.page_chat import PageChat
+from server.projections.text_chat import TextChat
+
+__all__ = ["Ask", "Fresh", "known_scope", "read_agent_chat", "read_completions", "read_page_chat", "read_text_chat"]
+
+OnDisconnect: TypeAlias = Literal["abort", "detach"]
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+SCOPE_MAX_DEPTH = 3
+_SCOPE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Scopes name files and configuration sections later: the alphabet of ids, and a dot."""
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """What a body cannot give: unused ids, and the time."""
+
+    chat_id: str
+    request_id: str
+    now_seconds: int
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: unless the header says else."""
+
+    chat_id: str
+    is_new: bool
+    command: UserMessage
+    projection: Projection
+    on_disconnect: OnDisconnect | None = None
+    wants_stream: bool = True
+
+
+class _TextChat(msgspec.Struct, frozen=True):
+    message: Text
+    session_id: str | None = None
+    on_disconnect: OnDisconnect | None = None
+
+
+class _AgentChat(msgspec.Struct, frozen=True):
+    message: Text
+    context_type: object
+    context: JsonObject | None = None
+    conversation_id: str | None = None
+    on_disconnect: OnDisconnect | None = None
+
+
+class _PageChat(msgspec.Struct, frozen=True):
+    message: Text
+    context: JsonObject | None = None
+    interaction_type: InteractionType | None = None
+    conversation_id: str | None = None
+    on_disconnect: OnDisconnect | None = None
+
+
+class _Said(msgspec.Struct, frozen=True):
+    role: str
+    content: object = None
+
+
+class _StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool = False
+
+
+class _Completions(msgspec.Struct, frozen=True):
+    messages: list[_Said]
+    model: str = ""
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    metadata: JsonObject | None = None
+    max_completion_tokens: object = None
+    max_tokens: object = None
+    temperature: object = None
+    top_p: object = None
+    frequency_penalty: object = None
+    presence_penalty: object = None
+    reasoning_effort: object = None
+    parallel_tool_calls: object = None
+    on_disconnect: OnDisconnect | None = None
+
+
+_PARAMS = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "reasoning_effort",
+    "parallel_tool_calls",
+)
+"""Passed on as parameters of the run, with the bounds of PROTOCOL §16."""
+
+
+def read_text_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
+    """`{message, session_id?}`. Raises BadRequest."""
+    asked = _decode(body, _TextChat)
+    chat_id, is_new = _chat(asked.session_id, fresh)
+    command = _message(fresh, asked.message)
+    projection = TextChat(chat_id)
+    return Ask(
+        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+    )
+
+
+def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
+    """`{message, context_type, context?, conversation_id?}`. Raises BadRequest."""
+    asked = _decode(body, _AgentChat)
+    chat_id, is_new = _chat(asked.conversation_id, fresh)
+    params = {"scope": known_scope(profiles, asked.context_type)}
+    command = _message(fresh, asked.message, params=params, context=asked.context)
+    projection = AgentChat(chat_id)
+    return Ask(
+        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+    )
+
+
+def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
+    """`{message, context{current_page?, active_tab?, …}, interaction_type?, conversation_id?}`. Raises BadRequest."""
+    asked = _decode(body, _PageChat)
+    chat_id, is_new = _chat(asked.conversation_id, fresh)
+    context = asked.context or {}
+    place = [context[key] for key in ("current_page", "active_tab") if context.get(key)]
+    params: JsonObject = {"scope": known_scope(profiles, place)} if place else {}
+    interaction = None if asked.interaction_type is None else Interaction(type=asked.interaction_type)
+    command = _message(fresh, asked.message, params=params, context=context, interaction=interaction)
+    projection = PageChat(chat_id)
+    return Ask(
+        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+    )
+
+
+def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
+    """OpenAI's request. Only the last user message is taken: the chat itself holds what came before. Raises
+    BadRequest."""
+    asked = _decode(body, _Completions)
+    said = [message.content for message in asked.messages if message.role == "user"]
+    if not said:
+        raise BadRequest("messages must hold a user message", path="/messages")
+    named = (asked.metadata or {}).get("chat_id")
+    if named is not None and not isinstance(named, str):
+        raise BadRequest("metadata.chat_id must be a string", path="/metadata/chat_id")
+    chat_id, is_new = _chat(named, fresh)
+    params = {key: value for key in _PARAMS if (value := getattr(asked, key)) is not None}
+    if asked.max_completion_tokens is not None:
+        params["max_tokens"] = asked.max_completion_tokens
+    if asked.model:
+        params["model"] = asked.model
+    projection = OpenAIChunks(
+        chat_id,
+        f"chatcmpl-{fresh.request_id}",
+        model=asked.model or profiles.default_model,
+        created_seconds=fresh.now_seconds,
+        with_usage=asked.stream_options is not None and asked.stream_options.include_usage,
+    )
+    return Ask(
+        chat_id=chat_id,
+        is_new=is_new,
+        command=_message(fresh, said[-1], params=params),
+        projection=projection,
+        on_disconnect=asked.on_disconnect,
+        wants_stream=bool(asked.stream),
+    )
+
+
+def known_scope(profiles: Profiles, scope: object) -> list[str]:
+    """`scope` (a name, or up to three, the widest first) as the thread holds it.
+
+    `profiles` is where scopes will be configured; until then every well-formed name is known.
+
+    Raises:
+        BadRequest: no such scope.
+    """
+    names = [scope] if isinstance(scope, str) else scope
+    if not isinstance(names, list) or not 1 <= len(names) <= SCOPE_MAX_DEPTH:
+        raise BadRequest(f"unknown scope: it must be a name or a list of 1 to {SCOPE_MAX_DEPTH} names", path="/scope")
+    for name in names:
+        if not isinstance(name, str) or not _SCOPE_NAME.fullmatch(name):
+            raise BadRequest("unknown scope: a name is 1 to 64 characters of A-Z a-z 0-9 _ . -", path="/scope")
+    return names
+
+
+def _chat(named: str | None, fresh: Fresh) -> tuple[str, bool]:
+    """The chat to use, and whether it is a new one. Foreign clients send "" for none."""
+    return (check_chat_id(named), False) if named else (fresh.chat_id, True)
+
+
+def _message(
+    fresh: Fresh,
+    content: object,
+    *,
+    params: JsonObject | None = None,
+    context: JsonObject | None = None,
+    interaction: Interaction | None = None,
+) -> UserMessage:
+    return UserMessage(
+        client_request_id=fresh.request_id,
+        content=content,
+        params={"merge_queued": False, **(params or {})},  # a message with parameters has a turn of its own
+        context=context or {},
+        interaction=interaction,
+    )
+
+
+_T = TypeVar("_T")
+
+
+def _decode(body: bytes, wanted: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except msgspec.ValidationError as wrong:
+        text, path = explain(wrong)
+        raise BadRequest(text, path=path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise BadRequest(f"the body is not JSON: {wrong}") from None

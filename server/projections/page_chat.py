@@ -1,0 +1,126 @@
+"""`POST /api/chat/stream`: typed `data:` frames for a chat beside a page, and a whole payload last (PROTOCOL §14).
+
+`status`, `text_delta`, `tool_start`, `tool_progress`, `tool_complete`, `error`; then `complete`, or `cancelled` when
+the run was aborted. This wire alone marks in the text where a call stood: `[[tool:ID]]`, its `tool_use_id` (FE-8). It
+knows nothing of HTTP; `server/api/oneshot.py` feeds it. The one rule: the deltas joined are `payload.message`, unless
+an answer was cleaned or begun again after a crash; then the payload has the last word.
+"""
+
+from protocol.codec import encode
+from protocol.events import (
+    FINAL_TOOL_STATUSES,
+    ErrorHappened,
+    Event,
+    MessageAdded,
+    MessageRemoved,
+    MessageUpdated,
+    PayloadAdded,
+    PayloadUpdated,
+    StreamDelta,
+    StreamStarted,
+    ToolStatus,
+)
+from protocol.messages import JsonObject, Message, text_of
+from server.projections.base import OutFrame, Projection, appended_text
+
+__all__ = ["PageChat", "tool_marker"]
+
+
+def tool_marker(tool_use_id: str) -> str:
+    """What stands in the text at the place of a call."""
+    return f"[[tool:{tool_use_id}]]"
+
+
+class PageChat(Projection):
+    """Frames of `POST /api/chat/stream`."""
+
+    def __init__(self, chat_id: str) -> None:
+        super().__init__(chat_id)
+        self._places: dict[str, list[str]] = {}  # answers and calls in their order, each with its text or its marker
+        self._history: dict[str, JsonObject] = {}
+        self._final: Message | None = None
+        self._payload: JsonObject | None = None
+        self._outcome = ""
+
+    def begin(self) -> list[OutFrame]:
+        return [_frame("status", {"message": "queued", "conversation_id": self.chat_id})]
+
+    def body(self) -> JsonObject:
+        """`{message, suggested_values, suggested_actions, custom_payload, tool_history, conversation_id}`, and
+        `diagnostics {outcome, code, error}` when the run did not complete."""
+        body: JsonObject = {
+            "message": "".join(text for place in self._places.values() for text in place),
+            "suggested_values": self._final.suggested_values if self._final else [],
+            "suggested_actions": self._final.suggested_actions if self._final else [],
+            "custom_payload": self._payload,
+            "tool_history": list(self._history.values()),
+            "conversation_id": self.chat_id,
+        }
+        if self.failure is not None:
+            code, message = self.failure
+            body["diagnostics"] = {"outcome": self._outcome, "code": code, "error": message}
+        return body
+
+    def _show(self, event: Event) -> list[OutFrame]:
+        match event:
+            case StreamStarted():
+                self._places.setdefault(event.message_id, [])
+                return [_frame("status", {"message": "generating", "conversation_id": self.chat_id})]
+            case StreamDelta() if text := appended_text(event):
+                self._places.setdefault(event.message_id, []).append(text)
+                return [_frame("text_delta", {"text": text})]
+            case ToolStatus():
+                return self._tool(event)
+            case MessageAdded(message=message):
+                self._hear(message)
+            case MessageUpdated(message=message):
+                self._hear(message)
+            case MessageRemoved() if self._is_mine(event.message_id):
+                self._places.pop(event.message_id, None)
+            case PayloadAdded() | PayloadUpdated() if event.source != "preview":
+                self._payload = {"type": event.payload_type, "payload": event.data}
+            case ErrorHappened():
+                return [_frame("error", {"code": event.code, "message": event.message})]
+            case _:
+                pass
+        return []
+
+    def _tool(self, event: ToolStatus) -> list[OutFrame]:
+        if event.status == "progress":
+            words = {"tool": event.name, "stage": event.stage, "message": event.message, "progress": event.progress}
+            return [_frame("tool_progress", words)]
+        if event.status != "running" and event.status not in FINAL_TOOL_STATUSES:
+            return []
+        frames: list[OutFrame] = []
+        call = self._history.get(event.tool_call_id)
+        if call is None:
+            call = {"tool": event.name, "tool_use_id": event.tool_call_id, "input": event.input or {}}
+            self._history[event.tool_call_id] = call
+            self._places[f"call {event.tool_call_id}"] = [tool_marker(event.tool_call_id)]
+            frames.append(_frame("text_delta", {"text": tool_marker(event.tool_call_id)}))
+            frames.append(_frame("tool_start", call))
+        if event.status in FINAL_TOOL_STATUSES:
+            call["status"] = event.status
+            frames.append(_frame("tool_complete", {"tool": event.name, "index": event.index}))
+        return frames
+
+    def _hear(self, message: Message) -> None:
+        """The final word on an answer of this run, or what a tool of it gave."""
+        if self._is_mine(message.message_id):
+            self._final = message
+            self._places[message.message_id] = [text_of(message.content)]
+        elif message.role == "tool" and message.tool_call_id in self._history:
+            self._history[message.tool_call_id]["output"] = text_of(message.content)
+
+    def _last(self, outcome: str) -> list[OutFrame]:
+        self._outcome = outcome
+        if outcome == "aborted":
+            return [_frame("cancelled", {"conversation_id": self.chat_id})]
+        frames = [_frame("complete", {"payload": self.body()})]
+        if self.failure is not None and self._error is None:  # an outcome that no event explained
+            frames.insert(0, _frame("error", self.failure._asdict()))
+        return frames
+
+
+def _frame(kind: str, fields: JsonObject) -> OutFrame:
+    return OutFrame(None, encode({"type": kind, **fields}).decode())
