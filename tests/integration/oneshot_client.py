@@ -1,0 +1,68 @@
+"""What a client of the one-shot endpoints sees: frames over real HTTP, each with its event, data and id.
+
+Shared by the tests of these endpoints. It knows no wire; it reads Server-Sent Events until the server ends the stream.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import httpx2
+
+from protocol.messages import JsonObject
+from protocol.sse import CommentFrame, EventFrame, FrameParser
+from tests.integration.harness import DEADLINE_SECONDS
+
+__all__ = ["Shown", "ask", "opened"]
+
+
+class Shown(NamedTuple):
+    """One answer, read to its end."""
+
+    frames: list[EventFrame]
+    comments: list[str]
+    headers: httpx2.Headers
+
+    @property
+    def events(self) -> list[str]:
+        return [frame.event for frame in self.frames]
+
+    @property
+    def bodies(self) -> list[Any]:  # Any: JSON of foreign wires, looked into by tests
+        """The data of all frames that are JSON objects."""
+        return [json.loads(frame.data) for frame in self.frames if frame.data.startswith("{")]
+
+    def of(self, event: str) -> list[Any]:  # Any: as above
+        return [json.loads(frame.data) for frame in self.frames if frame.event == event]
+
+    def text(self, event: str = "text") -> str:
+        return "".join(frame.data for frame in self.frames if frame.event == event)
+
+
+async def ask(url: str, path: str, body: JsonObject, headers: dict[str, str] | None = None) -> Shown:
+    """POST, and read the stream until the server ends it."""
+    parser = FrameParser()
+    frames: list[EventFrame] = []
+    comments: list[str] = []
+    async with opened(url, path, body, headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        async for chunk in answer.aiter_raw():
+            for frame in parser.feed(chunk):
+                if isinstance(frame, EventFrame):
+                    frames.append(frame)
+                elif isinstance(frame, CommentFrame):
+                    comments.append(frame.text)
+        return Shown(frames, comments, answer.headers)
+
+
+@asynccontextmanager
+async def opened(
+    url: str, path: str, body: JsonObject, headers: dict[str, str] | None = None
+) -> AsyncIterator[httpx2.Response]:
+    """An answer that has begun; leaving the block drops the connection."""
+    async with (
+        httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client,
+        client.stream("POST", url + path, json=body, headers=headers or {}) as answer,
+    ):
+        yield answer

@@ -1,0 +1,458 @@
+"""The one-shot endpoints over real HTTP: their frames, refusals before the stream, disconnects, and the OpenAI SDK."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import httpx2
+import openai
+import pytest
+
+from protocol.messages import JsonObject
+from tests.integration.harness import Process, command, start, user_message, watching
+from tests.integration.oneshot_client import ask, opened
+
+pytestmark = pytest.mark.anyio
+
+CALC = 'call calculator {"expression":"6*7"}'
+PATHS = ["/chat", "/v1/agent/chat", "/api/chat/stream", "/v1/chat/completions"]
+
+
+def body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
+    """A request of that wire."""
+    match path:
+        case "/chat":
+            return {"message": text, "session_id": chat_id}
+        case "/v1/agent/chat":
+            return {"message": text, "context_type": "general", "conversation_id": chat_id}
+        case "/api/chat/stream":
+            return {"message": text, "conversation_id": chat_id}
+        case _:
+            metadata = {} if chat_id is None else {"metadata": {"chat_id": chat_id}}
+            return {"messages": [{"role": "user", "content": text}], "stream": True, **metadata}
+
+
+async def prepare(server: Process, chat_id: str, model: str, **params: object) -> None:
+    """A chat that exists and answers with `model`."""
+    body = {"type": "set_params", "client_request_id": "prepare", "patch": {"model": model, **params}}
+    answer = await command(server.url, chat_id, body)
+    assert answer.json()["status"] == "applied"
+
+
+@pytest.mark.row("SES-1", "NET-2", "NET-8")
+@pytest.mark.parametrize("path", PATHS)
+async def test_without_a_chat_a_new_one_answers_and_its_id_stands_in_the_first_and_last_frame(
+    server: Process, path: str
+) -> None:
+    shown = await ask(server.url, path, body_for(path, "hello"))
+    chat_id = shown.frames[0].last_event_id
+    assert chat_id and shown.frames[-1].last_event_id == chat_id
+    assert chat_id in shown.frames[0].data
+    for name, value in {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "connection": "keep-alive",
+    }.items():
+        assert shown.headers[name] == value
+    async with httpx2.AsyncClient() as client:
+        chat = (await client.get(f"{server.url}/v1/chats/{chat_id}")).json()
+    assert [(m["role"], m["content"]) for m in chat["messages"]] == [
+        ("user", "hello"),
+        ("assistant", "You said: hello"),
+    ]
+    again = await ask(server.url, path, body_for(path, "again", chat_id))
+    assert again.frames[-1].last_event_id == chat_id
+
+
+@pytest.mark.row("SES-1")
+@pytest.mark.parametrize("path", PATHS)
+async def test_an_unknown_chat_is_404_before_any_stream(server: Process, chat_id: str, path: str) -> None:
+    async with opened(server.url, path, body_for(path, "hi", chat_id)) as answer:
+        assert answer.status_code == 404
+        assert answer.headers["content-type"] == "application/json"
+        assert (await answer.aread()).startswith(b'{"detail"')
+
+
+@pytest.mark.row("EVT-1")
+async def test_chat_sends_raw_text_tools_and_always_done(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    shown = await ask(server.url, "/chat", {"message": f"{CALC}\ncall fail", "session_id": chat_id})
+    assert shown.of("tool_status") == [
+        {"tool": "calculator", "status": "calling"},
+        {"tool": "calculator", "status": "done"},
+        {"tool": "fail", "status": "calling"},
+        {"tool": "fail", "status": "error"},
+    ]
+    assert [error["code"] for error in shown.of("error")] == ["tool_error"]
+    assert shown.events[0] == "session" and shown.events[-1] == "done"
+    assert shown.of("done") == [{"session_id": chat_id}]
+    assert shown.text().startswith("I will use calculator, fail.The tools have answered.\n\n- calculator: 42")
+    assert "a private detail" not in str(shown.frames)
+
+
+async def test_chat_tells_a_failed_run_and_is_done(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/error?after=3&rate=0")
+    shown = await ask(server.url, "/chat", {"message": "x", "session_id": chat_id})
+    assert shown.text() and [error["code"] for error in shown.of("error")] == ["stream_error"]
+    assert shown.events.count("done") == 1 and shown.events[-1] == "done"
+
+
+async def test_agent_chat_shows_turns_calls_and_results(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    body = {**body_for("/v1/agent/chat", CALC, chat_id), "context_type": ["shop", "orders"], "context": {"order": 7}}
+    async with watching(server.url, chat_id) as watcher:
+        shown = await ask(server.url, "/v1/agent/chat", body)
+        await watcher.at_rest()
+    assert watcher.state is not None
+    user = watcher.state.nodes[watcher.state.path[0]]
+    assert user.context == {"order": 7}
+    kinds = [event for at, event in enumerate(shown.events) if event != (["", *shown.events])[at]]
+    assert kinds == [
+        "message_start",
+        "content_chunk",
+        "tool_call_start",
+        "tool_call_result",
+        "message_start",
+        "content_chunk",
+        "message_complete",
+    ]
+    assert [start["turn"] for start in shown.of("message_start")] == [1, 2]
+    (begun,), (result,) = shown.of("tool_call_start"), shown.of("tool_call_result")
+    assert begun == {"tool_use_id": result["tool_use_id"], "name": "calculator"} and result["is_error"] is False
+    assert shown.of("message_complete") == [{}]
+    said = "".join(piece["chunk"] for piece in shown.of("content_chunk"))
+    assert said == "".join(str(m.content) for m in watcher.state.nodes.values() if m.role == "assistant")
+
+
+async def test_agent_chat_ends_with_its_error_and_nothing_after_it(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/error?after=3&rate=0")
+    shown = await ask(server.url, "/v1/agent/chat", body_for("/v1/agent/chat", "x", chat_id))
+    assert shown.events[-1] == "error" and shown.events.count("error") == 1
+    assert "message_complete" not in shown.events
+    await prepare_limit(server, chat_id)
+    limited = await ask(server.url, "/v1/agent/chat", body_for("/v1/agent/chat", CALC, chat_id))
+    assert limited.events[-1] == "error" and limited.events.count("error") == 1
+
+
+async def prepare_limit(server: Process, chat_id: str) -> None:
+    patch = {"model": "demo/tools?rounds=9", "max_rounds": 1, "on_limit": "stop"}
+    await command(server.url, chat_id, {"type": "set_params", "client_request_id": "limit", "patch": patch})
+
+
+@pytest.mark.row("FE-8", "CMD-18")
+async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    body = {
+        **body_for("/api/chat/stream", f'{CALC}\ncall countdown {{"start":2,"interval_seconds":0}}', chat_id),
+        "context": {"current_page": "shop", "active_tab": "orders"},
+        "interaction_type": "action_selected",
+    }
+    async with watching(server.url, chat_id) as watcher:
+        shown = await ask(server.url, "/api/chat/stream", body)
+        await watcher.at_rest()
+    assert watcher.state is not None
+    user, first, *_, last = (watcher.state.nodes[key] for key in watcher.state.path)
+    assert user.interaction == {"type": "action_selected"}
+    assert user.context == {"current_page": "shop", "active_tab": "orders"}
+    one, two = (call.id for call in first.tool_calls)
+    payload = shown.bodies[-1]["payload"]
+    assert payload["message"] == f"{first.content}[[tool:{one}]][[tool:{two}]]{last.content}"
+    assert payload["message"] == "".join(frame["text"] for frame in shown.bodies if frame["type"] == "text_delta")
+    assert "[[tool:" not in str(first.content) + str(last.content)  # nowhere but in this projection
+    assert [(t["tool"], t["output"], t["status"]) for t in payload["tool_history"]] == [
+        ("calculator", "42", "done"),
+        ("countdown", "Counted down from 2.", "done"),
+    ]
+    assert {
+        "tool": "calculator",
+        "input": {"expression": "6*7"},
+        "tool_use_id": one,
+        "type": "tool_start",
+    } in shown.bodies
+    assert [b["index"] for b in shown.bodies if b["type"] == "tool_complete"] == [0, 1]
+    assert any(b["type"] == "tool_progress" and b["tool"] == "countdown" for b in shown.bodies)
+    assert payload["conversation_id"] == chat_id and "diagnostics" not in payload
+    assert payload["suggested_values"] == [] and payload["suggested_actions"] == []
+
+
+async def test_page_chat_says_cancelled_when_somebody_aborts_the_run(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/hang")
+    async with watching(server.url, chat_id) as watcher, anyio.create_task_group() as tasks:
+
+        async def read() -> None:
+            shown = await ask(server.url, "/api/chat/stream", body_for("/api/chat/stream", "x", chat_id))
+            assert [body["type"] for body in shown.bodies][-1] == "cancelled"
+
+        tasks.start_soon(read)
+        await watcher.until(lambda w: "stream_started" in w.types())
+        await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat", {}),
+        ("/chat", {"message": 7}),
+        ("/chat", {"message": "   "}),
+        ("/chat", {"message": "x", "session_id": "no/id"}),
+        ("/chat", {"message": "x", "on_disconnect": "explode"}),
+        ("/chat?on_disconnect=explode", {"message": "x"}),
+        ("/v1/agent/chat", {"message": "x"}),
+        ("/v1/agent/chat", {"message": "x", "context_type": ["a", "b", "c", "d"]}),
+        ("/v1/agent/chat", {"message": "x", "context_type": "no such scope"}),
+        ("/v1/agent/chat", {"message": "x", "context_type": []}),
+        ("/api/chat/stream", {"message": "x", "interaction_type": "telepathy"}),
+        ("/api/chat/stream", {"message": "x", "context": {"current_page": 5}}),
+        ("/v1/chat/completions", {"messages": []}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "temperature": 9}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "metadata": {"chat_id": 1}}),
+    ],
+)
+async def test_a_bad_body_or_scope_is_400_json_before_any_stream(server: Process, path: str, body: JsonObject) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(server.url + path, json=body)
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["code"] in ("bad_request", "invalid_content")
+        broken = await client.post(server.url + path, content=b"{", headers={"content-type": "application/json"})
+        assert broken.status_code == 400
+
+
+@pytest.mark.row("NET-9")
+@pytest.mark.parametrize("path", PATHS)
+async def test_accept_json_gives_the_final_payload_as_one_body(server: Process, path: str) -> None:
+    async with httpx2.AsyncClient(timeout=20) as client:
+        answer = await client.post(
+            server.url + path, json=body_for(path, "hello"), headers={"Accept": "application/json"}
+        )
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    match path:
+        case "/chat":
+            assert body["text"] == "You said: hello" and body["session_id"]
+        case "/v1/agent/chat" | "/api/chat/stream":
+            assert body["message"] == "You said: hello" and body["conversation_id"]
+        case _:
+            assert body["object"] == "chat.completion" and body["metadata"]["chat_id"]
+
+
+@pytest.mark.row("NET-9")
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_failed_run_as_json_has_a_status_that_says_so(server: Process, chat_id: str, path: str) -> None:
+    await prepare(server, chat_id, "demo/error?after=3&rate=0")
+    async with httpx2.AsyncClient(timeout=20) as client:
+        body, accept = body_for(path, "x", chat_id), {"Accept": "application/json"}
+        answer = await client.post(server.url + path, json=body, headers=accept)
+    assert answer.status_code == 502
+    assert "stream_error" in answer.text
+
+
+@pytest.mark.row("NET-5")
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_caller_that_leaves_aborts_its_own_run(server: Process, chat_id: str, path: str) -> None:
+    await prepare(server, chat_id, "demo/hang?after=2&rate=0")
+    async with watching(server.url, chat_id) as watcher:
+        async with opened(server.url, path, body_for(path, "x", chat_id)):
+            await watcher.until(lambda w: "stream_delta" in w.types())
+        await watcher.at_rest()
+    assert watcher.state is not None and watcher.state.runtime.outcome == "aborted"
+
+
+@pytest.mark.row("NET-5")
+async def test_a_caller_that_waits_for_json_and_leaves_aborts_too(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/hang?after=2&rate=0")
+    async with watching(server.url, chat_id) as watcher, anyio.create_task_group() as tasks:
+
+        async def wait() -> None:
+            with suppress(httpx2.TransportError):
+                await ask(server.url, "/chat", body_for("/chat", "x", chat_id), {"Accept": "application/json"})
+
+        tasks.start_soon(wait)
+        await watcher.until(lambda w: "stream_delta" in w.types())
+        tasks.cancel_scope.cancel()
+    async with watching(server.url, chat_id) as watcher:
+        await watcher.at_rest()
+    assert watcher.state is not None and watcher.state.runtime.outcome == "aborted"
+
+
+@pytest.mark.row("NET-5")
+@pytest.mark.parametrize("in_body", [True, False])
+async def test_a_detached_run_goes_on_without_its_caller(server: Process, chat_id: str, in_body: bool) -> None:
+    await prepare(server, chat_id, "demo/essay?words=30&rate=60")
+    body = {**body_for("/chat", "x", chat_id), **({"on_disconnect": "detach"} if in_body else {})}
+    path = "/chat" if in_body else "/chat?on_disconnect=detach"
+    async with watching(server.url, chat_id) as watcher:
+        async with opened(server.url, path, body):
+            await watcher.until(lambda w: "stream_delta" in w.types())
+        await watcher.at_rest()
+    assert watcher.state is not None and watcher.state.runtime.outcome == "complete"
+    assert len(watcher.messages[-1][1].split()) == 30
+
+
+async def test_behind_a_running_run_the_message_waits_and_gets_its_own_answer(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/essay?words=20&rate=40")
+    async with watching(server.url, chat_id) as watcher:
+        await command(server.url, chat_id, user_message("first", "one"))
+        await watcher.until(lambda w: "stream_delta" in w.types())
+        async with anyio.create_task_group() as tasks:
+
+            async def one(text: str) -> None:
+                body = {**body_for("/v1/chat/completions", text, chat_id), "model": "demo/echo"}
+                shown = await ask(server.url, "/v1/chat/completions", body)
+                said = "".join(
+                    choice["delta"].get("content", "") for body in shown.bodies for choice in body["choices"]
+                )
+                assert said == f"You said: {text}"
+
+            for text in ("two", "three"):
+                tasks.start_soon(one, text)
+        await watcher.at_rest(3)
+    assert [role for role, _ in watcher.messages] == ["user", "assistant"] * 3
+
+
+@pytest.mark.row("NET-5")
+async def test_leaving_while_the_message_waits_takes_it_back_and_spares_the_running_run(
+    server: Process, chat_id: str
+) -> None:
+    await prepare(server, chat_id, "demo/essay?words=60&rate=60")
+    async with watching(server.url, chat_id) as watcher:
+        await command(server.url, chat_id, user_message("first", "one"))
+        await watcher.until(lambda w: "stream_delta" in w.types())
+        async with opened(server.url, "/chat", body_for("/chat", "two", chat_id)):
+            await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 1)
+        await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 0)
+        await watcher.at_rest()
+    assert watcher.state is not None and watcher.state.runtime.outcome == "complete"
+    assert [text for role, text in watcher.messages if role == "user"] == ["one"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_run_that_needs_approval_ends_the_answer_clearly_and_still_waits(
+    server: Process, chat_id: str, path: str
+) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    shown = await ask(server.url, path, body_for(path, "call asks {}", chat_id))
+    told = next(frame.data for frame in shown.frames if "waiting for approval" in frame.data)
+    assert path == "/v1/agent/chat" or "conflict" in told
+    async with watching(server.url, chat_id) as watcher:
+        assert watcher.state is not None and watcher.state.runtime.paused
+        async with opened(server.url, path, body_for(path, "and now?", chat_id)) as answer:
+            assert answer.status_code == 409
+        (reason,) = watcher.state.runtime.pause_reasons
+        decision = {"tool_call_id": reason.tool_call_id, "accepted": True}
+        await command(server.url, chat_id, {"type": "tool_decision", "client_request_id": "d", **decision})
+        await watcher.at_rest()
+    assert watcher.state.runtime.outcome == "complete"
+
+
+async def test_a_chat_deleted_in_the_middle_ends_the_answer_with_an_error(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/hang?after=2&rate=0")
+    async with watching(server.url, chat_id) as watcher, anyio.create_task_group() as tasks:
+
+        async def read() -> None:
+            shown = await ask(server.url, "/chat", body_for("/chat", "x", chat_id))
+            assert [error["code"] for error in shown.of("error")] == ["not_found"]
+            assert shown.events[-1] == "done"
+
+        tasks.start_soon(read)
+        await watcher.until(lambda w: "stream_delta" in w.types())
+        async with httpx2.AsyncClient() as client:
+            assert (await client.delete(f"{server.url}/v1/chats/{chat_id}")).status_code == 200
+
+
+async def test_the_openai_sdk_streams_text_tools_and_usage(server: Process, chat_id: str) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        stream = await client.chat.completions.create(
+            model="demo/tools",
+            messages=[{"role": "user", "content": CALC}],
+            metadata={"chat_id": chat_id},
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    said = "".join(delta.content or "" for delta in deltas)
+    assert said.startswith("I will use calculator.The tools have answered.") and said.endswith("42")
+    calls = [call for delta in deltas for call in delta.tool_calls or []]
+    assert [call.function.name for call in calls if call.function and call.function.name] == ["calculator"]
+    assert "".join((call.function.arguments or "") for call in calls if call.function) == '{"expression":"6*7"}'
+    assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["stop"]
+    assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens > 0
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_the_openai_sdk_gets_one_completion_reasoning_and_clear_errors(server: Process) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        done = await client.chat.completions.create(
+            model="demo/reasoning?words=5&rate=0",
+            messages=[
+                {"role": "system", "content": "x"},
+                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            ],
+            temperature=0.5,
+        )
+        message = done.choices[0].message
+        assert message.content and len(message.content.split()) == 5
+        assert str(getattr(message, "reasoning_content", "")).startswith("Somebody asked me this.")
+        assert done.usage is not None and done.choices[0].finish_reason == "stop"
+        with pytest.raises(openai.APIStatusError) as failed:
+            await client.chat.completions.create(model="demo/error", messages=[{"role": "user", "content": "x"}])
+        assert failed.value.code == "llm_error"
+        with pytest.raises(openai.APIError):
+            stream = await client.chat.completions.create(
+                model="demo/error?after=2", messages=[{"role": "user", "content": "x"}], stream=True
+            )
+            async for _ in stream:
+                pass
+
+
+CONFIG = """
+[server]
+cors_origins = ["https://app.example"]
+
+[limits]
+heartbeat_seconds = 1.0
+
+[[auth.tokens]]
+id = "ann"
+sha256 = "0a5ba7ebf3a2ab0d5cf9b5c2a5d83b4d5b4a8a27a0d2d5c51b8cf9cfd1b4e0a1"
+permissions = ["approve"]
+"""
+
+
+@pytest.mark.row("NET-7", "ERR-5")
+@pytest.mark.parametrize("path", PATHS)
+async def test_without_a_token_401_comes_with_cors_headers_and_preflight_is_answered(tmp_path: Path, path: str) -> None:
+    config = tmp_path / "threadcast.toml"
+    config.write_text(CONFIG)
+    with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
+        await process.ready()
+        origin = {"Origin": "https://app.example"}
+        async with httpx2.AsyncClient(base_url=process.url) as client:
+            refused = await client.post(path, json=body_for(path, "x"), headers=origin)
+            assert refused.status_code == 401
+            assert refused.headers["access-control-allow-origin"] == "https://app.example"
+            asked = {**origin, "Access-Control-Request-Method": "POST"}
+            assert (await client.options(path, headers=asked)).status_code == 200
+
+
+@pytest.mark.row("NET-4", "NET-7", "NET-8")
+async def test_a_silent_answer_has_heartbeats_and_ends_cleanly_when_the_server_goes(tmp_path: Path) -> None:
+    config = tmp_path / "threadcast.toml"
+    config.write_text(CONFIG.partition("[[auth")[0])
+    with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
+        await process.ready()
+        async with watching(process.url, "c1") as watcher, anyio.create_task_group() as tasks:
+            await prepare(process, "c1", "demo/hang")
+
+            async def read() -> None:
+                shown = await ask(process.url, "/chat", body_for("/chat", "x", "c1"), {"Origin": "https://app.example"})
+                assert shown.headers["access-control-allow-origin"] == "https://app.example"
+                assert any(comment.strip().startswith("hb ") for comment in shown.comments)
+                assert shown.of("error")[-1]["code"] in ("unavailable", "interrupted") and shown.events[-1] == "done"
+
+            tasks.start_soon(read)
+            await watcher.until(lambda w: "stream_started" in w.types())
+            await anyio.sleep(2.5)  # a heartbeat is silence that has lasted
+            await process.stop()
