@@ -77,7 +77,8 @@ async def _answer(request: Request, read: _Reader) -> Response:
         raise BadRequest("on_disconnect must be abort or detach", path="/on_disconnect")
     if not ask.is_new and (await edge.own(ask.chat_id, principal)).state == "paused":
         raise Conflict(AWAITS_DECISION)
-    wants_json = not ask.wants_stream or _prefers_json(request.headers.get("accept", ""))
+    prefers_json = _prefers_json(request.headers.get("accept", ""))
+    wants_json = prefers_json if ask.wants_stream is None else not ask.wants_stream
     return _OneShot(edge, principal, ask, wants_json=wants_json, detaches=wish == "detach")
 
 

@@ -41,14 +41,15 @@ class Fresh(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: unless the header says else."""
+    """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: None when the `Accept` header
+    says it."""
 
     chat_id: str
     is_new: bool
     command: UserMessage
     projection: Projection
     on_disconnect: OnDisconnect | None = None
-    wants_stream: bool = True
+    wants_stream: bool | None = None
 
 
 class _TextChat(msgspec.Struct, frozen=True):
@@ -178,7 +179,7 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
         command=_message(fresh, said[-1], params=params),
         projection=projection,
         on_disconnect=asked.on_disconnect,
-        wants_stream=bool(asked.stream),
+        wants_stream=bool(asked.stream),  # OpenAI's clients accept application/json and nothing else, always
     )
 
 

@@ -32,6 +32,11 @@ def body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
             return {"messages": [{"role": "user", "content": text}], "stream": True, **metadata}
 
 
+def one_body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
+    """A request of that wire for one JSON body."""
+    return {key: value for key, value in body_for(path, text, chat_id).items() if key != "stream"}
+
+
 async def prepare(server: Process, chat_id: str, model: str, **params: object) -> None:
     """A chat that exists and answers with `model`."""
     body = {"type": "set_params", "client_request_id": "prepare", "patch": {"model": model, **params}}
@@ -221,9 +226,10 @@ async def test_a_bad_body_or_scope_is_400_json_before_any_stream(server: Process
 @pytest.mark.row("NET-9")
 @pytest.mark.parametrize("path", PATHS)
 async def test_accept_json_gives_the_final_payload_as_one_body(server: Process, path: str) -> None:
+    # OpenAI's wire says it with `stream`; its clients send this header with every request, streams too.
     async with httpx2.AsyncClient(timeout=20) as client:
         answer = await client.post(
-            server.url + path, json=body_for(path, "hello"), headers={"Accept": "application/json"}
+            server.url + path, json=one_body_for(path, "hello"), headers={"Accept": "application/json"}
         )
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -241,7 +247,7 @@ async def test_accept_json_gives_the_final_payload_as_one_body(server: Process, 
 async def test_a_failed_run_as_json_has_a_status_that_says_so(server: Process, chat_id: str, path: str) -> None:
     await prepare(server, chat_id, "demo/error?after=3&rate=0")
     async with httpx2.AsyncClient(timeout=20) as client:
-        body, accept = body_for(path, "x", chat_id), {"Accept": "application/json"}
+        body, accept = one_body_for(path, "x", chat_id), {"Accept": "application/json"}
         answer = await client.post(server.url + path, json=body, headers=accept)
     assert answer.status_code == 502
     assert "stream_error" in answer.text
