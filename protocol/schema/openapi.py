@@ -38,6 +38,10 @@ _BODIES = (
     answers.ToolInfo,
     answers.ChatModes,
     answers.Providers,
+    answers.TextChatRequest,
+    answers.AgentChatRequest,
+    answers.PageChatRequest,
+    answers.CompletionsRequest,
 )
 
 
@@ -58,6 +62,7 @@ def openapi_document() -> JsonObject:
         },
         "security": [{"bearer": []}, {}],
         "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign")],
+        "tags": [{"name": name} for name in ("chats", "commands", "stream", "one-shot", "server")],
         "paths": _paths(),
         "components": {
             "schemas": components,
@@ -199,6 +204,15 @@ def _paths() -> JsonObject:
                 "The feed in the envelope of a foreign GUI.",
                 {"200": _stream("SidebarFrame"), "503": _UNAVAILABLE},
             )
+        "/chat": {"post": _one_shot("textChat", "A message in, its answer as raw text frames.", "TextChatRequest")},
+        "/v1/agent/chat": {
+            "post": _one_shot("agentChat", "A message in, its run as named JSON frames.", "AgentChatRequest")
+        },
+        "/api/chat/stream": {
+            "post": _one_shot("pageChat", "A message in, typed frames, and a whole payload last.", "PageChatRequest")
+        },
+        "/v1/chat/completions": {
+            "post": _one_shot("chatCompletions", "OpenAI's wire over a chat of this server.", "CompletionsRequest")
         },
         "/v1/caps": {"get": _question("readCaps", "Models, profiles, types and limits.", "Capabilities")},
         "/v1/ping": {
@@ -320,6 +334,32 @@ def _read_blob() -> JsonObject:
             "404": _failure("`not_found`: no such blob, or no such chat of the caller's."),
             "503": _UNAVAILABLE,
         },
+def _one_shot(name: str, summary: str, body: str) -> JsonObject:
+    stream = _text("Frames of this wire (PROTOCOL §14), closed after the last one.", "text/event-stream")
+    stream["content"]["application/json"] = {"schema": {"type": "object"}}
+    return _operation(
+        name,
+        "one-shot",
+        summary,
+        {
+            "200": stream,
+            "400": _failure("`bad_request` or `invalid_content`: a bad body or an unknown scope; nothing was kept."),
+            "404": _NOT_FOUND,
+            "409": _failure("`conflict`: the chat waits for a person's decision. JSON answers: so does this run."),
+            "413": _failure("`too_large`."),
+            "429": _failure("`queue_full` or `rate_limited`; try later.", retry_after=True),
+            "502": _failure("JSON answers only: the run failed. The payload of this wire stands beside these keys."),
+            "503": _UNAVAILABLE,
+        },
+        parameters=[
+            {
+                "name": "on_disconnect",
+                "in": "query",
+                "description": "What the caller's leaving means for its run; also a key of the body.",
+                "schema": {"enum": ["abort", "detach"], "default": "abort"},
+            }
+        ],
+        body={"required": True, "content": {"application/json": {"schema": _ref(body)}}},
     )
 
 

@@ -156,7 +156,9 @@ class _OneShot(Response):
         if projection.failure is None:
             await answer(200, body)(scope, receive, send)
             return
-        status = STATUS_OF_CODE.get(projection.failure.code, MODEL_FAILED_STATUS)
+        code, message = projection.failure
+        status = STATUS_OF_CODE.get(code, MODEL_FAILED_STATUS)
+        body |= {"detail": message, "code": code}  # as every error of this server (PROTOCOL §1)
         # The message stands in the chat: a client that repeats the request by itself would say it twice.
         await answer(status, body, {"x-should-retry": "false"})(scope, receive, send)
 

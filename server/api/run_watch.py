@@ -8,7 +8,7 @@ every event once, in order, or `Unavailable`.
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import msgspec
@@ -75,11 +75,14 @@ class RunWatch:
         self._checked_at = time.monotonic()
         if notice.kind == "deleted":
             raise NotFound("the chat was deleted")
-        if notice.kind == "entry" and notice.entry is not None:
-            if notice.entry.entry_id <= self._entry_id:
-                return []
-            if notice.entry.before == self._head:
-                return self._take([notice.entry])
+        if notice.head and Head.parse(notice.head).entry_id <= self._entry_id:
+            return []
+        entry = notice.entry
+        if notice.kind == "large" and notice.before == self._head:
+            with suppress(Unavailable):  # then it is caught up with, which waits for the store
+                entry = await self._store.read_entry(self._chat_id, Head.parse(notice.head).entry_id)
+        if entry is not None and entry.before == self._head:
+            return self._take([entry])
         return await self._catch_up()
 
     @property

@@ -1,0 +1,287 @@
+"""The projections over recorded runs: whole texts, one last frame, and nothing of anybody else's."""
+
+import json
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.commands import Abort, CancelQueued
+from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
+from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, StreamStarted
+from protocol.messages import JsonObject
+from protocol.sse import EventFrame, FrameParser, encode_event
+from server.agent.plan import CallModel, RunTool
+from server.projections.agent_chat import AgentChat
+from server.projections.base import OutFrame, Projection, RunSlice
+from server.projections.openai_chunks import OpenAIChunks
+from server.projections.page_chat import PageChat, tool_marker
+from server.projections.text_chat import TextChat
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+
+TOOLS = {"clock": FakeTool(name="clock"), "mail": FakeTool(name="mail", policy="ask")}
+MINE = "mine"
+
+
+def openai_chunks(chat_id: str) -> OpenAIChunks:
+    return OpenAIChunks(chat_id, "cmpl-1", model="demo/echo", created_seconds=7, with_usage=True)
+
+
+WIRES: list[Callable[[str], Projection]] = [TextChat, AgentChat, PageChat, openai_chunks]
+
+
+def shown(projection: Projection, events: list[Event], request_id: str = MINE) -> list[OutFrame]:
+    """What the endpoint would write of these events."""
+    own = RunSlice(request_id)
+    frames = projection.begin()
+    for event in events:
+        if own.take(event):
+            frames += projection.feed(event)
+        if own.refusal is not None:
+            frames += projection.fail(*own.refusal)
+    return frames
+
+
+def is_terminal(frame: OutFrame) -> bool:
+    if frame.event is None:
+        return frame.data == "[DONE]" or json.loads(frame.data).get("type") in ("complete", "cancelled")
+    return frame.event in ("done", "message_complete")
+
+
+def text_in(frames: list[OutFrame]) -> str:
+    """The answer as a client of any of the wires puts it together."""
+    pieces: list[str] = []
+    for frame in frames:
+        if frame.event == "text":
+            pieces.append(frame.data)
+        elif frame.event == "content_chunk":
+            pieces.append(json.loads(frame.data)["chunk"])
+        elif frame.event is None and frame.data != "[DONE]":
+            body = json.loads(frame.data)
+            if body.get("type") == "text_delta":
+                pieces.append(body["text"])
+            pieces += [choice["delta"].get("content", "") for choice in body.get("choices", [])]
+    return "".join(pieces)
+
+
+def answers(chat: PureChat, marked: bool = False) -> str:
+    """The text of the answers in the log, with the calls' places."""
+    pieces: list[str] = []
+    for key in chat.state.path:
+        message = chat.state.nodes[key]
+        if message.role == "assistant":
+            pieces.append(str(message.content))
+            pieces += [tool_marker(c.id) for c in message.tool_calls if marked]
+    return "".join(pieces)
+
+
+def play(chat: PureChat, steps: list[str]) -> None:
+    """Drive the open run by drawn steps; at the end it is over."""
+    for number, step in enumerate(steps):
+        match chat.step, step:
+            case CallModel(), "say" | "say more":
+                chat.stream(AppendContent(f"wörd\n{number}\r\n "), AppendReasoning("hm"))
+            case CallModel(), "call":
+                first = call(f"c{number}", "clock", "")
+                whole = call(f"c{number}", "clock", '{"zone":"UTC"}')
+                chat.stream(AppendContent("I look. "))
+                chat.stream(SetToolCalls([first]))
+                chat.stream(SetToolCalls([whole]))
+                chat.finish()
+            case CallModel(), "finish":
+                chat.stream(AppendContent("so."))
+                chat.finish()
+            case CallModel(), "break":
+                chat.break_off()
+            case RunTool(), "fail":
+                chat.tool_answers("no", failed=True)
+            case RunTool(), _:
+                chat.tool_answers()
+            case _, "abort":
+                chat.command(Abort(client_request_id=f"stop{number}"))
+            case _:
+                pass
+    while chat.state.private.run is not None:
+        if isinstance(chat.step, RunTool):
+            chat.tool_answers()
+        else:
+            chat.stream(AppendContent("end"))
+            chat.finish()
+
+
+STEPS = st.lists(st.sampled_from(["say", "say more", "call", "finish", "break", "fail", "abort", "go"]), max_size=12)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(steps=STEPS)
+def test_of_any_run_the_text_is_whole_and_one_frame_is_the_last(
+    wire: Callable[[str], Projection], steps: list[str]
+) -> None:
+    chat = PureChat(table(TOOLS, max_rounds=3))
+    chat.command(say(MINE))
+    play(chat, steps)
+    projection = wire("c1")
+    frames = shown(projection, chat.events)
+    assert projection.is_done
+    said = text_in(frames)
+    if isinstance(projection, PageChat):
+        ran = set(projection.body()["message"].split("[[tool:")[1:])
+        assert said == projection.body()["message"]
+        assert {piece.partition("]]")[0] for piece in ran} >= {
+            event.message.tool_call_id
+            for event in chat.events
+            if isinstance(event, MessageAdded) and event.message.role == "tool"
+        }
+    else:
+        assert said == answers(chat)
+    terminal = [frame for frame in frames if is_terminal(frame)]
+    if isinstance(projection, AgentChat) and projection.failure is not None:
+        assert not terminal and [frame.event for frame in frames].count("error") == 1
+        assert frames[-1].event == "error"
+    else:
+        assert terminal == [frames[-1]]
+    assert [frame for event in chat.events for frame in projection.feed(event)] == []
+    assert projection.fail("internal", "late") == []
+
+
+@pytest.mark.row("EVT-1")
+@given(steps=STEPS)
+def test_raw_text_survives_the_framing_with_its_line_ends_as_one(steps: list[str]) -> None:
+    chat = PureChat(table(TOOLS, max_rounds=3))
+    chat.command(say(MINE))
+    play(chat, steps)
+    parser = FrameParser()
+    blocks = b"".join(encode_event(frame.event, frame.data) for frame in shown(TextChat("c1"), chat.events))
+    texts = [f.data for f in parser.feed(blocks) if isinstance(f, EventFrame) and f.event == "text"]
+    assert "".join(texts) == answers(chat).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_only_the_callers_own_run_is_shown(wire: Callable[[str], Projection]) -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say("theirs"))
+    chat.command(say(MINE, params={"merge_queued": False}))
+    chat.command(say("after", params={"merge_queued": False}))
+    for text in ("first", "second", "third"):
+        chat.stream(AppendContent(text))
+        chat.finish()
+    projection = wire("c1")
+    assert text_in(shown(projection, chat.events)) == "second"
+    assert projection.failure is None
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_message_taken_back_ends_with_its_refusal(wire: Callable[[str], Projection]) -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say("theirs"))
+    chat.command(say(MINE, params={"merge_queued": False}))
+    chat.command(CancelQueued(client_request_id="x", target=MINE))
+    projection = wire("c1")
+    frames = shown(projection, chat.events)
+    assert projection.is_done and projection.failure is not None and projection.failure.code == "cancelled"
+    assert text_in(frames) == ""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_pause_is_a_conflict_and_the_last_word(wire: Callable[[str], Projection]) -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("may I?"), SetToolCalls([call("c1", "mail")]))
+    chat.finish()
+    projection = wire("c1")
+    frames = shown(projection, chat.events)
+    assert projection.failure is not None and projection.failure.code == "conflict"
+    assert any("waiting for approval" in frame.data for frame in frames)
+    chat.command(Abort(client_request_id="stop"))
+    assert [frame for event in chat.events for frame in projection.feed(event)] == []
+
+
+def test_a_run_behind_a_pause_is_known_to_be() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say("theirs"))
+    chat.command(say(MINE, params={"merge_queued": False}))
+    chat.stream(SetToolCalls([call("c1", "mail")]))
+    chat.finish()
+    own = RunSlice(MINE)
+    assert not any(own.take(event) for event in chat.events)
+    assert own.is_behind_pause and own.run_id is None
+
+
+def test_openai_argument_fragments_join_to_the_models_json_once() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say(MINE))
+    for arguments in ("", '{"zo', '{"zone":"UTC"}'):
+        chat.stream(SetToolCalls([call("c1", "clock", arguments)]))
+    chat.finish()
+    chat.tool_answers()
+    chat.stream(SetToolCalls([call("c2", "clock", "{}")]))
+    chat.finish()
+    chat.tool_answers()
+    chat.finish()
+    joined: dict[int, str] = {}
+    names: list[str] = []
+    for frame in shown(openai_chunks("c1"), chat.events)[:-1]:
+        for choice in json.loads(frame.data)["choices"]:
+            for delta in choice["delta"].get("tool_calls", []):
+                joined[delta["index"]] = joined.get(delta["index"], "") + delta["function"]["arguments"]
+                names += [delta["function"]["name"]] if "name" in delta["function"] else []
+    assert joined == {0: '{"zone":"UTC"}', 1: "{}"}
+    assert names == ["clock", "clock"]
+
+
+def test_previews_and_payloads_go_where_each_wire_has_room_for_them() -> None:
+    def payload(source: str, kind: str) -> Event:
+        return PayloadAdded(
+            payload_id=f"p-{kind}", payload_type=kind, data={"n": 1}, summary="", source=source, message_id="m"
+        )
+
+    events = [payload("preview", "mail"), payload("tool", "chart"), payload("preview", "x\nevent: forged")]
+    agent, text, page = AgentChat("c1"), TextChat("c1"), PageChat("c1")
+    kinds = [frame.event for event in events for frame in agent.feed(event)]
+    assert kinds == ["mail_preview", "payload_preview"]
+    data = [json.loads(frame.data)["type"] for event in events for frame in text.feed(event)]
+    assert data == ["mail", "chart", "x\nevent: forged"]
+    for event in events:
+        page.feed(event)
+    assert page.body()["custom_payload"] == {"type": "chart", "payload": {"n": 1}}
+
+
+@pytest.mark.row("FE-8")
+def test_the_page_wire_takes_the_cleaned_answer_and_its_suggestions() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("look: "), SetToolCalls([call("c1", "clock")]))
+    chat.finish()
+    chat.tool_answers("noon")
+    chat.stream(AppendContent("noon ```json raw```"))
+    chat.finish()
+    final = next(e.message for e in reversed(chat.events) if isinstance(e, MessageAdded))
+    suggestions: list[JsonObject] = [{"label": "one"}]
+    cleaned = msgspec.structs.replace(final, content="noon", suggested_values=suggestions)
+    edited = msgspec.structs.replace(final, message_id="old", content="somebody's edit")
+    ended = chat.events.pop()
+    page = PageChat("c1")
+    updates = [MessageUpdated("old", edited), MessageUpdated(final.message_id, cleaned)]
+    frames = shown(page, [*chat.events, *updates, ended])
+    payload = json.loads(frames[-1].data)["payload"]
+    assert payload["message"] == "look: [[tool:c1]]noon"
+    assert payload["suggested_values"] == suggestions
+    assert payload["tool_history"] == [
+        {"tool": "clock", "tool_use_id": "c1", "input": {}, "output": "noon", "status": "done"}
+    ]
+
+
+def test_an_answer_begun_again_after_a_crash_is_whole_in_the_last_payload() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("half of"))
+    chat.crash()
+    chat.stream(AppendContent("the whole"))
+    chat.finish()
+    page = PageChat("c1")
+    shown(page, chat.events)
+    assert sum(isinstance(event, StreamStarted) for event in chat.events) == 2
+    assert page.body()["message"] == "the whole"
