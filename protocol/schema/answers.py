@@ -1,7 +1,7 @@
 """What the HTTP side answers, as structs that exist to be described: the shapes behind the OpenAPI document.
 
-Streams carry events, described in `shapes.py`; these are all other bodies, with what the one-shot endpoints take. Whoever
-builds an answer need not use them, but a test of the edge may decode its answers with them.
+Streams carry events, described in `shapes.py`; these are all other bodies, with what the one-shot endpoints take.
+Whoever builds an answer need not use them, but a test of the edge may decode its answers with them.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from protocol.commands import Abort
-from protocol.errors import BadRequest, Conflict, ThreadcastError
+from protocol.errors import BadRequest, Conflict, Refused, ThreadcastError
 from protocol.principal import Principal
 from protocol.sse import encode_event, heartbeat
 from server.agent.profile import Profiles
@@ -99,11 +99,14 @@ class _OneShot(Response):
         self._detaches = detaches
         self._slice = RunSlice(ask.command.client_request_id)
         self._is_left = False
-        self._written_at = time.monotonic()
+        self._begun_at = self._written_at = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with watch_chat(self._edge.store, self._ask.chat_id) as watch:
-            await lay_down(self._edge, self._principal, self._ask.chat_id, self._ask.command)
+            try:
+                await lay_down(self._edge, self._principal, self._ask.chat_id, self._ask.command)
+            except Refused as refusal:
+                raise self._ask.in_body(refusal) from None
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._listen, receive, tasks.cancel_scope)
                 if self._wants_json:
@@ -113,6 +116,20 @@ class _OneShot(Response):
                 tasks.cancel_scope.cancel()
             if self._is_left and not self._detaches and not self._ask.projection.is_done:
                 await self._stop(watch)
+            self._say_ended()
+
+    def _say_ended(self) -> None:
+        """The answer's one line."""
+        failure = self._ask.projection.failure
+        _log.info(
+            "oneshot.ended",
+            chat_id=self._ask.chat_id,
+            run_id=self._slice.run_id,
+            wire=type(self._ask.projection).__name__,
+            is_left=self._is_left and not self._ask.projection.is_done,
+            code=failure.code if failure else None,
+            duration_ms=int((time.monotonic() - self._begun_at) * 1000),
+        )
 
     async def _listen(self, receive: Receive, telling: anyio.CancelScope) -> None:
         """The caller's goodbye ends the telling, whatever it waits for."""

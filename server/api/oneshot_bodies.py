@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.commands import Interaction, InteractionType, UserMessage
-from protocol.errors import BadRequest, explain
+from protocol.errors import BadRequest, Refused, explain
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
 from server.agent.profile import Profiles
@@ -42,7 +42,7 @@ class Fresh(msgspec.Struct, frozen=True):
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: None when the `Accept` header
-    says it."""
+    says it. `content_path` is where its words stand in the body."""
 
     chat_id: str
     is_new: bool
@@ -50,6 +50,16 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     projection: Projection
     on_disconnect: OnDisconnect | None = None
     wants_stream: bool | None = None
+    content_path: str = "/message"
+
+    def in_body(self, refusal: Refused) -> Refused:
+        """A refusal of the command, with its path pointing into the caller's own body."""
+        path = refusal.path or ""
+        if path.startswith("/content"):
+            refusal.path = self.content_path + path.removeprefix("/content")
+        elif path.startswith("/patch"):
+            refusal.path = path.removeprefix("/patch")
+        return refusal
 
 
 class _TextChat(msgspec.Struct, frozen=True):
@@ -115,7 +125,7 @@ _PARAMS = (
 def read_text_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """`{message, session_id?}`. Raises BadRequest."""
     asked = _decode(body, _TextChat)
-    chat_id, is_new = _chat(asked.session_id, fresh)
+    chat_id, is_new = _chat(asked.session_id, fresh, "/session_id")
     command = _message(fresh, asked.message)
     projection = TextChat(chat_id)
     return Ask(
@@ -126,8 +136,8 @@ def read_text_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
 def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """`{message, context_type, context?, conversation_id?}`. Raises BadRequest."""
     asked = _decode(body, _AgentChat)
-    chat_id, is_new = _chat(asked.conversation_id, fresh)
-    params = {"scope": known_scope(profiles, asked.context_type)}
+    chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
+    params = {"scope": known_scope(profiles, asked.context_type, "/context_type")}
     command = _message(fresh, asked.message, params=params, context=asked.context)
     projection = AgentChat(chat_id)
     return Ask(
@@ -138,10 +148,10 @@ def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
 def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """`{message, context{current_page?, active_tab?, …}, interaction_type?, conversation_id?}`. Raises BadRequest."""
     asked = _decode(body, _PageChat)
-    chat_id, is_new = _chat(asked.conversation_id, fresh)
+    chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
     context = asked.context or {}
     place = [context[key] for key in ("current_page", "active_tab") if context.get(key)]
-    params: JsonObject = {"scope": known_scope(profiles, place)} if place else {}
+    params: JsonObject = {"scope": known_scope(profiles, place, "/context")} if place else {}
     interaction = None if asked.interaction_type is None else Interaction(type=asked.interaction_type)
     command = _message(fresh, asked.message, params=params, context=context, interaction=interaction)
     projection = PageChat(chat_id)
@@ -154,13 +164,13 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """OpenAI's request. Only the last user message is taken: the chat itself holds what came before. Raises
     BadRequest."""
     asked = _decode(body, _Completions)
-    said = [message.content for message in asked.messages if message.role == "user"]
-    if not said:
+    at = max((place for place, message in enumerate(asked.messages) if message.role == "user"), default=None)
+    if at is None:
         raise BadRequest("messages must hold a user message", path="/messages")
     named = (asked.metadata or {}).get("chat_id")
     if named is not None and not isinstance(named, str):
         raise BadRequest("metadata.chat_id must be a string", path="/metadata/chat_id")
-    chat_id, is_new = _chat(named, fresh)
+    chat_id, is_new = _chat(named, fresh, "/metadata/chat_id")
     params = {key: value for key in _PARAMS if (value := getattr(asked, key)) is not None}
     if asked.max_completion_tokens is not None:
         params["max_tokens"] = asked.max_completion_tokens
@@ -176,33 +186,39 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     return Ask(
         chat_id=chat_id,
         is_new=is_new,
-        command=_message(fresh, said[-1], params=params),
+        command=_message(fresh, asked.messages[at].content, params=params),
         projection=projection,
         on_disconnect=asked.on_disconnect,
+        content_path=f"/messages/{at}/content",
         wants_stream=bool(asked.stream),  # OpenAI's clients accept application/json and nothing else, always
     )
 
 
-def known_scope(profiles: Profiles, scope: object) -> list[str]:
+def known_scope(profiles: Profiles, scope: object, path: str = "/scope") -> list[str]:
     """`scope` (a name, or up to three, the widest first) as the thread holds it.
 
     `profiles` is where scopes will be configured; until then every well-formed name is known.
 
     Raises:
-        BadRequest: no such scope.
+        BadRequest: no such scope; `path` is where it stands in the body.
     """
     names = [scope] if isinstance(scope, str) else scope
     if not isinstance(names, list) or not 1 <= len(names) <= SCOPE_MAX_DEPTH:
-        raise BadRequest(f"unknown scope: it must be a name or a list of 1 to {SCOPE_MAX_DEPTH} names", path="/scope")
+        raise BadRequest(f"unknown scope: it must be a name or a list of 1 to {SCOPE_MAX_DEPTH} names", path=path)
     for name in names:
         if not isinstance(name, str) or not _SCOPE_NAME.fullmatch(name):
-            raise BadRequest("unknown scope: a name is 1 to 64 characters of A-Z a-z 0-9 _ . -", path="/scope")
+            raise BadRequest("unknown scope: a name is 1 to 64 characters of A-Z a-z 0-9 _ . -", path=path)
     return names
 
 
-def _chat(named: str | None, fresh: Fresh) -> tuple[str, bool]:
+def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:
     """The chat to use, and whether it is a new one. Foreign clients send "" for none."""
-    return (check_chat_id(named), False) if named else (fresh.chat_id, True)
+    if not named:
+        return fresh.chat_id, True
+    try:
+        return check_chat_id(named), False
+    except BadRequest as wrong:
+        raise BadRequest(wrong.message, path=path) from None
 
 
 def _message(

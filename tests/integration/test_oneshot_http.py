@@ -14,6 +14,8 @@ from tests.integration.oneshot_client import ask, opened
 
 pytestmark = pytest.mark.anyio
 
+USER: JsonObject = {"role": "user", "content": "x"}
+SYSTEM: JsonObject = {"role": "system", "content": "be brief"}
 CALC = 'call calculator {"expression":"6*7"}'
 PATHS = ["/chat", "/v1/agent/chat", "/api/chat/stream", "/v1/chat/completions"]
 
@@ -195,30 +197,34 @@ async def test_page_chat_says_cancelled_when_somebody_aborts_the_run(server: Pro
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "pointer"),
     [
-        ("/chat", {}),
-        ("/chat", {"message": 7}),
-        ("/chat", {"message": "   "}),
-        ("/chat", {"message": "x", "session_id": "no/id"}),
-        ("/chat", {"message": "x", "on_disconnect": "explode"}),
-        ("/chat?on_disconnect=explode", {"message": "x"}),
-        ("/v1/agent/chat", {"message": "x"}),
-        ("/v1/agent/chat", {"message": "x", "context_type": ["a", "b", "c", "d"]}),
-        ("/v1/agent/chat", {"message": "x", "context_type": "no such scope"}),
-        ("/v1/agent/chat", {"message": "x", "context_type": []}),
-        ("/api/chat/stream", {"message": "x", "interaction_type": "telepathy"}),
-        ("/api/chat/stream", {"message": "x", "context": {"current_page": 5}}),
-        ("/v1/chat/completions", {"messages": []}),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "temperature": 9}),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "metadata": {"chat_id": 1}}),
+        ("/chat", {}, None),
+        ("/chat", {"message": 7}, "/message"),
+        ("/chat", {"message": "   "}, None),
+        ("/chat", {"message": "x", "session_id": "no/id"}, "/session_id"),
+        ("/chat", {"message": "x", "on_disconnect": "explode"}, "/on_disconnect"),
+        ("/chat?on_disconnect=explode", {"message": "x"}, "/on_disconnect"),
+        ("/v1/agent/chat", {"message": "x"}, None),
+        ("/v1/agent/chat", {"message": "x", "context_type": ["a", "b", "c", "d"]}, "/context_type"),
+        ("/v1/agent/chat", {"message": "x", "context_type": "no such scope"}, "/context_type"),
+        ("/v1/agent/chat", {"message": "x", "context_type": []}, "/context_type"),
+        ("/api/chat/stream", {"message": "x", "interaction_type": "telepathy"}, "/interaction_type"),
+        ("/api/chat/stream", {"message": "x", "context": {"current_page": 5}}, "/context"),
+        ("/v1/chat/completions", {"messages": []}, "/messages"),
+        ("/v1/chat/completions", {"messages": [SYSTEM, {**USER, "content": [{"type": "x"}]}]}, "/messages/1/content/0"),
+        ("/v1/chat/completions", {"messages": [USER], "temperature": 9}, "/temperature"),
+        ("/v1/chat/completions", {"messages": [USER], "metadata": {"chat_id": 1}}, "/metadata/chat_id"),
     ],
 )
-async def test_a_bad_body_or_scope_is_400_json_before_any_stream(server: Process, path: str, body: JsonObject) -> None:
+async def test_a_bad_body_or_scope_is_400_json_before_any_stream(
+    server: Process, path: str, body: JsonObject, pointer: str | None
+) -> None:
     async with httpx2.AsyncClient() as client:
         answer = await client.post(server.url + path, json=body)
         assert answer.status_code == 400, answer.text
         assert answer.json()["code"] in ("bad_request", "invalid_content")
+        assert pointer is None or answer.json()["path"].startswith(pointer)
         broken = await client.post(server.url + path, content=b"{", headers={"content-type": "application/json"})
         assert broken.status_code == 400
 
