@@ -75,8 +75,7 @@ class RunSlice:
             self._look_for_run(event)
             return False
         if isinstance(event, RuntimeUpdated):
-            self.has_ended = event.outcome is not None and event.run_id == self.run_id
-            return event.run_id == self.run_id
+            self.has_ended = event.outcome is not None  # at most one run is open, and ours is
         return not isinstance(event, Ack | QueueUpdated | ThreadUpdated | PassThrough)
 
     def _look_for_run(self, event: Event) -> None:

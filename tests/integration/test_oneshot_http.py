@@ -10,7 +10,7 @@ import pytest
 
 from protocol.messages import JsonObject
 from tests.integration.harness import Process, command, start, user_message, watching
-from tests.integration.oneshot_client import ask, opened
+from tests.integration.oneshot_client import Shown, ask, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -301,25 +301,32 @@ async def test_a_detached_run_goes_on_without_its_caller(server: Process, chat_i
     assert len(watcher.messages[-1][1].split()) == 30
 
 
-async def test_behind_a_running_run_the_message_waits_and_gets_its_own_answer(server: Process, chat_id: str) -> None:
-    await prepare(server, chat_id, "demo/essay?words=20&rate=40")
+async def test_behind_a_running_run_each_message_waits_and_gets_an_answer_of_its_own(
+    server: Process, chat_id: str
+) -> None:
+    await prepare(server, chat_id, "demo/echo")
     async with watching(server.url, chat_id) as watcher:
-        await command(server.url, chat_id, user_message("first", "one"))
+        await command(
+            server.url, chat_id, user_message("first", "one", params={"model": "demo/essay?words=40&rate=40"})
+        )
         await watcher.until(lambda w: "stream_delta" in w.types())
         async with anyio.create_task_group() as tasks:
 
-            async def one(text: str) -> None:
-                body = {**body_for("/v1/chat/completions", text, chat_id), "model": "demo/echo"}
-                shown = await ask(server.url, "/v1/chat/completions", body)
-                said = "".join(
-                    choice["delta"].get("content", "") for body in shown.bodies for choice in body["choices"]
-                )
-                assert said == f"You said: {text}"
+            async def one(path: str, text: str) -> None:
+                shown = await ask(server.url, path, body_for(path, text, chat_id))
+                assert f"You said: {text}" in said_in(shown)
+                assert said_in(shown).count("You said") == 1
 
-            for text in ("two", "three"):
-                tasks.start_soon(one, text)
-        await watcher.at_rest(3)
-    assert [role for role, _ in watcher.messages] == ["user", "assistant"] * 3
+            for path in ("/chat", "/v1/agent/chat", "/api/chat/stream"):
+                tasks.start_soon(one, path, f"hello-{path}")
+        await watcher.at_rest(4)
+    assert [role for role, _ in watcher.messages] == ["user", "assistant"] * 4
+
+
+def said_in(shown: Shown) -> str:
+    """The text of the answer on the three wires that are not OpenAI's."""
+    pieces = [body.get("chunk", "") + (body.get("text") or "") for body in shown.bodies]
+    return shown.text() + "".join(pieces)
 
 
 @pytest.mark.row("NET-5")
