@@ -1,5 +1,6 @@
 """The one-shot endpoints over real HTTP: their frames, refusals before the stream, disconnects, and the OpenAI SDK."""
 
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -462,16 +463,17 @@ async def test_a_silent_answer_has_heartbeats_and_ends_cleanly_when_the_server_g
     config.write_text(CONFIG.partition("[[auth")[0])
     with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
         await process.ready()
-        async with watching(process.url, "c1") as watcher, anyio.create_task_group() as tasks:
-            await prepare(process, "c1", "demo/hang")
-
-            async def read() -> None:
-                shown = await ask(process.url, "/chat", body_for("/chat", "x", "c1"), {"Origin": "https://app.example"})
-                assert shown.headers["access-control-allow-origin"] == "https://app.example"
-                assert any(comment.strip().startswith("hb ") for comment in shown.comments)
-                assert shown.of("error")[-1]["code"] in ("unavailable", "interrupted") and shown.events[-1] == "done"
-
-            tasks.start_soon(read)
-            await watcher.until(lambda w: "stream_started" in w.types())
-            await anyio.sleep(2.5)  # a heartbeat is silence that has lasted
-            await process.stop()
+        await prepare(process, "c1", "demo/hang")
+        body, origin = body_for("/chat", "x", "c1"), {"Origin": "https://app.example"}
+        said = b""
+        async with opened(process.url, "/chat", body, origin) as answer:
+            assert answer.headers["access-control-allow-origin"] == "https://app.example"
+            is_told = False
+            async for chunk in answer.aiter_raw():
+                said += chunk
+                if b"\n: hb " in said and not is_told:
+                    is_told = True
+                    process.send(signal.SIGTERM)
+        assert is_told and b'"code":"unavailable"' in said
+        assert said.endswith(b'event: done\ndata: {"session_id":"c1"}\nid: c1\n\n')
+        assert await process.ended() == 0
