@@ -1,6 +1,7 @@
 """What a client of the one-shot endpoints sees: frames over real HTTP, each with its event, data and id.
 
-Shared by the tests of these endpoints. It knows no wire; it reads Server-Sent Events until the server ends the stream.
+Shared by the tests of these endpoints. It knows of the wires only what a request looks like; it reads Server-Sent
+Events until the server ends the stream.
 """
 
 import json
@@ -12,9 +13,11 @@ import httpx2
 
 from protocol.messages import JsonObject
 from protocol.sse import CommentFrame, EventFrame, FrameParser
-from tests.integration.harness import DEADLINE_SECONDS
+from tests.integration.harness import DEADLINE_SECONDS, Process, command
 
-__all__ = ["Shown", "ask", "opened"]
+__all__ = ["PATHS", "Shown", "ask", "body_for", "opened", "prepare"]
+
+PATHS = ["/chat", "/v1/agent/chat", "/api/chat/stream", "/v1/chat/completions"]
 
 
 class Shown(NamedTuple):
@@ -66,3 +69,24 @@ async def opened(
         client.stream("POST", url + path, json=body, headers=headers or {}) as answer,
     ):
         yield answer
+
+
+def body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
+    """A request of that wire."""
+    match path:
+        case "/chat":
+            return {"message": text, "session_id": chat_id}
+        case "/v1/agent/chat":
+            return {"message": text, "context_type": "general", "conversation_id": chat_id}
+        case "/api/chat/stream":
+            return {"message": text, "conversation_id": chat_id}
+        case _:
+            metadata = {} if chat_id is None else {"metadata": {"chat_id": chat_id}}
+            return {"messages": [{"role": "user", "content": text}], "stream": True, **metadata}
+
+
+async def prepare(server: Process, chat_id: str, model: str, **params: object) -> None:
+    """A chat that exists and answers with `model`."""
+    body = {"type": "set_params", "client_request_id": "prepare", "patch": {"model": model, **params}}
+    answer = await command(server.url, chat_id, body)
+    assert answer.json()["status"] == "applied"
