@@ -61,8 +61,7 @@ def openapi_document() -> JsonObject:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {}],
-        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign")],
-        "tags": [{"name": name} for name in ("chats", "commands", "stream", "one-shot", "server")],
+        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign", "one-shot")],
         "paths": _paths(),
         "components": {
             "schemas": components,
@@ -204,6 +203,7 @@ def _paths() -> JsonObject:
                 "The feed in the envelope of a foreign GUI.",
                 {"200": _stream("SidebarFrame"), "503": _UNAVAILABLE},
             )
+        },
         "/chat": {"post": _one_shot("textChat", "A message in, its answer as raw text frames.", "TextChatRequest")},
         "/v1/agent/chat": {
             "post": _one_shot("agentChat", "A message in, its run as named JSON frames.", "AgentChatRequest")
@@ -334,6 +334,9 @@ def _read_blob() -> JsonObject:
             "404": _failure("`not_found`: no such blob, or no such chat of the caller's."),
             "503": _UNAVAILABLE,
         },
+    )
+
+
 def _one_shot(name: str, summary: str, body: str) -> JsonObject:
     stream = _text("Frames of this wire (PROTOCOL §14), closed after the last one.", "text/event-stream")
     stream["content"]["application/json"] = {"schema": {"type": "object"}}

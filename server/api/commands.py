@@ -133,10 +133,12 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
         Unavailable: the store.
     """
     _check(command, principal, edge)
-    post = _request_of(chat_id, principal, command, encode_command(command))
+    body = encode_command(command)
+    command = await store_parts(edge, chat_id, principal, command, len(body))
+    post = _request_of(chat_id, principal, command, body)
     posted = await _post(edge, post)
     if posted.outcome is PostOutcome.ACCEPTED:
-        _tell_accepted(edge, post, principal, command)
+        _tell_accepted(edge, post, command)
     elif posted.outcome is PostOutcome.FULL:
         raise QueueFull("too many commands are waiting in this chat; try again when some have run")
     elif posted.outcome is not PostOutcome.DUPLICATE and not isinstance(command, Abort):

@@ -8,8 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import blobs, caps, chats, commands, foreign, transfer
-from server.api import caps, chats, commands, oneshot
+from server.api import blobs, caps, chats, commands, foreign, oneshot, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed

@@ -13,7 +13,7 @@ from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
 from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, StreamStarted
 from protocol.messages import JsonObject
 from protocol.sse import EventFrame, FrameParser, encode_event
-from server.agent.plan import CallModel, RunTool
+from server.agent.steps import CallModel, RunTool
 from server.projections.agent_chat import AgentChat
 from server.projections.base import OutFrame, Projection, RunSlice
 from server.projections.openai_chunks import OpenAIChunks
