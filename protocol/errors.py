@@ -12,6 +12,7 @@
     │   ├── Conflict                conflict
     │   ├── IdempotencyMismatch     idempotency_mismatch same request id, other body
     │   ├── QueueFull               queue_full
+    │   ├── RateLimited             rate_limited         more of something than one caller may have
     │   ├── NotImplementedYet       not_implemented
     │   ├── NoPendingDecision       no_pending_decision
     │   └── Cancelled               cancelled
@@ -45,6 +46,7 @@ __all__ = [
     "NotFound",
     "NotImplementedYet",
     "QueueFull",
+    "RateLimited",
     "Refused",
     "ThreadcastError",
     "TooLarge",
@@ -147,6 +149,11 @@ class IdempotencyMismatch(Refused):
 
 class QueueFull(Refused):
     code = "queue_full"
+    retryable = True
+
+
+class RateLimited(Refused):
+    code = "rate_limited"
     retryable = True
 
 

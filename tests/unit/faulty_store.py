@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import anyio
 
 from protocol.entries import RawEntry
-from protocol.errors import Unavailable
+from protocol.errors import Internal, Unavailable
 from protocol.ids import EntryId
 from server.store.memory import MemoryStore
 from server.store.port import (
@@ -70,7 +70,8 @@ class Hold:
             await self._gate.wait()
 
 
-Fault: TypeAlias = Literal["refused", "lost reply"] | Hold
+Trouble: TypeAlias = Literal["refused", "lost reply", "broken reply"]
+Fault: TypeAlias = Trouble | Hold
 
 
 class _Sieve:
@@ -104,12 +105,13 @@ class FaultyStore(MemoryStore):
         self.loses_mail = False
         self.loses_bells = False
         self.loses_publishes = False
+        self.loses_deletes = False
         self._lost_heads: set[str] = set()
         self._faults: dict[str, deque[Fault]] = {}
         self._called = anyio.Event()
 
-    def fail(self, call: str, *faults: Literal["refused", "lost reply"]) -> None:
-        """The next calls are not carried out, or carried out without an answer."""
+    def fail(self, call: str, *faults: Trouble) -> None:
+        """The next calls are not carried out, carried out without an answer, or answered by nonsense."""
         self._faults.setdefault(call, deque()).extend(faults)
 
     def hold(self, call: str, *, reply_only: bool = False) -> Hold:
@@ -149,6 +151,8 @@ class FaultyStore(MemoryStore):
         answer = await step()
         if isinstance(fault, Hold) and fault.reply_only:
             await fault.pass_through()
+        if fault == "broken reply":
+            raise Internal("the store answered what no version of it would")
         if fault == "lost reply":
             raise Unavailable("the store did not answer in time")
         return answer
@@ -207,4 +211,7 @@ class FaultyStore(MemoryStore):
     @asynccontextmanager
     async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
         async with super().follow(chat_id) as notices:
-            yield _Sieve(notices, lambda notice: notice.head in self._lost_heads)
+            yield _Sieve(
+                notices,
+                lambda notice: notice.head in self._lost_heads or (self.loses_deletes and notice.kind == "deleted"),
+            )
