@@ -11,9 +11,12 @@ from msgspec import Meta
 
 from protocol.errors import CODES
 from protocol.events import Snapshot
+from protocol.ids import ID_PATTERN
 from protocol.messages import JsonObject
+from protocol.places import CHATS_MAX
 
 __all__ = [
+    "Addition",
     "Capabilities",
     "ChatList",
     "ChatModes",
@@ -25,9 +28,12 @@ __all__ = [
     "Providers",
     "Receipt",
     "Status",
+    "StreamChange",
     "ToolInfo",
+    "TypingNotice",
 ]
 
+Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 Code: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": sorted(CODES)})]
 
 
@@ -52,7 +58,28 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    status: Literal["cancelled", "deleted"]
+    status: Literal["cancelled", "deleted", "applied"]
+
+
+class Addition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A chat for a running stream. `from`: an SSE id of that chat, or of a stream that carried it, to go on after."""
+
+    chat_id: Id
+    place: str | None = msgspec.field(name="from", default=None)
+
+
+class StreamChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What becomes of a running stream; removed before added."""
+
+    add: Annotated[list[Addition], Meta(max_length=CHATS_MAX)] = []
+    remove: Annotated[list[Id], Meta(max_length=CHATS_MAX)] = []
+
+
+class TypingNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`stream_id`: the named stream of whoever types, which is not told."""
+
+    typing: bool
+    stream_id: Id | None = None
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -46,7 +46,8 @@ RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
 
 
 class Connection:
-    """`abort` drops the connection without waiting for bytes that nobody takes."""
+    """`abort` drops the connection without waiting for bytes that nobody takes. `name` is the client's, if it gave one;
+    `places` the words of its id, on a stream of many chats; `drops` how often its queue was thrown away."""
 
     def __init__(
         self,
@@ -56,14 +57,17 @@ class Connection:
         *,
         principal_id: str,
         abort: Callable[[], None],
+        name: str = "",
         buffer_max_bytes: int = BUFFER_MAX_BYTES,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self.principal_id = principal_id
+        self.name = name
         self.metrics = metrics
         self.written_at = time.monotonic()
         self.ended: EndReason | None = None
         self.places: dict[str, bytes] = {}
+        self.drops = 0
         self._send = send
         self._tasks = tasks
         self._buffer_max_bytes = buffer_max_bytes
@@ -84,8 +88,9 @@ class Connection:
 
     def want_snapshot(self, subscriber: "Subscriber", *, drop: bool) -> None:
         """A fresh snapshot for one chat, as soon as the reader takes bytes. `drop`: what waits has become useless."""
-        if drop:
+        if drop and self._queue:
             self._drop_queue()
+            self.drops += 1
         if subscriber not in self._want_snapshots:
             self._want_snapshots.append(subscriber)
         self._pump_soon()
@@ -133,6 +138,7 @@ class Connection:
     def _overflow(self) -> None:
         lost = list(self._queued_of)
         self._drop_queue()
+        self.drops += 1
         for subscriber in lost:
             subscriber.resync("slow")
 

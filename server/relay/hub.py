@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from protocol.errors import Failed, RateLimited, Unavailable
 from server.relay.connection import Connection
+from server.relay.presence import PresenceRooms
 from server.relay.relay import LOADS_AT_ONCE, Relay
 from server.store.port import Store
 from server.telemetry import Metrics
@@ -62,7 +63,10 @@ class Hub:
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         streams_per_principal: int = STREAMS_PER_PRINCIPAL,
         streams_max: int = STREAMS_MAX,
+        shows_names: bool = False,
     ) -> None:
+        """`shows_names`: presence tells whose streams they are."""
+        self.presence = PresenceRooms(store, shows_names=shows_names)
         self._store = store
         self._metrics = metrics
         self._heartbeat_seconds = heartbeat_seconds
@@ -84,6 +88,7 @@ class Hub:
     async def running(self) -> AsyncIterator["Hub"]:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self.presence.run_in(tasks)
             tasks.start_soon(self._beat_forever)
             tasks.start_soon(self._check_forever)
             try:

@@ -12,10 +12,11 @@ import anyio
 
 from protocol.ids import Position
 from protocol.places import place_word, tag_of
-from protocol.sse import Frame, transient_frame
+from protocol.sse import Frame
+from protocol.transient import ChatRemoved, frame_of
 from server.relay.connection import Connection, EndReason
 
-__all__ = ["SnapshotSource", "Subscriber", "removed_frame"]
+__all__ = ["SnapshotSource", "Subscriber"]
 
 _COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "slow", "store", "left", "replaced"})
 """Reasons that concern the whole stream, also one of many chats."""
@@ -29,7 +30,8 @@ class SnapshotSource(Protocol):
 
 
 class Subscriber:
-    """`base` is the position of the snapshot that this reader holds. `gone` is set when the chat alone has ended."""
+    """`base` is the position of the snapshot that this reader holds. `left` is set when
+    this chat has ended, on a stream of many, which goes on."""
 
     def __init__(self, connection: Connection, source: SnapshotSource, chat_id: str, *, is_one_of_many: bool) -> None:
         self.connection = connection
@@ -37,7 +39,7 @@ class Subscriber:
         self.is_one_of_many = is_one_of_many
         self.base = 0
         self.needs_snapshot = False
-        self.gone: anyio.Event | None = anyio.Event() if is_one_of_many else None
+        self.left = anyio.Event()
         self._source = source
         self._tag = tag_of(chat_id) if is_one_of_many else ""
 
@@ -94,25 +96,20 @@ class Subscriber:
 
     def end(self, reason: EndReason) -> None:
         """End the stream; or, when it is the chat that is no more, its part of a stream of many."""
-        if self.gone is None or reason in _COME_BACK:
+        if not self.is_one_of_many or reason in _COME_BACK:
             self.connection.end(reason)
-        elif not self.gone.is_set():
+        elif not self.left.is_set():
             self.leave()
-            self.connection.write(removed_frame(self.chat_id, reason))
+            self.connection.write(frame_of(self.chat_id, ChatRemoved(reason)))
 
     def leave(self) -> None:
-        """Nothing more of this chat on a stream of many."""
-        self.needs_snapshot = True  # what is still offered goes nowhere
-        self.connection.places.pop(self.chat_id, None)
-        self.connection.forget(self)
-        if self.gone is not None:
-            self.gone.set()
+        """Nothing more of this chat. Safe to repeat."""
+        if not self.left.is_set():
+            self.left.set()
+            self.needs_snapshot = True  # what is still offered goes nowhere
+            self.connection.places.pop(self.chat_id, None)
+            self.connection.forget(self)
 
     def _stand_at(self, epoch: int, position: int) -> None:
         word = place_word(self._tag, Position(epoch, position, self.base))
         self.connection.places[self.chat_id] = word.encode()
-
-
-def removed_frame(chat_id: str, reason: str) -> bytes:
-    """Tells the reader of a stream of many that nothing more of this chat will come (PROTOCOL §4)."""
-    return transient_frame(chat_id, b'{"type":"chat_removed","reason":"%b"}' % reason.encode())

@@ -1,8 +1,8 @@
 """The Store port on Redis ≥ 7.0 or Valkey: the nouns put together, opened and closed as one.
 
-It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py` and `whispers.py` promise but their common ground: the
-connection, the keys, the channels, and the number of buckets. Processes open one each. Entering connects, fixes the
-number of buckets at the store's first start, and loads the scripts; leaving closes every connection.
+It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py` and `whispers.py` promise but their common
+ground: the connection, the keys, the channels, and the number of buckets. Processes open one each. Entering connects,
+fixes the number of buckets at the store's first start, and loads the scripts; leaving closes every connection.
 """
 
 from types import TracebackType
