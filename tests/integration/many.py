@@ -44,7 +44,7 @@ class ChatOfMany(Watcher):
 
 
 class ManyWatcher:
-    """All chats of one stream. `transient` are the frames without an id; Nothing is read while `is_reading` is not set."""
+    """All chats of one stream. `transient` are the frames without an id. Nothing is read unless `is_reading` is set."""
 
     def __init__(self) -> None:
         self.chats: dict[str, ChatOfMany] = {}
