@@ -76,9 +76,9 @@ class Connection:
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
         self._queued_of: set[Subscriber] = set()
-        self._want_snapshots: deque[Subscriber] = deque()
+        self._want_snapshots: list[Subscriber] = []
         self._is_pumping = False
-        self._pumped = anyio.Event()
+        self._pumped: anyio.Event | None = None
         self._blocked: _Blocked | None = None
         self._is_greeted = False
 
@@ -149,7 +149,7 @@ class Connection:
 
     async def _close(self, reason: EndReason) -> None:
         with anyio.move_on_after(CLOSE_SECONDS):
-            while self._is_pumping:
+            if self._is_pumping and self._pumped is not None:
                 await self._pumped.wait()
             last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in ("shutdown", "store") else b""
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
@@ -176,9 +176,9 @@ class Connection:
                     self._drop_queue()
                     await self._put(data)
                     if self._want_snapshots:  # also while the other chats give the queue no rest
-                        await self._put_snapshot(self._want_snapshots.popleft())
+                        await self._put_snapshot(self._want_snapshots.pop(0))
                 elif self._want_snapshots:
-                    await self._put_snapshot(self._want_snapshots.popleft())
+                    await self._put_snapshot(self._want_snapshots.pop(0))
                 else:
                     break
         except TimeoutError:
@@ -186,7 +186,8 @@ class Connection:
             self._abort()
         finally:
             self._is_pumping = False
-            self._pumped.set()
+            if self._pumped is not None:
+                self._pumped.set()
 
     async def _put_snapshot(self, subscriber: "Subscriber") -> None:
         data, length, last = subscriber.take_snapshot()
