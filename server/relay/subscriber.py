@@ -18,7 +18,7 @@ from server.relay.connection import Connection, EndReason
 
 __all__ = ["SnapshotSource", "Subscriber"]
 
-_COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "slow", "store", "left", "replaced"})
+_OF_THE_STREAM: frozenset[EndReason] = frozenset({"shutdown", "slow", "store", "left", "replaced"})
 """Reasons that concern the whole stream, also one of many chats."""
 
 
@@ -96,7 +96,7 @@ class Subscriber:
 
     def end(self, reason: EndReason) -> None:
         """End the stream; or, when it is the chat that is no more, its part of a stream of many."""
-        if not self.is_one_of_many or reason in _COME_BACK:
+        if not self.is_one_of_many or reason in _OF_THE_STREAM:
             self.connection.end(reason)
         elif not self.left.is_set():
             self.leave()

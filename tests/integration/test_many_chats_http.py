@@ -220,6 +220,7 @@ async def test_a_chat_deleted_in_mid_stream_ends_alone_and_a_stream_of_one_with_
         assert not many.has_ended
 
 
+@pytest.mark.row("NET-6")
 async def test_a_reader_of_many_that_reads_nothing_delays_nobody_and_ends_right(server: Process) -> None:
     chats = some_chats(3)
     params: JsonObject = {"model": "demo/echo?rate=0"}

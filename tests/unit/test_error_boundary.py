@@ -58,6 +58,7 @@ async def test_what_fails_after_the_first_byte_starts_no_second_answer_and_was_c
     assert client.counted(200) == 1
 
 
+@pytest.mark.row("ERR-5")
 @pytest.mark.parametrize("path", [STREAM, "/v1/chats"])
 @pytest.mark.parametrize(
     ("error", "status", "code"),
