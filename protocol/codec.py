@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.events import Event, Snapshot
+from protocol.events import Event, Relayed, Snapshot
 from protocol.facts import Fact
 from protocol.state import ChatState
 from protocol.text import GrowingText
@@ -38,6 +38,8 @@ class EntryAck(msgspec.Struct, frozen=True, array_like=True):
 def _to_plain(value: Any) -> Any:  # Any: msgspec's hook takes whatever it does not know
     if isinstance(value, GrowingText):
         return str(value)
+    if isinstance(value, Relayed):
+        return value.body
     raise NotImplementedError(f"{type(value).__name__} is no part of the protocol")
 
 

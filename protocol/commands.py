@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
-from protocol.messages import JsonObject
+from protocol.events import PayloadAdded
+from protocol.ids import Id, Name
+from protocol.messages import JsonObject, Message
+from protocol.thread import ThreadChanges
 
 __all__ = [
     "CREATES_CHAT",
     "EXEMPT_FROM_QUEUE_LIMIT",
-    "STARTS_RUN",
     "Abort",
     "BranchFromChat",
     "BrowserContextDecision",
@@ -29,7 +30,9 @@ __all__ = [
     "EditQueued",
     "IdeToolClaim",
     "IdeToolResult",
+    "ImportChat",
     "InternalCommand",
+    "Queueable",
     "Refuse",
     "Regenerate",
     "RemoveMessage",
@@ -47,9 +50,7 @@ __all__ = [
     "encode_command",
 ]
 
-Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 CallId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
-Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
 Note: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 """A person's word to the model beside a decision: a long paragraph, not a document."""
 InteractionType: TypeAlias = Literal["text", "value_selected", "action_selected", "form_submitted"]
@@ -150,14 +151,21 @@ class ToolDecisions(_Command, frozen=True, tag="tool_decisions"):
 
 
 class IdeToolResult(_Command, frozen=True, tag="ide_tool_result"):
+    """`attachments` are the server's own word: the images that it took out of `content`. What a client writes there is
+    replaced."""
+
     tool_call_id: CallId
     content: str
     tool_failed: bool = False
     files_changed: list[str] = []
+    attachments: list[JsonObject] = []
 
 
 class IdeToolClaim(_Command, frozen=True, tag="ide_tool_claim"):
+    """`claimer` names the IDE, so that it can renew its claim; without it every claim is somebody else's."""
+
     tool_call_id: CallId
+    claimer: Id | None = None
 
 
 class BranchFromChat(_Command, frozen=True, tag="branch_from_chat"):
@@ -238,7 +246,17 @@ class CancelQueued(_Internal, frozen=True, tag="cancel"):
     target: str
 
 
-InternalCommand: TypeAlias = Refuse | CancelQueued
+class ImportChat(_Internal, frozen=True, tag="import"):
+    """Fill a chat without messages with an exported one (POST /v1/chats/import); `imports.py` says how."""
+
+    thread: ThreadChanges
+    messages: list[Message]
+    leaf_id: str | None = None
+    payloads: list[PayloadAdded] = []
+    agents: list[JsonObject] = []
+
+
+InternalCommand: TypeAlias = Refuse | CancelQueued | ImportChat
 
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
 """A chat comes into being with its first accepted one of these (PROTOCOL §1)."""
@@ -246,8 +264,8 @@ CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreM
 EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim)
 """Not counted against the 100 that may wait, but bounded too (PROTOCOL §18)."""
 
-STARTS_RUN = (UserMessage, Regenerate)
-"""Wait in the queue and start a run when their turn comes."""
+Queueable: TypeAlias = UserMessage | RetryFromIndex | Regenerate | UpdateMessage | RemoveMessage | ContinueMessage
+"""Wait in the queue until the chat rests, and then start a run or edit the tree, in the order of the queue."""
 
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _inbox: msgspec.json.Decoder[Command | InternalCommand] = msgspec.json.Decoder(Command | InternalCommand)

@@ -2,12 +2,12 @@
 
 `commands.py` takes `content` and `attachments` as they come; here they become a string or typed parts, or are refused
 with a sentence and a JSON Pointer. Pure and single-pass: the web process calls it before it accepts a command, with
-bodies of up to 16 MiB, so an image is counted and measured before it is decoded, and decoded once. It stores nothing
-and fetches nothing; a URL that is neither data nor one of our blobs is refused, whatever it points at. The one rule:
-what passed here can be shown to every client and sent to any provider without another look.
+bodies of up to 16 MiB, so an image is counted and measured before it is decoded, and decoded once: what is large is
+put on a `Shelf` and a reference stands in its place. It stores nothing and fetches nothing; a URL that is neither data
+nor one of our blobs is refused, whatever it points at. The one rule: what passed here can be shown to every client and
+sent to any provider without another look.
 """
 
-import binascii
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from protocol.blobs import Reference, Shelf, blob_url, decode_base64, image_mime, parse_blob_url
 from protocol.errors import InvalidContent, TooLarge
 from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Part, TextPart
 
@@ -63,17 +64,23 @@ CONTENT_TEXT_MAX_CHARACTERS = 8_192
 _Json: TypeAlias = Mapping[str, object]
 
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg|jpg|webp|gif);base64,")
-_BLOB_URL = re.compile(r"/v1/chats/[A-Za-z0-9_-]{1,128}/blobs/[A-Za-z0-9_-]{1,128}")
+_HASH = re.compile(r"[0-9a-f]{64}")
 _BASE64_BYTES = string.ascii_letters.encode() + string.digits.encode() + b"+/="
 _IMAGE_MIME = re.compile(r"image/(?:png|jpeg|jpg|webp|gif)")
 _LABEL = re.compile(rf"[^\x00-\x1f\x7f]{{1,{LABEL_MAX_CHARACTERS}}}")
-_IMAGE_HEADER = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP", re.DOTALL)
 
 
 def read_content(
-    content: object, attachments: Sequence[JsonObject], *, max_images: int = MAX_IMAGES
+    content: object,
+    attachments: Sequence[JsonObject],
+    *,
+    max_images: int = MAX_IMAGES,
+    shelf: Shelf | None = None,
 ) -> str | list[Part]:
     """The content of a message, its attachments appended: the string itself when there is nothing else.
+
+    With a `shelf`, large parts are put there, and references are noted there for who knows what the chat holds.
+    Without one, references are taken as they stand: they were looked at when the command was accepted.
 
     Raises:
         InvalidContent: anything that PROTOCOL §10 refuses; `path` points at the place.
@@ -91,7 +98,7 @@ def read_content(
         raise InvalidContent("content must be a string or a list of parts", path="/content")
     if len(items) + len(attachments) > PARTS_MAX_COUNT:
         raise InvalidContent(f"content must have at most {PARTS_MAX_COUNT} parts", path="/content")
-    reader = _Reader(max_images)
+    reader = _Reader(max_images, shelf)
     parts = [reader.part(item, f"/content/{i}") for i, item in enumerate(items)]
     parts += [reader.attachment(item, f"/attachments/{i}") for i, item in enumerate(attachments)]
     if all(isinstance(part, TextPart) and not part.text.strip() for part in parts):
@@ -102,8 +109,9 @@ def read_content(
 class _Reader:
     """Reads the parts of one message, counting what is bounded for all of them together."""
 
-    def __init__(self, max_images: int) -> None:
+    def __init__(self, max_images: int, shelf: Shelf | None) -> None:
         self._max_images = max_images
+        self._shelf = shelf
         self._images_count = 0
         self._text_bytes = 0
 
@@ -150,37 +158,73 @@ class _Reader:
         detail = inner.get("detail")
         if detail is not None and not isinstance(detail, str):
             raise InvalidContent("the detail of an image must be a string", path=f"{path}/image_url/detail")
-        return self._image_from(inner["url"], detail, f"{path}/image_url/url")
+        return self._image_from(inner["url"], detail, f"{path}/image_url/url", inner)
 
-    def _image_from(self, url: str, detail: str | None, path: str) -> ImagePart:
+    def _image_from(self, url: str, detail: str | None, path: str, known: _Json | None = None) -> ImagePart:
         self._images_count += 1
         if self._images_count > self._max_images:
             raise InvalidContent(f"a message must have at most {self._max_images} images", path=path)
-        if not _BLOB_URL.fullmatch(url):
-            _check_image(url, path)
-        return ImagePart(ImageUrl(url, detail))
+        place = parse_blob_url(url)
+        if place is not None:
+            self._refer(place[1], path, chat_id=place[0], is_image=True)
+            return ImagePart(ImageUrl(url, detail, _told_mime(known), _told_bytes(known)))
+        image, mime = _check_image(url, path)
+        if self._shelf is None or not self._shelf.wants(len(url)):
+            return ImagePart(ImageUrl(url, detail))
+        hash = self._shelf.put(image, mime)
+        return ImagePart(ImageUrl(blob_url(self._shelf.chat_id, hash), detail, mime, len(image)))
 
     def _audio(self, item: _Json, path: str) -> AudioPart:
         inner = item.get("input_audio")
         path = f"{path}/input_audio"
         if not isinstance(inner, Mapping):
             raise InvalidContent("an audio part must have input_audio", path=path)
+        if inner.get("blob") is not None and not inner.get("data"):
+            hash = self._refer(_string(inner, "blob", path), f"{path}/blob")
+            return AudioPart(InputAudio(format=_label(inner, "format", path), blob=hash, bytes=_told_bytes(inner)))
         data = _string(inner, "data", path)
-        _decode(data, "audio", f"{path}/data")
-        return AudioPart(InputAudio(data, _label(inner, "format", path)))
+        sound = _decode(data, "audio", f"{path}/data")
+        format = _label(inner, "format", path)
+        if self._shelf is None or not self._shelf.wants(len(data)):
+            return AudioPart(InputAudio(data, format))
+        return AudioPart(InputAudio(format=format, blob=self._shelf.put(sound, f"audio/{format}"), bytes=len(sound)))
 
     def _file(self, item: _Json, path: str) -> FilePart:
         name, mime = _label(item, "name", path), _label(item, "mime", path)
-        has_data, has_text = item.get("data") is not None, item.get("text") is not None
-        if has_data == has_text:
-            raise InvalidContent("a file part must have either data or text", path=path)
-        if has_text:
-            text = _string(item, "text", path)
-            self._count_text(text, f"{path}/text")
-            return FilePart(name, mime, text=text)
-        data = _string(item, "data", path)
-        _decode(data, "file", f"{path}/data")
-        return FilePart(name, mime, data=data)
+        ways = [key for key in ("data", "text", "blob", "text_blob") if item.get(key) is not None]
+        if len(ways) != 1:
+            raise InvalidContent("a file part must have either data or text, or one of blob, text_blob", path=path)
+        way = ways[0]
+        value = _string(item, way, path)
+        match way:
+            case "text":
+                self._count_text(value, f"{path}/text")
+                if self._shelf is None or not self._shelf.wants(len(value)):
+                    return FilePart(name, mime, text=value)
+                encoded = value.encode("utf-8", "replace")
+                return FilePart(name, mime, text_blob=self._shelf.put(encoded, "text/plain"), bytes=len(encoded))
+            case "data":
+                data = _decode(value, "file", f"{path}/data")
+                if self._shelf is None or not self._shelf.wants(len(value)):
+                    return FilePart(name, mime, data=value)
+                return FilePart(name, mime, blob=self._shelf.put(data, mime), bytes=len(data))
+            case "blob":
+                return FilePart(name, mime, blob=self._refer(value, f"{path}/blob"), bytes=_told_bytes(item))
+        hash = self._refer(value, f"{path}/text_blob", is_text=True)
+        return FilePart(name, mime, text_blob=hash, bytes=_told_bytes(item))
+
+    def _refer(
+        self, hash: str, path: str, *, chat_id: str | None = None, is_image: bool = False, is_text: bool = False
+    ) -> str:
+        if not _HASH.fullmatch(hash):
+            raise InvalidContent("blob must be a SHA-256 in lower-case hex, as the upload answered", path=path)
+        if self._shelf is not None:
+            if chat_id not in (None, self._shelf.chat_id):
+                raise InvalidContent(
+                    "Invalid image URL: it is a blob of another chat; upload it to this one", path=path
+                )
+            self._shelf.references.append(Reference(hash, path, is_image, is_text))
+        return hash
 
     def _foreign(self, item: _Json, path: str) -> Part:
         """`{m_type, m_content}`: text, or an image's mime type and bare base64."""
@@ -206,7 +250,19 @@ def _label(item: _Json, key: str, path: str) -> str:
     return value
 
 
-def _check_image(url: str, path: str) -> None:
+def _told_mime(known: _Json | None) -> str | None:
+    mime = None if known is None else known.get("mime")
+    return mime if isinstance(mime, str) and _IMAGE_MIME.fullmatch(mime) else None
+
+
+def _told_bytes(known: _Json | None) -> int | None:
+    """The size that stands in a reference. Clients need not say it, and what they say is replaced by the truth."""
+    size = None if known is None else known.get("bytes")
+    return size if isinstance(size, int) and not isinstance(size, bool) and size >= 0 else None
+
+
+def _check_image(url: str, path: str) -> tuple[bytes, str]:
+    """The image and its mime type, by what it is."""
     prefix = _DATA_URL.match(url)
     if prefix is None:
         raise InvalidContent(
@@ -222,15 +278,17 @@ def _check_image(url: str, path: str) -> None:
         if not encoded.isascii() or encoded.encode().translate(None, delete=_BASE64_BYTES):
             raise InvalidContent("Invalid image URL: it has more than base64 after its comma", path=path) from None
         raise
-    if not _IMAGE_HEADER.match(image):
+    mime = image_mime(image)
+    if mime is None:
         raise InvalidContent("Invalid image: it is neither png, jpeg, webp nor gif", path=path)
+    return image, mime
 
 
 def _decode(encoded: str, what: str, path: str) -> bytes:
     if len(encoded) * 3 // 4 - encoded.count("=", -2) > BINARY_MAX_BYTES:
         raise InvalidContent(f"Invalid {what}: larger than {BINARY_MAX_BYTES} bytes", path=path)
     try:
-        decoded = binascii.a2b_base64(encoded, strict_mode=True)
+        decoded = decode_base64(encoded)
     except ValueError:  # binascii.Error is one; characters beyond ASCII raise it plain
         raise InvalidContent(f"Invalid {what}: broken base64", path=path) from None
     if not decoded:

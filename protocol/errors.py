@@ -15,6 +15,7 @@
     │   ├── RateLimited             rate_limited         more of something than one caller may have
     │   ├── NotImplementedYet       not_implemented
     │   ├── NoPendingDecision       no_pending_decision
+    │   ├── AlreadyClaimed          already_claimed
     │   └── Cancelled               cancelled
     └── Failed                      something failed here
         ├── Unavailable             unavailable          the store does not answer or refuses writes
@@ -32,6 +33,7 @@ import msgspec
 
 __all__ = [
     "CODES",
+    "AlreadyClaimed",
     "BadRequest",
     "Cancelled",
     "Conflict",
@@ -163,6 +165,10 @@ class NotImplementedYet(Refused):
 
 class NoPendingDecision(Refused):
     code = "no_pending_decision"
+
+
+class AlreadyClaimed(Refused):
+    code = "already_claimed"
 
 
 class Cancelled(Refused):

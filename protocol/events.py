@@ -37,6 +37,7 @@ __all__ = [
     "ProcessCompleted",
     "QueueUpdated",
     "QueuedItem",
+    "Relayed",
     "Runtime",
     "RuntimeUpdated",
     "Snapshot",
@@ -85,11 +86,14 @@ class ContextUse(msgspec.Struct, frozen=True):
 
 
 class IdeCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A call that waits for a client to carry it out. Times are Unix milliseconds."""
+
     tool_call_id: str
     tool_name: str
     args: JsonObject
     deadline_at: int | None = None
     claimed_by: str | None = None
+    claim_expires_at: int | None = None
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
@@ -218,7 +222,8 @@ class ProcessCompleted(_Event, frozen=True, tag="process_completed", kw_only=Tru
 class ToolStatus(_Event, frozen=True, tag="tool_status", kw_only=True):
     """Where a tool call stands. `index` counts calls within the run from 0; `progress` is 0..1.
 
-    `status`: queued, awaiting_decision, running, progress, done, error, denied, aborted, outcome_unknown.
+    `status`: queued, awaiting_decision, running, progress, done, error, denied, aborted, outcome_unknown. A client that
+    claims a client tool is named by `claimed_by`, until `claim_expires_at` (Unix milliseconds, PROTOCOL §12).
     """
 
     tool_call_id: str
@@ -233,6 +238,8 @@ class ToolStatus(_Event, frozen=True, tag="tool_status", kw_only=True):
     progress: float | None = None
     data: JsonObject | None = None
     elapsed_ms: int | None = None
+    claimed_by: str | None = None
+    claim_expires_at: int | None = None
 
 
 class _Payload(_Event, frozen=True, kw_only=True):
@@ -264,10 +271,8 @@ class ErrorHappened(_Event, frozen=True, tag="error", kw_only=True):
     details: JsonObject | None = None
 
 
-class _PassThrough(_Event, frozen=True, kw_only=True):
-    """Browser events: passed from tools to clients as they are; they fold into nothing."""
-
-    data: JsonObject = {}
+class _PassThrough(_Event, frozen=True):
+    """Passed from a tool to clients as it is, whatever its fields; it folds into nothing (EVT-19)."""
 
 
 class BrowserFrame(_PassThrough, frozen=True, tag="browser_frame"):
@@ -297,6 +302,17 @@ class BrowserToolbarAction(_PassThrough, frozen=True, tag="browser_toolbar_actio
 PassThrough: TypeAlias = (
     BrowserFrame | BrowserStatus | BrowserClosed | BrowserTimeline | BrowserContextOversize | BrowserToolbarAction
 )
+
+
+class Relayed:
+    """A pass-through event with all its fields, on its way from a tool into the log. Read back it is one of
+    `PassThrough`, which leaves the fields to those who know them."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, kind: str, fields: JsonObject) -> None:
+        self.body: JsonObject = {"type": kind, **{key: value for key, value in fields.items() if key != "type"}}
+
 
 Event: TypeAlias = (
     Ack

@@ -9,19 +9,21 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
 from protocol.state import Gate, Private, Queued, Run
 
 __all__ = [
     "CallAsked",
     "CallDecided",
+    "CommandEdited",
     "CommandQueued",
     "CommandsDequeued",
     "Fact",
     "OutcomeUnknown",
     "Progressed",
     "ProviderCallId",
+    "ReasoningLogged",
     "RoundStarted",
     "RoundsGranted",
     "RunEnded",
@@ -47,6 +49,14 @@ class CommandQueued(_Fact, frozen=True, tag="command_queued"):
     index: int
 
 
+class CommandEdited(_Fact, frozen=True, tag="command_edited"):
+    """A waiting command has a new body and stands at `index`."""
+
+    request_id: str
+    body: str
+    index: int
+
+
 class CommandsDequeued(_Fact, frozen=True, tag="commands_dequeued"):
     request_ids: list[str]
 
@@ -60,13 +70,16 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
     model: str | None = None
     params: JsonObject = {}
     context: JsonObject = {}
+    continues: Message | None = None
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
-    """The gates of the round before are closed. `summarizing`: the last round, without tools."""
+    """The gates of the round before are closed. `summarizing`: the last round, without tools. `window_tokens` is the
+    size of its model's window, when it is known."""
 
     round: int
     summarizing: bool = False
+    window_tokens: int | None = None
 
 
 class RoundsGranted(_Fact, frozen=True, tag="rounds_granted"):
@@ -116,6 +129,13 @@ class ProviderCallId(_Fact, frozen=True, tag="provider_call_id"):
     provider_id: str
 
 
+class ReasoningLogged(_Fact, frozen=True, tag="reasoning_logged"):
+    """What the model thought, for the server's log only (EVT-7); it folds into nothing."""
+
+    message_id: str
+    text: str
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -126,6 +146,7 @@ class RunEnded(_Fact, frozen=True, tag="run_ended"):
 
 Fact: TypeAlias = (
     CommandQueued
+    | CommandEdited
     | CommandsDequeued
     | RunStarted
     | RoundStarted
@@ -137,6 +158,7 @@ Fact: TypeAlias = (
     | ToolFinished
     | OutcomeUnknown
     | ProviderCallId
+    | ReasoningLogged
     | Progressed
     | RunEnded
 )
@@ -150,6 +172,8 @@ def fold_fact(private: Private, fact: Fact) -> Private:
         case CommandQueued():
             item = Queued(request_id=fact.request_id, principal=fact.principal, body=fact.body, at_ms=fact.at_ms)
             return replace(private, queue=(*private.queue[: fact.index], item, *private.queue[fact.index :]))
+        case CommandEdited():
+            return replace(private, queue=_edited(private.queue, fact))
         case CommandsDequeued():
             gone = set(fact.request_ids)
             return replace(private, queue=tuple(q for q in private.queue if q.request_id not in gone))
@@ -163,6 +187,7 @@ def fold_fact(private: Private, fact: Fact) -> Private:
                 model=fact.model,
                 params=fact.params,
                 context=fact.context,
+                continues=fact.continues,
             )
             return replace(private, run=run)
         case RunEnded():
@@ -184,10 +209,18 @@ def fold_fact(private: Private, fact: Fact) -> Private:
     return replace(private, run=_fold_run(private.run, fact))
 
 
+def _edited(queue: tuple[Queued, ...], fact: CommandEdited) -> tuple[Queued, ...]:
+    others = tuple(item for item in queue if item.request_id != fact.request_id)
+    moved = tuple(replace(item, body=fact.body) for item in queue if item.request_id == fact.request_id)
+    return (*others[: fact.index], *moved, *others[fact.index :])
+
+
 def _fold_run(run: Run, fact: Fact) -> Run:
     match fact:
         case RoundStarted():
-            return replace(run, round=fact.round, gates={}, summarizing=fact.summarizing)
+            return replace(
+                run, round=fact.round, gates={}, summarizing=fact.summarizing, window_tokens=fact.window_tokens
+            )
         case RoundsGranted():
             return replace(run, rounds_allowed=fact.rounds_allowed)
         case CallAsked():

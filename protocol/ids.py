@@ -9,7 +9,9 @@ snapshot (PROTOCOL §4).
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
+
+from msgspec import Meta
 
 from protocol.errors import BadRequest
 
@@ -18,6 +20,8 @@ __all__ = [
     "RESERVED_CHAT_IDS",
     "EntryId",
     "Head",
+    "Id",
+    "Name",
     "NewId",
     "Position",
     "check_chat_id",
@@ -33,6 +37,10 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 NAME_MAX_CHARACTERS = 256
 """Names that are no ids (models, tools, scopes): the longest in use are paths of repositories, below 200."""
+
+Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
+Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
+"""As fields of commands and parameters."""
 
 RESERVED_CHAT_IDS = frozenset({"subscribe", "feed", "import"})
 """Path segments under /v1/chats that are routes (PROTOCOL §1)."""

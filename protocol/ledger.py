@@ -5,40 +5,51 @@ that the lines before made. The actor turns a finished ledger into one append. A
 time and ids come with it.
 """
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from protocol.codec import EntryAck
 from protocol.entries import FORMAT_VERSION
-from protocol.events import Ack, Event, MessageAdded
+from protocol.events import Ack, Event, MessageAdded, Relayed
 from protocol.facts import Fact, fold_fact
 from protocol.ids import NewId
 from protocol.messages import JsonObject, Message
+from protocol.params import effective
 from protocol.principal import LOCAL, SYSTEM, Principal
 from protocol.reducer import reduce_event
 from protocol.state import ChatState
+from protocol.tree import placed
 
 __all__ = ["Ledger", "shown_name"]
 
 
 class Ledger:
-    """`state` is the state after all that was said so far; `now_ms` is Unix milliseconds."""
+    """`state` is the state after all that was said so far; `now_ms` is Unix milliseconds. `profile_params` are the
+    defaults of the chat's profile."""
 
-    def __init__(self, state: ChatState, now_ms: int, new_id: NewId) -> None:
+    def __init__(self, state: ChatState, now_ms: int, new_id: NewId, profile_params: JsonObject | None = None) -> None:
         self.state = state
         self.now_ms = now_ms
         self.new_id = new_id
-        self.events: list[Event] = []
+        self.profile_params = profile_params or {}
+        self.events: list[Event | Relayed] = []
         self.facts: list[Fact] = []
         self.acks: list[EntryAck] = []
+
+    def param(self, key: str) -> Any:  # Any: each key has the type of its field in ThreadPatch
+        """The value that holds now, from the layer that decides it (SET-1)."""
+        return effective(self.state, key, self.profile_params).value
 
     @property
     def is_empty(self) -> bool:
         return not (self.events or self.facts or self.acks)
 
-    def say(self, event: Event) -> None:
+    def say(self, event: Event | Relayed) -> None:
         """Make a public event happen."""
         self.events.append(event)
-        self.state = reduce_event(self.state, event)
+        if not isinstance(event, Relayed):
+            self.state = reduce_event(self.state, event)
 
     def note(self, fact: Fact) -> None:
         """Remember a private fact."""
@@ -60,11 +71,11 @@ class Ledger:
         self.acks.append(EntryAck(request_id, accepted, True))
 
     def add_message(self, message: Message) -> None:
-        """Append `message` to the active path, with its place in the tree (TREE-2)."""
-        placed = place_in_tree(self.state, message)
+        """Append `message` to the active path, or say the final word on one that is there (TREE-2)."""
         path = self.state.path
-        known = placed.message_id in path
-        self.say(MessageAdded(placed, path.index(placed.message_id) if known else len(path)))
+        index = path.index(message.message_id) if message.message_id in path else len(path)
+        parent_id = path[index - 1] if index else None
+        self.say(MessageAdded(placed(self.state.nodes, message, parent_id), index))
 
     def as_committed(self, head: str, epoch: int) -> ChatState:
         """The state once this entry stands in the log under `head`: what folding the entry gives."""
@@ -75,22 +86,6 @@ class Ledger:
             epoch=epoch,
             position=self.state.position + len(self.events),
         )
-
-
-def place_in_tree(state: ChatState, message: Message) -> Message:
-    """`message` with its parent and siblings: it follows what stands before it on the path, or the leaf."""
-    path = state.path
-    if message.message_id in path:
-        at = path.index(message.message_id)
-        parent = path[at - 1] if at else None
-    else:
-        parent = path[-1] if path else None
-    siblings = [
-        node.message_id
-        for node in state.nodes.values()
-        if node.parent_id == parent and node.message_id != message.message_id
-    ]
-    return replace(message, parent_id=parent, sibling_ids=[*siblings, message.message_id], sibling_index=len(siblings))
 
 
 def shown_name(principal: Principal) -> str | None:

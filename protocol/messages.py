@@ -37,17 +37,25 @@ class TextPart(_Part, frozen=True, tag="text"):
 
 
 class ImageUrl(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`url` is a data URL, or a reference to a blob; then `mime` and `bytes` say what lies there (PROTOCOL §10)."""
+
     url: str
     detail: str | None = None
+    mime: str | None = None
+    bytes: int | None = None
 
 
 class ImagePart(_Part, frozen=True, tag="image_url"):
     image_url: ImageUrl
 
 
-class InputAudio(msgspec.Struct, frozen=True):
-    data: str
-    format: str
+class InputAudio(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`data` is base64; '' when the sound lies in a blob, `blob` then is its hash and `bytes` its size."""
+
+    data: str = ""
+    format: str = ""
+    blob: str | None = None
+    bytes: int | None = None
 
 
 class AudioPart(_Part, frozen=True, tag="input_audio"):
@@ -55,12 +63,15 @@ class AudioPart(_Part, frozen=True, tag="input_audio"):
 
 
 class FilePart(_Part, frozen=True, tag="file"):
-    """A file by its base64 `data` or its extracted `text`."""
+    """A file by its base64 `data` or its extracted `text`; or by the hash of a blob that holds them, of `bytes`."""
 
     name: str
     mime: str
     data: str | None = None
     text: str | None = None
+    blob: str | None = None
+    text_blob: str | None = None
+    bytes: int | None = None
 
 
 Part: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
@@ -137,6 +148,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     context: JsonObject = {}
     interaction: JsonObject | None = None
     payloads: list[str] = []
+    active_payload_id: str | None = None
+    warning: str | None = None
     suggested_values: list[JsonObject] = []
     suggested_actions: list[JsonObject] = []
     hidden: bool = False

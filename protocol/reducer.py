@@ -31,6 +31,7 @@ from protocol.messages import Message, text_of
 from protocol.state import LIVES_KEPT, RECENT_ACKS_KEPT, ChatState, Draft, Private
 from protocol.text import GrowingText
 from protocol.thread import apply_changes
+from protocol.tree import subtree_of, way_to, with_siblings
 
 __all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_event"]
 
@@ -154,12 +155,15 @@ def _message_updated(state: ChatState, event: ev.MessageUpdated) -> ChatState:
 
 
 def _message_removed(state: ChatState, event: ev.MessageRemoved) -> ChatState:
-    gone = event.message_id
-    draft = state.draft if state.draft is None or state.draft.message.message_id != gone else None
+    """The message goes with everything below it; of a path, that is the rest of the path (CMD-9)."""
+    if event.message_id not in state.nodes:
+        return state
+    gone = set(subtree_of(state.nodes, event.message_id))
+    draft = state.draft if state.draft is None or state.draft.message.message_id not in gone else None
     return replace(
         state,
-        nodes={key: node for key, node in state.nodes.items() if key != gone},
-        path=tuple(key for key in state.path if key != gone),
+        nodes={key: node for key, node in state.nodes.items() if key not in gone},
+        path=tuple(key for key in state.path if key not in gone),
         draft=draft,
     )
 
@@ -172,12 +176,11 @@ def _messages_truncated(state: ChatState, event: ev.MessagesTruncated) -> ChatSt
 
 
 def _branch_selected(state: ChatState, event: ev.BranchSelected) -> ChatState:
-    path: list[str] = []
-    place: str | None = event.leaf_id
-    while place is not None and place in state.nodes:
-        path.append(place)
-        place = state.nodes[place].parent_id
-    return replace(state, path=tuple(reversed(path))) if path else state
+    """Another path. Its messages learn who their siblings are now: nobody told them while they lay aside."""
+    path = way_to(state.nodes, event.leaf_id)
+    if not path:
+        return state
+    return replace(state, nodes=with_siblings(state.nodes, path), path=path)
 
 
 def _stream_started(state: ChatState, event: ev.StreamStarted) -> ChatState:
@@ -186,7 +189,8 @@ def _stream_started(state: ChatState, event: ev.StreamStarted) -> ChatState:
     before = state.nodes.get(event.message_id)
     if before is not None:
         text = before.content if isinstance(before.content, str) else text_of(before.content)
-        draft = Draft(before, GrowingText(text), GrowingText(before.reasoning_content or ""))
+        open_again = replace(before, finish_reason=None, status=None)
+        draft = Draft(open_again, GrowingText(text), GrowingText(before.reasoning_content or ""))
         return replace(state, draft=draft)
     message = Message(
         role="assistant",
@@ -267,7 +271,8 @@ def _tool_status(state: ChatState, event: ev.ToolStatus) -> ChatState:
     tools = [tool for tool in state.runtime.tools if tool.tool_call_id != event.tool_call_id]
     if event.status not in ev.FINAL_TOOL_STATUSES:
         tools.append(event)
-    return replace(state, runtime=replace(state.runtime, tools=tools))
+    calls = state.runtime.ide_calls if event.claimed_by is None else _claimed(state.runtime.ide_calls, event)
+    return replace(state, runtime=replace(state.runtime, tools=tools, ide_calls=calls))
 
 
 def _ide_tool_required(state: ChatState, event: ev.IdeToolRequired) -> ChatState:
@@ -279,6 +284,15 @@ def _ide_tool_required(state: ChatState, event: ev.IdeToolRequired) -> ChatState
     )
     others = [c for c in state.runtime.ide_calls if c.tool_call_id != event.tool_call_id]
     return replace(state, runtime=replace(state.runtime, ide_calls=[*others, call]))
+
+
+def _claimed(calls: list[ev.IdeCall], event: ev.ToolStatus) -> list[ev.IdeCall]:
+    return [
+        replace(call, claimed_by=event.claimed_by, claim_expires_at=event.claim_expires_at)
+        if call.tool_call_id == event.tool_call_id
+        else call
+        for call in calls
+    ]
 
 
 def _background_agent_updated(state: ChatState, event: ev.BackgroundAgentUpdated) -> ChatState:

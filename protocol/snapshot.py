@@ -28,7 +28,7 @@ def active_path(state: ChatState) -> list[Message]:
 def snapshot_of(state: ChatState) -> Snapshot:
     """All that a client needs to start at `state.position`."""
     return Snapshot(
-        thread=state.thread,
+        thread=replace(state.thread, leaf_id=state.path[-1] if state.path else None),
         runtime=state.runtime,
         messages=active_path(state),
         background_agents=list(state.background_agents),
@@ -54,7 +54,8 @@ def state_from_snapshot(chat_id: str, snapshot: Snapshot, position: int) -> Chat
         recent_acks=tuple(snapshot.recent_acks),
     )
     leaf = state.leaf
-    if leaf is None or leaf.role != "assistant" or leaf.finish_reason is not None or not isinstance(leaf.content, str):
+    is_open = leaf is not None and leaf.role == "assistant" and leaf.finish_reason is None
+    if leaf is None or not is_open or state.is_at_rest or not isinstance(leaf.content, str):
         return state
     draft = Draft(leaf, GrowingText(leaf.content), GrowingText(leaf.reasoning_content or ""))
     return replace(state, draft=draft)

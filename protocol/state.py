@@ -52,7 +52,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An open run. `params` and `model` are the command's own, above the thread's (SET-1)."""
+    """An open run. `params` and `model` are the command's own, above the thread's (SET-1). `continues` is the answer
+    that this run goes on writing, as it stood before (CMD-6)."""
 
     run_id: str
     principal: Principal
@@ -61,6 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     params: JsonObject = {}
     context: JsonObject = {}
+    continues: Message | None = None
     round: int = -1
     rounds_allowed: int | None = None
     first_index: int = 0
@@ -69,6 +71,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gates: dict[str, Gate] = {}
     end_state: str | None = None
     summarizing: bool = False
+    window_tokens: int | None = None
 
 
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,10 +13,18 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from protocol.errors import BadRequest, explain
-from protocol.ids import ID_PATTERN, NAME_MAX_CHARACTERS
+from protocol.ids import Id, Name
 from protocol.messages import JsonObject, Usage
 
-__all__ = ["OBJECT_MAX_BYTES", "Thread", "ThreadChanges", "ThreadPatch", "apply_changes", "read_patch"]
+__all__ = [
+    "ALWAYS_PRESENT",
+    "OBJECT_MAX_BYTES",
+    "Thread",
+    "ThreadChanges",
+    "ThreadPatch",
+    "apply_changes",
+    "read_patch",
+]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 OnLimit: TypeAlias = Literal["stop", "summarize", "ask"]
@@ -28,11 +36,9 @@ HistoryTools: TypeAlias = Literal["full", "none"]
 
 Temperature: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
-Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 Title: TypeAlias = Annotated[str, Meta(max_length=200)]
 Instructions: TypeAlias = Annotated[str, Meta(max_length=32_768)]
 TokenCap: TypeAlias = Annotated[int, Meta(ge=1_000)]
-Name: TypeAlias = Annotated[str, Meta(max_length=NAME_MAX_CHARACTERS)]
 Scope: TypeAlias = Annotated[list[Name], Meta(max_length=3)]
 Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
 """Of tools or of their servers. They stand in every snapshot, so they must not grow as large as a body may be."""
@@ -152,7 +158,7 @@ class ThreadChanges(ThreadPatch, frozen=True, kw_only=True, omit_defaults=True):
     compaction: JsonObject | None | UnsetType = UNSET
 
 
-_ALWAYS_PRESENT = frozenset(
+ALWAYS_PRESENT = frozenset(
     {
         "title",
         "model",
@@ -184,7 +190,7 @@ def read_patch(patch: object) -> JsonObject:
         if key not in ThreadPatch.__struct_fields__:
             continue
         clears = value is None or value == ""
-        cleaned[key] = None if clears and key not in _ALWAYS_PRESENT else value
+        cleaned[key] = None if clears and key not in ALWAYS_PRESENT else value
     try:
         checked = msgspec.convert(cleaned, ThreadPatch)
     except msgspec.ValidationError as wrong:

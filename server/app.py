@@ -20,11 +20,12 @@ from server.api.edge import Edge
 from server.api.routes import build_app
 from server.api.stream import ABORT
 from server.assembly import Furniture, authenticator_of, furnish, open_store
+from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics
-from server.worker import hosting, run_process, stop_requested
+from server.worker import Startup, hosting, run_process, stop_requested
 
 __all__ = ["serve", "web"]
 
@@ -50,20 +51,20 @@ def web(settings: Settings) -> int:
     return run_process(settings, _web)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, startup: Startup) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
         stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
-        await stack.enter_async_context(hosting(settings, store, furniture, metrics))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        _say_ready(settings, furniture, listener, announce)
+        await stack.enter_async_context(hosting(settings, store, furniture, metrics))  # drained before streams end
+        _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
 
-async def _web(settings: Settings) -> None:
+async def _web(settings: Settings, startup: Startup) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
@@ -71,7 +72,7 @@ async def _web(settings: Settings) -> None:
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        _say_ready(settings, furniture, listener, announce)
+        _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
 
@@ -108,9 +109,11 @@ async def _edge(
         streams_max=limits.streams_max,
         shows_names=bool(settings.auth.tokens),
     )
+    feeds = Feeds(store, heartbeat_seconds=limits.heartbeat_seconds)
     edge = Edge(
         store=store,
         hub=hub,
+        feeds=feeds,
         auth=authenticator_of(settings),
         metrics=metrics,
         profiles=furniture.profiles,
@@ -119,6 +122,7 @@ async def _edge(
         body_max_bytes=limits.body_max_bytes,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
         stall_seconds=limits.subscriber_stall_seconds,
+        body_timeout_seconds=limits.body_timeout_seconds,
     )
     config = uvicorn.Config(
         _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),
@@ -133,7 +137,7 @@ async def _edge(
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
     server = _Server(config)
-    async with hub.running(), anyio.create_task_group() as tasks:
+    async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
         try:
             yield
@@ -141,6 +145,7 @@ async def _edge(
             with anyio.CancelScope(shield=True):
                 server.should_exit = True
                 await hub.close_streams()
+                await feeds.close_streams()
                 with anyio.move_on_after(CLOSE_SECONDS + 1):
                     await server.ended.wait()
             tasks.cancel_scope.cancel()
@@ -181,7 +186,11 @@ class _Server(uvicorn.Server):
 
 
 def _say_ready(
-    settings: Settings, furniture: Furniture, listener: socket.socket, announce: Callable[[str], None]
+    settings: Settings,
+    furniture: Furniture,
+    listener: socket.socket,
+    announce: Callable[[str], None],
+    startup: Startup,
 ) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -192,4 +201,4 @@ def _say_ready(
     )
     if settings.store.url is not None:
         where = "store from store.url"
-    print(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})", flush=True)
+    startup.say_ready(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})")

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import anyio
 
+from protocol.errors import BadRequest
 from protocol.messages import JsonObject
+from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.principal import Principal
+from protocol.thread import ALWAYS_PRESENT, read_patch
 from server.actor.host import Rhythm
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
@@ -20,12 +23,14 @@ from server.providers.base import ModelInfo
 from server.providers.demo import Demo
 from server.providers.openai_chat import OpenAIChat
 from server.providers.registry import Providers
+from server.settings import Profile as ProfileSettings
 from server.settings import Provider as ProviderSettings
 from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.store.embedded import EmbeddedStore
 from server.store.redis_store import RedisStore
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
+from server.tools.client import CLIENT_TIMEOUT_SECONDS, ClientTool
 from server.tools.demo import DEMO_TOOLS
 from server.tools.python import PythonTool
 from server.tools.registry import Tools, load_module
@@ -33,7 +38,7 @@ from server.tools.registry import Tools, load_module
 __all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
 
 
-POLICIES_CARRIED_OUT = ("auto", "ask", "deny")
+POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,28 @@ def furnish(settings: Settings) -> Furniture:
             system_prompt=DEFAULT_IDENTITY if wanted.system_prompt is None else wanted.system_prompt,
             tools=wanted.tools,
             model=wanted.model,
-            max_rounds=wanted.max_rounds or settings.limits.max_rounds,
+            params=_profile_params(name, wanted, settings.limits.max_rounds),
         )
         for name, wanted in settings.profiles.items()
     }
-    profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, max_rounds=settings.limits.max_rounds))
-    return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default))
+    limit_only = _profile_params(DEFAULT_PROFILE, ProfileSettings(), settings.limits.max_rounds)
+    profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only))
+    windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
+    return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default, windows))
+
+
+def _profile_params(name: str, wanted: ProfileSettings, max_rounds: int) -> JsonObject:
+    """A profile's defaults of thread parameters. Raises ValueError: a key or value that cannot be one."""
+    fixed = wanted.params.keys() & ALWAYS_PRESENT or wanted.params.keys() - set(PARAMS)
+    if fixed:
+        raise ValueError(f"profiles.{name}.params.{min(fixed)}: not a parameter that a profile can set")
+    try:
+        params = read_patch(wanted.params)
+    except BadRequest as wrong:
+        raise ValueError(f"profiles.{name}.params.{wrong.message}") from None
+    if wanted.max_rounds or max_rounds != MAX_ROUNDS:
+        params.setdefault("max_rounds", wanted.max_rounds or max_rounds)
+    return params
 
 
 def _tools_of(path: str) -> list[PythonTool]:
@@ -88,6 +109,8 @@ def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
             context_tokens=model.context_tokens,
             supports_tools=model.supports_tools,
             supports_images=model.supports_images,
+            supports_audio=model.supports_audio,
+            supports_files=model.supports_files,
         )
         for model in wanted.models
     ]
@@ -112,7 +135,8 @@ class _OperatedTool:
         self.policy: Policy = wanted.policy or tool.policy
         self.retry: Retry = wanted.retry or tool.retry
         own = None if tool.timeout_seconds == DEFAULT_TIMEOUT_SECONDS else tool.timeout_seconds
-        self.timeout_seconds = wanted.timeout_seconds or own or default_timeout_seconds
+        usual = CLIENT_TIMEOUT_SECONDS if self.policy == "client" else default_timeout_seconds
+        self.timeout_seconds = wanted.timeout_seconds or own or usual
         self.category = tool.category
         self.source = tool.source
         self.hide_input = tool.hide_input
@@ -124,16 +148,24 @@ class _OperatedTool:
 
 def _operated(tools: list[Tool], table: dict[str, ToolSettings], default_timeout_seconds: float) -> list[Tool]:
     unknown = table.keys() - {tool.name for tool in tools}
-    if unknown:
-        known = ", ".join(tool.name for tool in tools)
-        raise ValueError(f"tools.{min(unknown)}: there is no such tool; known: {known}")
+    for name in sorted(unknown):
+        wanted_tool = table[name]
+        if wanted_tool.policy != "client" or not wanted_tool.description:
+            known = ", ".join(tool.name for tool in tools)
+            raise ValueError(
+                f"tools.{name}: there is no such tool; known: {known}. "
+                'A tool that clients carry out needs policy = "client" and a description'
+            )
+        tools = [*tools, ClientTool(name, wanted_tool.description, wanted_tool.input_schema or None)]
     wanted = {tool.name: table.get(tool.name, ToolSettings()) for tool in tools}
     kept: list[Tool] = [
         _OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
     ]
     for tool in kept:
         if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
-            raise ValueError(f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask or deny")
+            raise ValueError(
+                f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask, deny or client"
+            )
     return kept
 
 

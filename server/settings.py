@@ -8,7 +8,7 @@ that break it. The one rule: secrets are `Secret`s, which never show themselves 
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -164,6 +164,11 @@ class Model(_Section, frozen=True):
 
     supports_tools: bool = True
     supports_images: bool = False
+    """What is not supported is left out of requests; the model reads a note in its place."""
+
+    supports_audio: bool = False
+    supports_files: bool = False
+    """Files as such, PDF for instance. Text files go to every model, as text."""
 
 
 class Provider(_Section, frozen=True):
@@ -202,6 +207,9 @@ class Models(_Section, frozen=True):
     """The model of chats that name none, as provider/model. Unset: the first model of the first provider, and
     demo/echo when there is none."""
 
+    title: str = ""
+    """A small, fast model that makes titles, as provider/model. Unset: the first line of a chat is its title."""
+
     providers: dict[Name, Provider] = {}
 
     def __post_init__(self) -> None:
@@ -213,6 +221,9 @@ class Models(_Section, frozen=True):
             raise ValueError(
                 f"default: {self.default!r} must be provider/model, the provider one of {', '.join(known)}"
             )
+        provider, slash, name = self.title.partition("/")
+        if self.title and (not slash or not name or provider not in known):
+            raise ValueError(f"title: {self.title!r} must be provider/model, the provider one of {', '.join(known)}")
 
 
 class Profile(_Section, frozen=True):
@@ -234,6 +245,9 @@ class Profile(_Section, frozen=True):
     max_rounds: Annotated[int, Meta(ge=1, le=100)] | None = None
     """Unset: `limits.max_rounds`."""
 
+    params: dict[str, Any] = {}  # Any: checked against the bounds of thread parameters when the server starts
+    """Defaults of optional thread parameters (PROTOCOL §16), such as `temperature`."""
+
 
 class Tool(_Section, frozen=True):
     """The operator's word on one tool, above what the tool says of itself. Unset: as the tool says."""
@@ -243,6 +257,12 @@ class Tool(_Section, frozen=True):
     timeout_seconds: Seconds | None = None
     retry: Literal["once", "idempotent", "safe"] | None = None
     """May it run again after its worker died in the middle? Only if that does no harm."""
+
+    description: str = ""
+    """Together with `policy = "client"` this makes a tool that clients carry out: what the model is told of it."""
+
+    input_schema: dict[str, Any] = {}  # Any: JSON Schema, passed on to models as it is
+    """Of such a tool: JSON Schema of its arguments, an object."""
 
 
 class Mcp(_Section, frozen=True):
@@ -269,6 +289,10 @@ class Limits(_Section, frozen=True):
 
     body_max_bytes: Bytes = 16_777_216
     """The largest request body. Raise it for large images, and the proxy's limit with it."""
+
+    body_timeout_seconds: Seconds = 30.0
+    """How long a request body may take to arrive, and a second more for each 32 KiB of it that came. Raise it when
+    clients sit behind links that stall."""
 
     subscriber_buffer_bytes: Bytes = 262_144
     """What waits for one slow reader before it is given a snapshot instead. Memory: this times the slow readers."""

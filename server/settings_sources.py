@@ -76,9 +76,6 @@ class Loaded(msgspec.Struct, frozen=True):
         """Every value that somebody set, secrets masked, in the order of the sections."""
         return [Value(path, _shown(_at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
 
-    def origin_of(self, path: str) -> str:
-        return self.origins.get(path, "default")
-
 
 def load_settings(
     environ: Mapping[str, str], flags: Mapping[str, object] | None = None, file: str | None = None
@@ -182,7 +179,9 @@ class _Gathering:
         if key:
             self._put([*place, "api_key"], key, "environment OPENAI_API_KEY")
         if model:
-            self._put([*place, "models"], [{"name": model}], "environment OPENAI_MODEL")
+            # OpenAI's own models see; of a local one nobody knows.
+            sees = {} if url else {"supports_images": True, "supports_files": True}
+            self._put([*place, "models"], [{"name": model, **sees}], "environment OPENAI_MODEL")
             if not self._table["models"].get("default"):
                 self._put(["models", "default"], f"openai/{model}", "environment OPENAI_MODEL")
 

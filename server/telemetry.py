@@ -46,7 +46,8 @@ def configure_logging(log_format: LogFormat = "auto", level: LogLevel = "info", 
     ]
     last: list[structlog.types.Processor]
     if is_pretty:
-        last = [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        plain = structlog.dev.plain_traceback  # rich, where it is installed, would show local variables: keys, words
+        last = [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
     else:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_to_json)]
     structlog.configure(

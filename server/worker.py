@@ -1,9 +1,9 @@
 """The worker half: store, providers, tools, actors; opened and closed in order. Also what both halves share of
 starting, signals and stopping.
 
-A process stops in the order of its promises: it takes no new work, tells streams to come back elsewhere, brings its
-actors to a safe point and gives their chats back, then closes the store. A second signal ends it at once; a crash is
-no worse than that.
+A process stops in the order of its promises: it takes no new chats, brings its actors to a safe point and gives their
+chats back, then tells its streams, which have seen all of that, to come back elsewhere, then closes the store. A second
+signal ends it at once; a crash is no worse than that.
 """
 
 import os
@@ -29,9 +29,21 @@ from server.store.port import Store
 from server.telemetry import Metrics, configure_logging
 from server.tools.runner import ToolRunner
 
-__all__ = ["hosting", "run_process", "stop_requested", "worker"]
+__all__ = ["Startup", "hosting", "run_process", "stop_requested", "worker"]
 
 _log = structlog.get_logger()
+
+
+class Startup:
+    """What a process says when it is ready; until then its errors are those of a start."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def say_ready(self, line: str) -> None:
+        """Tell whoever started us. Call it when everything is open."""
+        self.is_over = True
+        print(line, flush=True)
 
 
 def worker(settings: Settings) -> int:
@@ -39,7 +51,7 @@ def worker(settings: Settings) -> int:
     return run_process(settings, _work)
 
 
-async def _work(settings: Settings) -> None:
+async def _work(settings: Settings, startup: Startup) -> None:
     metrics = Metrics()
     furniture = furnish(settings)
     async with (
@@ -49,21 +61,32 @@ async def _work(settings: Settings) -> None:
     ):
         if settings.server.metrics_port:
             start_http_server(settings.server.metrics_port, settings.server.host, metrics.registry)
-        print(f"threadcast worker {host.name} is ready (process {os.getpid()})", flush=True)
+        startup.say_ready(f"threadcast worker {host.name} is ready (process {os.getpid()})")
         await stop.wait()
 
 
-def run_process(settings: Settings, main: Callable[[Settings], Awaitable[None]]) -> int:
-    """Run `main` on uvloop where there is one. Our own refusals to start are one sentence on standard error."""
+def run_process(settings: Settings, main: Callable[[Settings, Startup], Awaitable[None]]) -> int:
+    """Run `main` on uvloop where there is one; returns the exit status.
+
+    What keeps it from starting is one sentence on standard error, and so is an error of ours later on. Any other error
+    of a process that had started is a mistake somewhere, and is logged with its traceback.
+    """
     configure_logging(settings.server.log_format, settings.server.log_level)
-    refusals: list[BaseException] = []
+    startup = Startup()
+    troubles: list[BaseException] = []
     try:
-        anyio.run(main, settings, backend_options={"use_uvloop": sys.platform != "win32"})
-    except* (ThreadcastError, ValueError, OSError) as trouble:
-        refusals = _leaves(trouble)
-    for refusal in refusals:
-        print(f"threadcast: {refusal}", file=sys.stderr)
-    return 1 if refusals else 0
+        anyio.run(main, settings, startup, backend_options={"use_uvloop": sys.platform != "win32"})
+    except* Exception as group:  # the boundary of the process
+        troubles = _leaves(group)
+    for trouble in troubles:
+        is_expected = isinstance(trouble, ThreadcastError) or (
+            not startup.is_over and isinstance(trouble, ValueError | OSError)
+        )
+        if is_expected:
+            print(f"threadcast: {trouble}", file=sys.stderr)
+        else:
+            _log.critical("process.failed", exc_info=trouble)
+    return 1 if troubles else 0
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -112,6 +135,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
         runner=runner,
         metrics=metrics,
         data_dir=str(data_dir),
+        title_model=settings.models.title,
     )
     host = Host(place, rhythm_of(settings))
     async with anyio.create_task_group() as tasks:

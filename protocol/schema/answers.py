@@ -4,32 +4,44 @@ Streams carry events, described in `shapes.py`; these are all other bodies. Whoe
 but a test of the edge may decode its answers with them.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from protocol.errors import CODES
-from protocol.events import Snapshot
+from protocol.events import Runtime, Snapshot
 from protocol.ids import ID_PATTERN
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
 from protocol.places import CHATS_MAX
+from protocol.thread import Thread
 
 __all__ = [
     "Addition",
+    "BlobStored",
     "Capabilities",
     "ChatList",
     "ChatModes",
     "ChatSnapshot",
     "ChatSummary",
+    "ChatTree",
+    "FailedImport",
     "Failure",
+    "FeedItem",
     "Health",
+    "ImportReport",
     "ModelCapabilities",
+    "ParamValue",
+    "Params",
     "Providers",
     "Receipt",
+    "SidebarEvent",
+    "SidebarFrame",
     "Status",
     "StreamChange",
     "ToolInfo",
+    "Trajectory",
+    "TrajectoryList",
     "TypingNotice",
 ]
 
@@ -57,6 +69,15 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
     result: JsonObject | None = None
 
 
+class BlobStored(msgspec.Struct, frozen=True):
+    """An upload: `url` is what a command refers to it by, or `hash` where a part asks for `blob`."""
+
+    url: str
+    hash: str
+    mime: str
+    bytes: int
+
+
 class Status(msgspec.Struct, frozen=True):
     status: Literal["cancelled", "deleted", "applied"]
 
@@ -80,6 +101,17 @@ class TypingNotice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     typing: bool
     stream_id: Id | None = None
+
+
+class ParamValue(msgspec.Struct, frozen=True):
+    value: Any  # Any: each key has its own type
+    layer: Literal["server", "profile", "thread", "command"]
+
+
+class Params(msgspec.Struct, frozen=True):
+    """By the keys of `set_params`."""
+
+    params: dict[str, ParamValue]
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,6 +141,90 @@ class ChatList(msgspec.Struct, frozen=True):
     items: list[ChatSummary]
     has_more: bool
     next_cursor: str | None
+
+
+class FeedItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One `data:` line of the feed. `seq` counts from the snapshot, which has 0."""
+
+    seq: str
+    type: Literal["feed_snapshot", "chat_updated", "chat_removed"]
+    chats: list[ChatSummary] | UnsetType = UNSET
+    has_more: bool | UnsetType = UNSET
+    chat: ChatSummary | UnsetType = UNSET
+    chat_id: str | UnsetType = UNSET
+
+
+class FailedImport(msgspec.Struct, frozen=True):
+    id: str
+    code: str
+    error: str
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each chat of an import, by id, in the order of the body. `skipped`: it was there and was not
+    touched; `accepted`: it will take effect, but had not when the answer was due."""
+
+    imported: list[str]
+    skipped: list[str]
+    accepted: list[str]
+    failed: list[FailedImport]
+
+
+class ChatTree(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tree"):
+    """The whole tree at `position`: every message after its parent, siblings as they are; the active path ends at
+    `leaf_id`."""
+
+    chat_id: str
+    position: int
+    id: str
+    thread: Thread
+    runtime: Runtime
+    leaf_id: str | None
+    messages: list[Message]
+
+
+class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat as a foreign GUI lists it. Times are ISO 8601."""
+
+    id: str
+    title: str
+    created_at: str
+    updated_at: str
+    model: str
+    mode: str
+    message_count: int
+    session_state: str
+    root_chat_id: str | None
+    total_lines_added: int
+    total_lines_removed: int
+    tasks_total: int
+    tasks_done: int
+    tasks_failed: int
+
+
+class TrajectoryList(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[Trajectory]
+    next_cursor: str | None
+    has_more: bool
+    total_count: int
+
+
+class SidebarEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of one section: workspace, chats, tasks or buddy."""
+
+    type: Literal["section_snapshot"]
+    section: Literal["workspace", "chats", "tasks", "buddy"]
+    status: Literal["ready"]
+    snapshot: JsonObject
+
+
+class SidebarFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """One `data:` line of the foreign sidebar; `seq` counts from 0."""
+
+    protocol_version: int
+    seq: int
+    subscription_id: str
+    event: SidebarEvent
 
 
 class ChatSnapshot(Snapshot, frozen=True, kw_only=True, tag_field="type", tag="snapshot"):
@@ -141,10 +257,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     completion_models: JsonObject
     metadata: JsonObject | None
     profiles: list[str]
+    scopes: dict[str, list[list[str]]]
     commands: list[str]
     events: list[str]
     codes: list[str]
-    limits: dict[str, int]
+    limits: dict[str, float]
 
 
 class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):

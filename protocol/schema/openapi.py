@@ -25,9 +25,16 @@ _BODIES = (
     answers.Failure,
     answers.Receipt,
     answers.Status,
+    answers.BlobStored,
     answers.Health,
+    answers.Params,
     answers.ChatList,
     answers.ChatSnapshot,
+    answers.ChatTree,
+    answers.FeedItem,
+    answers.ImportReport,
+    answers.TrajectoryList,
+    answers.SidebarFrame,
     answers.Capabilities,
     answers.ToolInfo,
     answers.ChatModes,
@@ -53,7 +60,7 @@ def openapi_document() -> JsonObject:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {}],
-        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server")],
+        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign")],
         "paths": _paths(),
         "components": {
             "schemas": components,
@@ -92,19 +99,26 @@ def _paths() -> JsonObject:
                 },
             ),
         },
+        "/v1/chats/{chat_id}/blobs": {"parameters": [_CHAT_ID], "post": _upload_blob()},
+        "/v1/chats/{chat_id}/blobs/{hash}": {"parameters": [_CHAT_ID, _HASH], "get": _read_blob()},
         "/v1/chats": {"get": _list_chats()},
         "/v1/chats/{chat_id}": {
             "parameters": [_CHAT_ID],
             "get": _operation(
                 "readChat",
                 "chats",
-                "The chat as it stands, as a subscriber's snapshot would show it.",
+                "The chat as it stands or stood, as a subscriber's snapshot would show it, or as a tree.",
                 {
-                    "200": _json("The chat.", "ChatSnapshot"),
-                    "400": _BAD_ID,
-                    "404": _NOT_FOUND,
+                    "200": _one_of("The chat.", "ChatSnapshot", "ChatTree"),
+                    "400": _failure("`bad_request`: a malformed or reserved id, or a wrong parameter."),
+                    "404": _failure("`not_found`: as everywhere, or a position that the chat has not come to."),
+                    "410": _failure("`gone`: that position is no longer held; `first` is the earliest that is."),
                     "503": _UNAVAILABLE,
                 },
+                parameters=[
+                    _query("view", {"enum": ["path", "tree"]}, "`tree`: every message, not only the active path."),
+                    _query("at", {"type": "string"}, "A position, or the id of an event: the chat as it was then."),
+                ],
             ),
             "delete": _operation(
                 "deleteChat",
@@ -117,6 +131,82 @@ def _paths() -> JsonObject:
                     "503": _UNAVAILABLE,
                 },
             ),
+        },
+        "/v1/chats/{chat_id}/params": {
+            "parameters": [_CHAT_ID],
+            "get": _operation(
+                "readParams",
+                "chats",
+                "Every parameter: the value that holds, and the layer it comes from.",
+                {"200": _json("The parameters.", "Params"), "400": _BAD_ID, "404": _NOT_FOUND, "503": _UNAVAILABLE},
+            ),
+        },
+        "/v1/chats/feed": {
+            "get": _operation(
+                "feed",
+                "stream",
+                "The caller's chats: a snapshot, then every change. Begins with a snapshot each time.",
+                {"200": _stream("FeedItem"), "503": _UNAVAILABLE},
+            )
+        },
+        "/v1/chats/import": {"post": _import_chats()},
+        "/v1/chats/{chat_id}/export": {
+            "parameters": [_CHAT_ID],
+            "get": _operation(
+                "exportChat",
+                "chats",
+                "The whole tree as JSON Lines: a header, a line for each message, then what else belongs to it.",
+                {
+                    "200": _text("The lines; `POST /v1/chats/import` takes them.", "application/jsonl"),
+                    "400": _BAD_ID,
+                    "404": _NOT_FOUND,
+                    "503": _UNAVAILABLE,
+                },
+            ),
+        },
+        "/v1/trajectories": {
+            "get": _operation(
+                "listTrajectories",
+                "foreign",
+                "`GET /v1/chats` in the words of a foreign GUI.",
+                {
+                    "200": _json("One page.", "TrajectoryList"),
+                    "400": _failure("`bad_request`: a parameter out of bounds."),
+                    "503": _UNAVAILABLE,
+                },
+                parameters=[
+                    _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
+                    _query("cursor", {"type": "string"}, "`next_cursor` of the page before."),
+                ],
+            )
+        },
+        "/v1/trajectories/{chat_id}": {
+            "parameters": [_CHAT_ID],
+            "get": _operation(
+                "readTrajectory",
+                "foreign",
+                "The thread's parameters and the messages of the active path, in one object.",
+                {
+                    "200": _json("The chat.", "Thread"),
+                    "400": _BAD_ID,
+                    "404": _NOT_FOUND,
+                    "503": _UNAVAILABLE,
+                },
+            ),
+            "delete": _operation(
+                "deleteTrajectory",
+                "foreign",
+                "Delete the chat and all that it holds.",
+                {"200": _json("Gone.", "Status"), "400": _BAD_ID, "404": _NOT_FOUND, "503": _UNAVAILABLE},
+            ),
+        },
+        "/v1/sidebar/subscribe": {
+            "get": _operation(
+                "sidebar",
+                "foreign",
+                "The feed in the envelope of a foreign GUI.",
+                {"200": _stream("SidebarFrame"), "503": _UNAVAILABLE},
+            )
         },
         "/v1/caps": {"get": _question("readCaps", "Models, profiles, types and limits.", "Capabilities")},
         "/v1/ping": {
@@ -247,6 +337,37 @@ def _type_in_chat() -> JsonObject:
     )
 
 
+def _upload_blob() -> JsonObject:
+    return _operation(
+        "uploadBlob",
+        "chats",
+        "Lay bytes beside a chat, to refer to them in a command. Unused ones go after a day.",
+        {
+            "201": _json("There.", "BlobStored"),
+            "400": _failure("`bad_request`, or `invalid_content`: said to be an image, and is none."),
+            "404": _NOT_FOUND,
+            "413": _failure("`too_large`: the blob, or what the chat would hold with it."),
+            "503": _UNAVAILABLE,
+        },
+        body={"required": True, "content": {"*/*": {"schema": {}}}},
+    )
+
+
+def _read_blob() -> JsonObject:
+    return _operation(
+        "readBlob",
+        "chats",
+        "The bytes of a large part.",
+        {
+            "200": {"description": "The bytes, which never change.", "content": {"*/*": {"schema": {}}}},
+            "304": {"description": "The client has them already (`If-None-Match`)."},
+            "400": _BAD_ID,
+            "404": _failure("`not_found`: no such blob, or no such chat of the caller's."),
+            "503": _UNAVAILABLE,
+        },
+    )
+
+
 def _list_chats() -> JsonObject:
     return _operation(
         "listChats",
@@ -261,7 +382,23 @@ def _list_chats() -> JsonObject:
             _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
             _query("cursor", {"type": "string"}, "`next_cursor` of the page before."),
             _query("state", {"type": "string"}, "Only chats in this state."),
+            _query("q", {"type": "string", "maxLength": 200}, "Only chats with this in their title, in any case."),
         ],
+    )
+
+
+def _import_chats() -> JsonObject:
+    return _operation(
+        "importChats",
+        "chats",
+        "Restore exported chats, under their ids, for the caller.",
+        {
+            "200": _json("What became of each chat.", "ImportReport"),
+            "400": _failure("`bad_request`: a line that is wrong, named in `path`; nothing was imported."),
+            "413": _failure("`too_large`: more bytes or chats than one body may hold."),
+            "503": _UNAVAILABLE,
+        },
+        body={"required": True, "content": {"application/jsonl": {"schema": {"type": "string"}}}},
     )
 
 
@@ -301,6 +438,17 @@ def _json(description: str, name: str, *, is_list: bool = False) -> JsonObject:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
+def _one_of(description: str, *names: str) -> JsonObject:
+    schema = {"oneOf": [_ref(name) for name in names]}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _stream(name: str) -> JsonObject:
+    answer = _text(f"Blocks whose `data:` lines are {name}.", "text/event-stream")
+    answer["content"]["text/event-stream"]["schema"]["contentSchema"] = _ref(name)
+    return answer
+
+
 def _text(description: str, media_type: str) -> JsonObject:
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
 
@@ -324,6 +472,13 @@ def _query(name: str, schema: JsonObject, description: str = "") -> JsonObject:
 
 
 _CHAT_ID = _path("chat_id", "The chat. `subscribe`, `feed` and `import` are taken.")
+_HASH: JsonObject = {
+    "name": "hash",
+    "in": "path",
+    "required": True,
+    "description": "SHA-256 of the bytes, in lower-case hex.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}
 _BAD_ID = _failure("`bad_request`: a malformed or reserved id.")
 _NOT_FOUND = _failure("`not_found`: no such chat, deleted, or somebody else's.")
 _UNAVAILABLE = _failure("`unavailable`: the store does not answer or refuses writes; try again.", retry_after=True)

@@ -12,28 +12,33 @@ from enum import Enum
 from typing import TypeVar
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.commands import Abort, Command, InternalCommand, decode_inbox_body
-from protocol.decider import decide
+from protocol.commands import BranchFromChat, Command, InternalCommand
 from protocol.entries import Fence, RawEntry
-from protocol.errors import BadRequest, ModelFailed, Unavailable
+from protocol.errors import ModelFailed, Unavailable
+from protocol.events import ThreadUpdated
 from protocol.facts import Progressed
 from protocol.ids import Head
 from protocol.ledger import Ledger
-from protocol.principal import SYSTEM, Principal
+from protocol.principal import Principal
 from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
+from server.actor.intake import command_of, decide_safely
 from server.actor.run import Turn
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
 from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
-from server.agent.plan import Step, Wait, advance, recover, wanted_model
+from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
+from server.agent.profile import ChatTools
+from server.agent.recovery import recover
+from server.agent.steps import Step, Wait
+from server.agent.titles import make_title, wants_title
+from server.store.blob_copy import copy_way
 from server.store.load import NewerVersion, fold_checked, fold_loaded
-from server.store.port import Fenced, InboxEntry, Lost, Released
+from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
 __all__ = ["Actor", "End"]
 
@@ -49,6 +54,12 @@ DRAIN_TOOL_SECONDS = 0.7
 
 NEWER_VERSION_DELAY_MS = 1_000
 """A chat written by a newer worker is offered again after this, not at once (DISPATCH trap 14)."""
+
+
+class Progress(Enum):
+    NOT_BEGUN = "not_begun"
+    GOING_ON = "going_on"
+    DONE = "done"
 
 
 class End(Enum):
@@ -73,8 +84,9 @@ class Actor:
         self._is_draining = False
         self._is_lost = False
         self._is_fenced = False
-        self._must_stop_effects = False
+        self._was_cut = False
         self._turn: Turn | None = None
+        self._title = Progress.NOT_BEGUN
 
     def notify(self) -> None:
         """A command lies in the inbox."""
@@ -92,9 +104,17 @@ class Actor:
         self._wake.set()
 
     def stop_effects(self) -> None:
-        """The store has not answered for too long: a tool that must not run twice may not go on (DESIGN §4.8)."""
-        self._must_stop_effects = True
-        self._wake.set()
+        """The store has not answered for too long: a tool that must not run twice is cancelled now, whatever else this
+        actor waits for (DESIGN §4.8)."""
+        turn = self._turn
+        step = turn.running_tool if turn is not None else None
+        if turn is None or step is None:
+            return
+        tool = turn.tools().get(step.call.function.name)
+        if tool is not None and tool.retry == "once":
+            turn.cancel()
+            self._was_cut = True
+            self._wake.set()
 
     async def run(self) -> End:
         """Own the chat until it is given back or lost."""
@@ -105,7 +125,8 @@ class Actor:
                 return End.LOST
             except Fenced:
                 _log.warning("actor.fenced", chat_id=self.chat_id)
-                self._why, self._has_mail, self._is_fenced, self._turn = "retake", True, False, None
+                self._why, self._has_mail, self._turn = "retake", True, None
+                self._is_fenced = self._was_cut = False
             except NewerVersion as newer:
                 _log.warning("chat.newer_version", chat_id=self.chat_id, error=str(newer))
                 await self._hand_over(NEWER_VERSION_DELAY_MS)
@@ -155,22 +176,24 @@ class Actor:
                 fence=Fence(place.worker, self._why),
             )
             state, _ = fold_checked(state, fence, with_facts=True)
-            return self._writer(taken.owner, state, upkeep)
+            return self._writer(taken, state, upkeep)
         loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
-        return self._writer(taken.owner, state, Upkeep.of(loaded))
+        return self._writer(taken, state, Upkeep.of(loaded))
 
-    def _writer(self, owner: str, state: ChatState, upkeep: Upkeep) -> Writer:
+    def _writer(self, taken: Taken, state: ChatState, upkeep: Upkeep) -> Writer:
         return Writer(
             self._place.store,
             self._place.worker,
             state,
-            owner=owner,
+            owner=taken.owner,
             new_id=self._place.new_id,
             metrics=self._place.metrics,
             upkeep=upkeep,
+            profile_params=self._place.profiles.params_of,
+            clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
@@ -193,7 +216,7 @@ class Actor:
         entry = waiting[0]
         _log.error("command.poisoned", chat_id=self.chat_id, client_request_id=entry.request_id)
         await self._until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
-        _, by = _command_of(entry)
+        _, by = command_of(entry)
         sentence = "The command was given up: its server died three times while carrying it out."
 
         def give_up(ledger: Ledger) -> None:
@@ -204,15 +227,12 @@ class Actor:
 
     def _mend(self, ledger: Ledger) -> Step:
         tools = self._place.profiles.tools_of(ledger.state)
-        recover(ledger, tools, can_continue=self._can_continue(ledger.state))
+        recover(ledger, tools, can_continue=self._can_continue(ledger, tools))
         return advance(ledger, tools)
 
-    def _can_continue(self, state: ChatState) -> bool:
-        run = state.private.run
-        if run is None:
-            return False
+    def _can_continue(self, ledger: Ledger, tools: ChatTools) -> bool:
         try:
-            provider, _ = self._place.models.resolve(wanted_model(state, run, self._place.profiles.tools_of(state)))
+            provider, _ = self._place.models.resolve(wanted_model(ledger, tools))
         except ModelFailed:
             return False
         return provider.can_continue
@@ -227,17 +247,24 @@ class Actor:
             if self._is_draining:
                 await self._stop_at_safe_point(writer)
                 return End.HANDED_OVER
-            if self._must_stop_effects:
-                await self._cut_effects(writer, tasks)
+            if self._was_cut:
+                await self._mend_cut(writer, tasks)
             elif self._has_mail:
                 self._has_mail = False
                 await self._take_commands(writer, tasks)
-            elif self._turn is None or self._turn.is_done:
-                if await self._release(writer):
-                    return End.RELEASED
-                self._has_mail = True
-            else:
+            elif self._turn is not None and not self._turn.is_done:
                 await wake.wait()
+            elif self._wants_title(writer.state):
+                self._title = Progress.GOING_ON
+                tasks.start_soon(self._make_title, writer)
+            elif self._title is Progress.GOING_ON:
+                await wake.wait()
+            elif (deadline := next_deadline_ms(writer.state)) is not None and deadline <= writer.now_ms():
+                self._start(writer, tasks, await writer.commit(self._mend))
+            elif await self._release(writer, deadline):
+                return End.RELEASED
+            else:
+                self._has_mail = True
 
     async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
         entries = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE))
@@ -248,41 +275,38 @@ class Actor:
 
     async def _carry_out(self, writer: Writer, tasks: TaskGroup, entry: InboxEntry) -> None:
         """One command: its effect and its consumption in one append (DESIGN §4.5)."""
-        command, by = _command_of(entry)
+        command, by = command_of(entry)
         laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
         self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
-        is_stopped = isinstance(command, Abort) and self._turn is not None and _concerns(command, writer.state)
+        source = await self._source_of(command, by)
+        is_stopped = stops(command, writer.state) and self._turn is not None
         if is_stopped and self._turn is not None:
             await self._turn.stop()
 
         def write(ledger: Ledger) -> Step:
-            # A run that works outside is held by its turn, which will announce the next step itself.
-            is_held = _is_active(ledger.state) and not is_stopped
-            self._decide(ledger, command, entry, by)
-            if is_held:
-                return Wait()
-            if is_stopped and _is_active(ledger.state):
-                return self._mend(ledger)
-            return advance(ledger, self._place.profiles.tools_of(ledger.state))
+            tools = self._place.profiles.tools_of(ledger.state)
+            return carry_out(
+                ledger, tools, lambda it: decide_safely(it, command, entry, by, source), is_stopped=is_stopped
+            )
 
         self._start(writer, tasks, await writer.commit(write, (entry,)))
 
-    def _decide(
-        self, ledger: Ledger, command: Command | InternalCommand | None, entry: InboxEntry, by: Principal
-    ) -> None:
-        if command is None:
-            ledger.note(Progressed())
-            ledger.refuse(entry.request_id, "internal", "the command could not be read back", by=by)
-            return
-        before = ledger.state, len(ledger.events), len(ledger.facts), len(ledger.acks)
+    async def _source_of(self, command: Command | InternalCommand | None, by: Principal) -> ChatState | None:
+        """The chat that a branch is taken from; None when there is none that this principal may see."""
+        if not isinstance(command, BranchFromChat):
+            return None
+        store, source_id = self._place.store, command.source_chat_id
+        meta = await self._until_answered(lambda: store.meta(source_id))
+        if meta is None or meta.deleted or meta.owner != by.id:
+            return None
         try:
-            decide(ledger, command, by)
-        except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
-            _log.exception("command.crashed", chat_id=self.chat_id, client_request_id=entry.request_id)
-            ledger.state, events, facts, acks = before
-            del ledger.events[events:], ledger.facts[facts:], ledger.acks[acks:]  # no half of an effect
-            ledger.note(Progressed())
-            ledger.refuse(entry.request_id, "internal", "the command failed inside the server", by=by)
+            loaded = await self._until_answered(lambda: store.load(source_id))
+            source = fold_loaded(source_id, loaded, with_facts=False)
+        except (Gap, NewerVersion) as trouble:
+            _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
+            return None
+        await self._until_answered(lambda: copy_way(store, source, command.up_to_message_id, self.chat_id, by.id))
+        return source
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if not isinstance(step, Wait):
@@ -293,21 +317,39 @@ class Actor:
         self._is_fenced = self._is_fenced or is_fenced
         self._wake.set()
 
-    async def _cut_effects(self, writer: Writer, tasks: TaskGroup) -> None:
-        self._must_stop_effects = False
-        turn = self._turn
-        step = turn.running_tool if turn is not None else None
-        if turn is None or step is None:
-            return
-        tool = self._place.profiles.tools_of(writer.state).get(step.call.function.name)
-        if tool is not None and tool.retry == "once":
-            await turn.stop()
+    async def _mend_cut(self, writer: Writer, tasks: TaskGroup) -> None:
+        self._was_cut = False
+        if self._turn is not None:
+            await self._turn.stop()
             self._start(writer, tasks, await writer.commit(self._mend))
 
-    async def _release(self, writer: Writer) -> bool:
-        """Give the chat back; False when a command came in the meantime."""
+    def _wants_title(self, state: ChatState) -> bool:
+        return (
+            self._title is Progress.NOT_BEGUN
+            and bool(self._place.title_model)
+            and state.is_at_rest
+            and wants_title(state)
+        )
+
+    async def _make_title(self, writer: Writer) -> None:
+        """Beside whatever the chat does; the first line stays when the model has nothing better (TREE-5)."""
+        title = await make_title(self._place.models, self._place.title_model, writer.state)
+
+        def write(ledger: Ledger) -> None:
+            if title and wants_title(ledger.state):
+                ledger.say(ThreadUpdated(title=title, is_title_generated=True))
+
+        try:
+            await writer.commit(write)
+            self._title = Progress.DONE
+        except Fenced:
+            self._is_fenced = True
+        self._wake.set()
+
+    async def _release(self, writer: Writer, when_ms: int | None) -> bool:
+        """Give the chat back, to be looked at again at `when_ms`; False when a command came in the meantime."""
         store, head = self._place.store, writer.state.head
-        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, None))
+        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, when_ms))
         if answer is Released.MORE:
             return False
         self._place.cache.put(writer.state, writer.upkeep)
@@ -339,24 +381,3 @@ class Actor:
                     raise Lost from trouble
                 await anyio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_SECONDS)
-
-
-def _is_active(state: ChatState) -> bool:
-    """A run is open and not parked: a turn works on it."""
-    return state.private.run is not None and not state.runtime.pause_reasons
-
-
-def _concerns(command: Abort, state: ChatState) -> bool:
-    run = state.private.run
-    return run is not None and command.run_id in (None, run.run_id)
-
-
-def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
-    """The command and who asked; None for what cannot be read back: it is refused, not lost."""
-    by = SYSTEM
-    try:
-        by = msgspec.json.decode(entry.principal, type=Principal)
-        return decode_inbox_body(entry.body), by
-    except (BadRequest, msgspec.DecodeError) as unreadable:
-        _log.error("command.unreadable", client_request_id=entry.request_id, error=str(unreadable))
-        return None, by

@@ -8,12 +8,13 @@ lease only avoids double work; safety is the fence's and the append's business.
 import random
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.errors import Unavailable
+from protocol.errors import Failed, Unavailable
 from server.actor.actor import Actor, End
 from server.actor.workplace import Workplace
 from server.store.port import Beat, Claimed, Lost
@@ -35,6 +36,9 @@ QUARANTINE_MS = 86_400_000
 CRASHED = "crashed"
 """The previous owner of a chat whose actor failed here by a mistake of ours: its death counts like a worker's."""
 
+REMEMBERED_MAX = 10_000
+"""Chats whose crashes or unreadable logs are remembered, the newest; a forgotten one starts to count anew."""
+
 LAG_PROBE_SECONDS = 0.5
 STORE_PAUSE_SECONDS = 0.5
 
@@ -55,15 +59,15 @@ class Rhythm:
 
 
 class Host:
-    """Runs until cancelled; `drain` gives every chat back first."""
+    """Runs until cancelled; `drain` gives every chat back first. No answer of the store ends it."""
 
     def __init__(self, place: Workplace, rhythm: Rhythm) -> None:
         self._place = place
         self._rhythm = rhythm
         self._actors: dict[str, Actor] = {}
         self._again: dict[str, str] = {}
-        self._unfoldable: dict[str, int] = {}
-        self._crashed: set[str] = set()
+        self._unfoldable: dict[str, int] = {}  # how often each was tried
+        self._crashed: dict[str, None] = {}  # in the order of their crashes
         self._is_draining = False
         self._drained = anyio.Event()
         self._beaten_at = time.monotonic()
@@ -79,6 +83,7 @@ class Host:
             tasks.start_soon(self._listen_to_bells, tasks)
             tasks.start_soon(self._listen_to_mail)
             tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._fence_self)
             tasks.start_soon(self._watch_lag)
 
     async def drain(self) -> int:
@@ -98,14 +103,27 @@ class Host:
     async def _sweep_forever(self, tasks: TaskGroup) -> None:
         while True:
             if self._has_room():
-                try:
-                    async with anyio.create_task_group() as sweep:  # one tick, so one pipeline
-                        for bucket in range(self._place.store.buckets):
-                            sweep.start_soon(self._claim, bucket, tasks)
-                except* Unavailable:
-                    self._place.metrics.store_errors.labels("claim").inc()
+                troubles: list[Failed] = []
+                async with anyio.create_task_group() as sweep:  # one tick, so one pipeline
+                    for bucket in range(self._place.store.buckets):
+                        sweep.start_soon(self._sweep, bucket, tasks, troubles)
+                if troubles:
+                    self._note("claim", troubles[0])
                     await anyio.sleep(STORE_PAUSE_SECONDS)
             await anyio.sleep(self._rhythm.sweep_seconds * random.uniform(0.5, 1.5))
+
+    async def _sweep(self, bucket: int, tasks: TaskGroup, troubles: list[Failed]) -> None:
+        """One bucket; its trouble is not that of the others."""
+        try:
+            await self._claim(bucket, tasks)
+        except Failed as trouble:
+            troubles.append(trouble)
+
+    def _note(self, call: str, trouble: Failed) -> None:
+        """That the store is away is expected; any other error is a mistake somewhere."""
+        self._place.metrics.store_errors.labels(call).inc()
+        if not isinstance(trouble, Unavailable):
+            _log.error("store.failed", call=call, error=trouble.message)
 
     async def _listen_to_bells(self, tasks: TaskGroup) -> None:
         while True:
@@ -122,7 +140,8 @@ class Host:
                             await self._claim(bucket, tasks)
                         else:
                             await bell.put_back(bucket)  # it rang while we filled up, or began to drain
-            except Unavailable:
+            except Failed as trouble:
+                self._note("bell", trouble)
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 
     async def _listen_to_mail(self) -> None:
@@ -134,7 +153,8 @@ class Host:
                             await self._beat()  # rebuilt: the beat's answer tells what was missed
                         elif (actor := self._actors.get(chat_id)) is not None:
                             actor.notify()
-            except Unavailable:
+            except Failed as trouble:
+                self._note("mail", trouble)
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 
     async def _claim(self, bucket: int, tasks: TaskGroup) -> None:
@@ -151,7 +171,7 @@ class Host:
             self._again[chat.chat_id] = chat.previous
             return
         previous = CRASHED if chat.chat_id in self._crashed else chat.previous
-        self._crashed.discard(chat.chat_id)
+        self._crashed.pop(chat.chat_id, None)
         actor = Actor(self._place, chat.chat_id, previous)
         self._actors[chat.chat_id] = actor
         self._place.metrics.chats_active.set(len(self._actors))
@@ -160,12 +180,15 @@ class Host:
         tasks.start_soon(self._host, actor, tasks)
 
     async def _host(self, actor: Actor, tasks: TaskGroup) -> None:
+        # Its own task's context, handed down to all that the actor starts: every line inside says which chat it is.
+        structlog.contextvars.bind_contextvars(chat_id=actor.chat_id)
         end = End.LOST
         try:
             end = await actor.run()
         except Exception:  # the boundary of an actor: its chat comes back when the lease is over
             _log.exception("actor.crashed", chat_id=actor.chat_id)
-            self._crashed.add(actor.chat_id)
+            self._crashed[actor.chat_id] = None
+            _forget_oldest(self._crashed)
         finally:
             del self._actors[actor.chat_id]
             self._place.metrics.chats_active.set(len(self._actors))
@@ -180,8 +203,9 @@ class Host:
     async def _set_aside(self, chat_id: str) -> None:
         """Try again in a second; after three times park the chat for a person to look at."""
         store, worker = self._place.store, self._place.worker
-        tries = self._unfoldable.get(chat_id, 0) + 1
+        tries = self._unfoldable.pop(chat_id, 0) + 1
         self._unfoldable[chat_id] = tries
+        _forget_oldest(self._unfoldable)
         try:
             if tries < UNFOLDABLE_TRIES:
                 await store.handover(chat_id, worker, 1_000)
@@ -189,26 +213,36 @@ class Host:
             await store.quarantine(chat_id, worker, await store.now_ms() + QUARANTINE_MS)
             self._place.metrics.quarantined.inc()
             _log.error("chat.quarantined", chat_id=chat_id)
-        except (Lost, Unavailable):
-            return  # somebody else has it, or the lease will tell
+        except Lost:
+            return  # somebody else has it
+        except Failed as trouble:
+            _log.warning("chat.not_set_aside", chat_id=chat_id, error=trouble.message)  # it is, when the lease is over
 
     async def _beat_forever(self) -> None:
         while True:
             await anyio.sleep(self._rhythm.beat_seconds)
             try:
                 await self._beat()
-            except Unavailable:
-                self._place.metrics.store_errors.labels("beat").inc()
+            except Failed as trouble:
                 _log.warning("beat.missed", chats=len(self._actors))
-            if time.monotonic() - self._beaten_at > SELF_FENCE_SHARE * self._rhythm.lease_seconds:
-                for actor in self._actors.values():
-                    actor.stop_effects()
+                self._note("beat", trouble)
+
+    async def _fence_self(self) -> None:
+        """Stop effects in time, by a clock of its own: a beat that hangs must not keep us from noticing."""
+        while True:
+            left_seconds = self._beaten_at + SELF_FENCE_SHARE * self._rhythm.lease_seconds - time.monotonic()
+            if left_seconds > 0:
+                await anyio.sleep(left_seconds)
+                continue
+            for actor in self._actors.values():
+                actor.stop_effects()
+            await anyio.sleep(self._rhythm.beat_seconds)  # then the tools that began meanwhile
 
     async def _beat(self) -> None:
         chats = list(self._actors)
         started_at = time.monotonic()
         answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats) if chats else {}
-        self._beaten_at = started_at
+        self._beaten_at = max(self._beaten_at, started_at)  # the mail's beat may have overtaken the clock's
         for chat_id, answer in answers.items():
             actor = self._actors.get(chat_id)
             if actor is None or answer is Beat.MINE:
@@ -224,3 +258,8 @@ class Host:
             asked_at = time.monotonic()
             await anyio.sleep(LAG_PROBE_SECONDS)
             self._place.metrics.event_loop_lag_seconds.set(time.monotonic() - asked_at - LAG_PROBE_SECONDS)
+
+
+def _forget_oldest(remembered: dict[str, Any]) -> None:  # Any: whatever is remembered of them
+    while len(remembered) > REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]

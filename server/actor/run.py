@@ -11,17 +11,21 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from protocol.blobs import BLOB_TTL_SECONDS, Blob
 from protocol.deltas import DeltaOp
+from protocol.errors import Unavailable
 from protocol.events import ToolStatus
 from protocol.ledger import Ledger
 from protocol.runs import fail_run
 from protocol.state import ChatState
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
+from server.agent.client_events import Emitted
 from server.agent.loop import AgentLoop
-from server.agent.plan import RunTool, Step, advance
+from server.agent.plan import advance
 from server.agent.profile import ChatTools
-from server.store.port import Fenced
+from server.agent.steps import RunTool, Step
+from server.store.port import BlobOutcome, BlobPut, Fenced
 
 __all__ = ["Turn"]
 
@@ -30,6 +34,9 @@ _T = TypeVar("_T")
 
 STOP_SECONDS = 0.8
 """An abort is done within a second, whatever hangs (CMD-3)."""
+
+FETCH_PAUSES_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""After each failure to read a blob; then the model is asked without it."""
 
 
 class TurnOver(Exception):
@@ -90,9 +97,13 @@ class Turn:
         fail_run(ledger, "internal", "Something failed inside the server; it is in its log.")
         return advance(ledger, self.tools())
 
+    def cancel(self) -> None:
+        """Cancel model and tools, without waiting for them."""
+        self._scope.cancel()
+
     async def stop(self) -> None:
         """Cancel model and tools; returns within `STOP_SECONDS`."""
-        self._scope.cancel()
+        self.cancel()
         with anyio.move_on_after(STOP_SECONDS):
             await self._done.wait()
         if not self._done.is_set():
@@ -123,9 +134,29 @@ class Turn:
             raise TurnOver
         await self._writer.offer_and_wait(op)
 
-    def offer(self, status: ToolStatus) -> None:
+    def offer(self, event: ToolStatus | Emitted) -> None:
         if not self._is_over:
-            self._writer.offer(status)
+            self._writer.offer(event)
+
+    async def fetch_blob(self, hash: str) -> Blob | None:
+        for pause in FETCH_PAUSES_SECONDS:
+            try:
+                return await self._place.store.get_blob(self.state.chat_id, self._writer.owner, hash)
+            except Unavailable as trouble:
+                _log.warning("blob.not_read", chat_id=self.state.chat_id, error=str(trouble))
+                await anyio.sleep(pause)
+        return None
+
+    async def put_blob(self, blob: Blob) -> bool:
+        request = BlobPut(chat_id=self.state.chat_id, owner=self._writer.owner, blob=blob, ttl_seconds=BLOB_TTL_SECONDS)
+        try:
+            outcome = await self._place.store.put_blob(request)
+        except Unavailable as trouble:
+            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=str(trouble))
+            return False
+        if outcome is not BlobOutcome.KEPT:
+            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=outcome.value)
+        return outcome is BlobOutcome.KEPT
 
     def tools(self) -> ChatTools:
         return self._place.profiles.tools_of(self.state)

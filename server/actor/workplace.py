@@ -55,7 +55,8 @@ class StateCache:
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write."""
+    """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
+    titles; '' leaves them at the first line."""
 
     worker: str
     store: Store
@@ -64,5 +65,6 @@ class Workplace:
     runner: ToolRunner
     metrics: Metrics
     data_dir: str
+    title_model: str = ""
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)

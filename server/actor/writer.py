@@ -13,20 +13,23 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import anyio
 import structlog
 
+from protocol.blobs import blob_hashes
 from protocol.codec import encode, encode_state
 from protocol.deltas import OPS_MAX_COUNT, OPS_MAX_TEXT_BYTES, AppendContent, AppendReasoning, DeltaOp, SetToolCalls
 from protocol.entries import FORMAT_VERSION
 from protocol.errors import Unavailable
-from protocol.events import RuntimeUpdated, StreamDelta, ToolStatus
+from protocol.events import Relayed, RuntimeUpdated, StreamDelta, ToolStatus
 from protocol.ids import EntryId, Head, NewId
 from protocol.ledger import Ledger
+from protocol.messages import JsonObject
 from protocol.state import ChatState
 from server.actor.upkeep import Upkeep
+from server.agent.client_events import Emitted
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics
 
@@ -37,6 +40,9 @@ _T = TypeVar("_T")
 
 PACE_SECONDS = 0.030
 PACE_BYTES = 1_024
+Item: TypeAlias = DeltaOp | ToolStatus | Emitted
+"""What may be offered between two commits."""
+
 OTHER_BYTES = 200  # about what an operation without text weighs
 BUFFER_MAX_BYTES = 1_000_000
 """Deltas that wait for the store; then the model's stream is not read further (DESIGN §4.8)."""
@@ -45,9 +51,14 @@ RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, GIVE_UP_SECONDS = 0.25, 5.0, 60.0
 """An append without an answer is repeated this long, then counts as FENCED (DESIGN §4.8)."""
 
 
+def _no_params(_: ChatState) -> JsonObject:
+    return {}
+
+
 class Writer:
     """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
-    known of the log's size; without one the log is new."""
+    known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile;
+    `clock_ahead_ms` is how far the store's clock is ahead of this machine's: deadlines are kept by the store's."""
 
     def __init__(
         self,
@@ -59,16 +70,20 @@ class Writer:
         new_id: NewId,
         metrics: Metrics,
         upkeep: Upkeep | None = None,
+        profile_params: Callable[[ChatState], JsonObject] = _no_params,
+        clock_ahead_ms: int = 0,
     ) -> None:
         self.state = state
+        self._profile_params = profile_params
+        self._clock_ahead_ms = clock_ahead_ms
         self.upkeep = upkeep or Upkeep()
         self._store = store
         self._worker = worker
-        self._owner = owner
+        self.owner = owner
         self._new_id = new_id
         self._metrics = metrics
         self._lock = anyio.Lock()
-        self._buffer: deque[DeltaOp | ToolStatus] = deque()
+        self._buffer: deque[Item] = deque()
         self._buffer_bytes = 0
         self._dirty = anyio.Event()
         self._paced = anyio.Event()
@@ -85,7 +100,7 @@ class Writer:
             Fenced: somebody else owns the log now; nothing was written.
         """
         async with self._lock:
-            ledger = Ledger(self.state, int(time.time() * 1000), self._new_id)
+            ledger = Ledger(self.state, self.now_ms(), self._new_id, self._profile_params(self.state))
             self._drain_into(ledger)
             result = write(ledger)
             if not ledger.is_empty or consumed:
@@ -93,18 +108,25 @@ class Writer:
                     await self._append(ledger, consumed)
         return result
 
-    def offer(self, item: DeltaOp | ToolStatus) -> None:
-        """Put a delta of the open answer, or a progress report, into one of the next appends."""
+    def now_ms(self) -> int:
+        """The store's clock, as far as we know it: Unix milliseconds."""
+        return int(time.time() * 1000) + self._clock_ahead_ms
+
+    def offer(self, item: Item) -> None:
+        """Put a delta of the open answer, a progress report or a tool's event into one of the next appends."""
         last = self._buffer[-1] if self._buffer else None
+        if isinstance(item, Relayed) and self._buffer_bytes >= BUFFER_MAX_BYTES:
+            return  # pictures of a browser: the next one will do
         if isinstance(item, ToolStatus):
             others = [o for o in self._buffer if not isinstance(o, ToolStatus) or o.tool_call_id != item.tool_call_id]
             self._buffer_bytes += OTHER_BYTES * (1 + len(others) - len(self._buffer))
             self._buffer = deque([*others, item])
         elif isinstance(item, SetToolCalls) and isinstance(last, SetToolCalls):
             self._buffer[-1] = item
+            self._buffer_bytes += _weight(item) - _weight(last)
         else:
             self._buffer.append(item)
-            self._buffer_bytes += _text_bytes(item) or OTHER_BYTES
+            self._buffer_bytes += _weight(item)
         self._dirty.set()
         if self._buffer_bytes >= PACE_BYTES:
             self._paced.set()
@@ -142,6 +164,9 @@ class Writer:
             if isinstance(item, ToolStatus):
                 if any(call.tool_call_id == item.tool_call_id for call in ledger.state.runtime.tools):
                     ledger.say(item)
+                continue
+            if isinstance(item, Emitted):
+                ledger.say(item)
                 continue
             size = _text_bytes(item)
             if ops and (len(ops) >= OPS_MAX_COUNT or text_bytes + size > OPS_MAX_TEXT_BYTES):
@@ -246,7 +271,8 @@ class Writer:
             trim=self.upkeep.trim_before() if is_due else None,
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
-            owner=self._owner,
+            owner=self.owner,
+            blobs=blob_hashes(events, facts),
         )
         return request, after
 
@@ -263,7 +289,16 @@ def _text_bytes(op: DeltaOp) -> int:
     return len(op.text.encode()) if isinstance(op, AppendContent | AppendReasoning) else 0
 
 
-def _pieces(item: DeltaOp | ToolStatus) -> Iterable[DeltaOp | ToolStatus]:
+def _weight(item: Item) -> int:
+    """About how many bytes it adds to an append."""
+    if isinstance(item, SetToolCalls):
+        return OTHER_BYTES + sum(len(call.function.arguments) for call in item.tool_calls)
+    if isinstance(item, Relayed):
+        return len(encode(item))
+    return len(item.text.encode()) if isinstance(item, AppendContent | AppendReasoning) else OTHER_BYTES
+
+
+def _pieces(item: Item) -> Iterable[Item]:
     """`item`, cut where one event could not hold its text."""
     if not isinstance(item, AppendContent | AppendReasoning) or _text_bytes(item) <= OPS_MAX_TEXT_BYTES:
         return (item,)

@@ -7,8 +7,6 @@ the provider's own is kept for the private log.
 
 from collections.abc import Callable, Container
 
-import msgspec
-
 from protocol.deltas import (
     AddCitation,
     AddServerContentBlock,
@@ -20,7 +18,9 @@ from protocol.deltas import (
     SetToolCalls,
     SetUsage,
 )
+from protocol.errors import ModelFailed
 from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
+from server.agent.answers import Answer
 from server.providers.base import (
     Citation,
     Delta,
@@ -35,10 +35,19 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
+from server.tools.base import read_arguments
 
 __all__ = ["Assembler"]
 
 CALL_ID_MAX_CHARS = 128
+
+PUBLISHED_AT_ONCE_CHARACTERS = 256
+GROWTH_SHARE = 0.25
+"""Short arguments are shown as they come; longer ones when they have grown by a quarter, so that all that is sent stays
+below five times what was written."""
+
+ARGUMENTS_MAX_CHARACTERS = 256_000
+"""Of all calls of one answer: what a tool's result may hold, too."""
 
 
 class _OpenCall:
@@ -48,6 +57,7 @@ class _OpenCall:
         self.id = call_id
         self.name = ""
         self.parts: list[str] = []
+        self.characters = 0
 
     def arguments(self) -> str:
         if len(self.parts) > 1:
@@ -56,14 +66,16 @@ class _OpenCall:
 
 
 class Assembler:
-    """One model call. `used_ids` are the call ids that this chat has seen."""
+    """One model call. `used_ids` are the call ids that this chat has seen. `reasoning`: stream shows it, log keeps it
+    for the server alone, off drops it (EVT-7)."""
 
-    def __init__(
-        self, used_ids: Container[str], new_call_id: Callable[[], str], *, show_reasoning: bool = True
-    ) -> None:
+    def __init__(self, used_ids: Container[str], new_call_id: Callable[[], str], *, reasoning: str = "stream") -> None:
         self._used_ids = used_ids
         self._new_call_id = new_call_id
-        self._show_reasoning = show_reasoning
+        self._shows_reasoning = reasoning == "stream"
+        self._logs_reasoning = reasoning == "log"
+        self._reasoning: list[str] = []
+        self._published_characters = -1
         self._calls: dict[int, _OpenCall] = {}
         self._thinking: list[JsonObject] = []
         self.has_started = False
@@ -81,12 +93,14 @@ class Assembler:
             case TextDelta():
                 return AppendContent(delta.text) if delta.text else None
             case ReasoningDelta():
-                return AppendReasoning(delta.text) if delta.text and self._show_reasoning else None
+                if self._logs_reasoning:
+                    self._reasoning.append(delta.text)
+                return AppendReasoning(delta.text) if delta.text and self._shows_reasoning else None
             case ToolCallDelta():
                 return self._fragment(delta)
             case ThinkingBlock():
                 self._thinking.append(delta.block)
-                return SetThinkingBlocks(list(self._thinking)) if self._show_reasoning else None
+                return SetThinkingBlocks(list(self._thinking)) if self._shows_reasoning else None
             case Citation():
                 return AddCitation(delta.citation)
             case ServerBlock():
@@ -117,8 +131,25 @@ class Assembler:
             call.name += delta.name
         if delta.arguments:
             call.parts.append(delta.arguments)
+            call.characters += len(delta.arguments)
+        return self._publish_calls(is_new=bool(delta.name))
+
+    def _publish_calls(self, *, is_new: bool) -> DeltaOp | None:
+        """The list as it stands, when it has a new name or has grown enough: a full list for each token of long
+        arguments would be quadratic."""
+        characters = sum(call.characters for call in self._calls.values())
+        if characters > ARGUMENTS_MAX_CHARACTERS:
+            raise ModelFailed(
+                "llm_error", f"The model wrote more than {ARGUMENTS_MAX_CHARACTERS} characters of arguments."
+            )
+        least = self._published_characters + max(1, int(self._published_characters * GROWTH_SHARE))
+        if not is_new and PUBLISHED_AT_ONCE_CHARACTERS < characters < least:
+            return None
         named = self.tool_calls()
-        return SetToolCalls(named) if named else None
+        if not named:
+            return None
+        self._published_characters = characters
+        return SetToolCalls(named)
 
     def _unused_id(self, wanted: str | None) -> str:
         taken = {call.id for call in self._calls.values()}
@@ -137,13 +168,22 @@ class Assembler:
             for index, call in enumerate(named)
         ]
 
-    def complete_calls(self) -> list[ToolCall]:
-        """The calls of a broken stream that surely came whole: their arguments are a JSON object (LOOP-9)."""
-        return [call for call in self.tool_calls() if _is_object(call.function.arguments)]
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
+    def answer(self, *, is_broken: bool = False) -> Answer:
+        """What is left to say when the stream has ended. Of a broken one only the calls count that surely came whole:
+        their arguments are a JSON object (LOOP-9)."""
+        calls = self.tool_calls()
+        if is_broken:
+            calls = [
+                call
+                for call in calls
+                if call.function.arguments.strip() and read_arguments(call.function.arguments) is not None
+            ]
+        return Answer(
+            calls=calls,
+            finish_reason=self.finish_reason,
+            usage=self.usage,
+            timings=self.timings,
+            model=self.model,
+            provider_ids=self.provider_ids,
+            hidden_reasoning="".join(self._reasoning),
+        )

@@ -11,26 +11,29 @@ from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 import anyio
-import msgspec
 import structlog
+from msgspec.structs import replace
 
+from protocol.blobs import Blob
 from protocol.deltas import DeltaOp
 from protocol.errors import ModelFailed
-from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated, ToolStatus
-from protocol.facts import Progressed, ProviderCallId
+from protocol.events import ToolStatus
 from protocol.ids import NewId
 from protocol.ledger import Ledger
-from protocol.messages import Message, ToolCall
-from protocol.reducer import drafted_message
-from protocol.runs import answer_call, asking_message_id, fail_run
+from protocol.params import effective
+from protocol.runs import asking_message_id
 from protocol.state import ChatState
+from server.agent.answers import break_off, finish, tool_done
 from server.agent.assembler import Assembler
-from server.agent.plan import CallModel, RunTool, Step, Wait, advance
+from server.agent.attachments import resolve
+from server.agent.client_events import Emitted, as_event
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
-from server.providers.base import Provider
+from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.agent.tool_results import keep_result
+from server.providers.base import Provider, model_info
 from server.telemetry import Metrics
-from server.tools.base import Progress, ToolContext
+from server.tools.base import ClientEvent, Report, ToolContext
 from server.tools.runner import ToolRunner
 
 __all__ = ["AgentLoop", "ChatPort", "ModelTable"]
@@ -51,8 +54,14 @@ class ChatPort(Protocol):
     async def stream(self, op: DeltaOp) -> None:
         """Offer a delta of the open answer; waits while too much is not yet durable."""
 
-    def offer(self, status: ToolStatus) -> None:
-        """Offer a progress report; never waits, the latest of a call wins."""
+    def offer(self, event: ToolStatus | Emitted) -> None:
+        """Offer a progress report or a tool's event; never waits, the latest progress of a call wins."""
+
+    async def fetch_blob(self, hash: str) -> Blob | None:
+        """A blob of this chat; None when it is gone."""
+
+    async def put_blob(self, blob: Blob) -> bool:
+        """Lay a blob beside this chat, for an entry that refers to it; False when that cannot be."""
 
     def tools(self) -> ChatTools:
         """The tools that this chat is offered now."""
@@ -103,12 +112,13 @@ class AgentLoop:
         assembler = Assembler(
             {call.id for node in state.nodes.values() for call in node.tool_calls},
             lambda: self._new_id("call"),
-            show_reasoning=state.thread.reasoning in (None, "stream"),
+            reasoning=effective(state, "reasoning", self._chat.tools().profile.params).value,
         )
         try:
             provider, model = self._models.resolve(step.model)
             prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
             request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
+            request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
             asked_at = time.monotonic()
             async with aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
@@ -121,57 +131,13 @@ class AgentLoop:
             _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
             self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
             broken = failure
-            return await self._chat.commit(lambda ledger: self._break_off(ledger, step, assembler, broken))
-        self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
-        return await self._chat.commit(lambda ledger: self._finish(ledger, step, assembler))
-
-    def _finish(self, ledger: Ledger, step: CallModel, assembler: Assembler) -> Step:
-        """The final word on an answer that came whole (EVT-14, LOOP-14)."""
-        calls = assembler.tool_calls()
-        reason = "tool_calls" if calls else assembler.finish_reason or "stop"
-        self._close_answer(ledger, step, assembler, reason=reason, calls=calls, status=None)
-        return advance(ledger, self._chat.tools())
-
-    def _break_off(self, ledger: Ledger, step: CallModel, assembler: Assembler, failure: ModelFailed) -> Step:
-        """The stream broke or never began (LOOP-8, LOOP-9). Calls that came whole are carried out all the same."""
-        calls = assembler.complete_calls()
-        if not calls:
-            fail_run(ledger, failure.code, failure.message)
-            return advance(ledger, self._chat.tools())
-        ledger.say(ErrorHappened(code=failure.code, message=failure.message, fatal=False, run_id=step.run_id))
-        self._close_answer(ledger, step, assembler, reason="error", calls=calls, status="error")
-        return advance(ledger, self._chat.tools())
-
-    def _close_answer(
-        self,
-        ledger: Ledger,
-        step: CallModel,
-        assembler: Assembler,
-        *,
-        reason: str,
-        calls: list[ToolCall],
-        status: str | None,
-    ) -> None:
-        draft = ledger.state.draft
-        if draft is None:  # cannot be: only this loop and an abort close drafts, and an abort stops this loop first
-            return
-        ledger.say(
-            StreamFinished(
-                message_id=step.message_id, finish_reason=reason, usage=assembler.usage, timings=assembler.timings
+            answer = assembler.answer(is_broken=True)
+            return await self._chat.commit(
+                lambda ledger: break_off(ledger, step, answer, broken.code, broken.message, self._chat.tools())
             )
-        )
-        message: Message = msgspec.structs.replace(
-            drafted_message(draft),
-            finish_reason=reason,
-            tool_calls=calls,
-            usage=assembler.usage or draft.message.usage,
-            model=assembler.model or step.model,
-            status=status,
-        )
-        ledger.add_message(message)
-        for call_id, provider_id in assembler.provider_ids.items():
-            ledger.note(ProviderCallId(tool_call_id=call_id, provider_id=provider_id))
-        ledger.note(Progressed())
+        self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
+        answer = assembler.answer()
+        return await self._chat.commit(lambda ledger: finish(ledger, step, answer, self._chat.tools()))
 
     async def _run_tool(self, step: RunTool) -> Step:
         state = self._chat.state
@@ -181,7 +147,12 @@ class AgentLoop:
         if run is None:
             return Wait()
 
-        def report(progress: Progress) -> None:
+        def report(progress: Report) -> None:
+            if isinstance(progress, ClientEvent):
+                event = as_event(progress)
+                if event is not None:
+                    self._chat.offer(event)
+                return
             self._chat.offer(
                 ToolStatus(
                     tool_call_id=call.id,
@@ -211,16 +182,9 @@ class AgentLoop:
         done = await self._runner.run(
             tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
         )
-        result = done.result
-        status = "error" if result.failed else "done"
-        self._metrics.tool_calls.labels(status).inc()
-
-        def write(ledger: Ledger) -> Step:
-            answer_call(
-                ledger, call, result.content, status=status, elapsed_ms=done.elapsed_ms, end_state=result.end_run
-            )
-            if result.metadata_patch:
-                ledger.say(ThreadUpdated(metadata={**(ledger.state.thread.metadata or {}), **result.metadata_patch}))
-            return advance(ledger, self._chat.tools())
-
-        return await self._chat.commit(write)
+        self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
+        kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
+        result = replace(done.result, content=kept.content)
+        return await self._chat.commit(
+            lambda ledger: tool_done(ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments)
+        )

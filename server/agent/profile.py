@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from protocol.messages import JsonObject
+from protocol.params import effective
 from protocol.state import ChatState
-from server.agent.plan import MAX_ROUNDS
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
 
@@ -23,7 +24,8 @@ DEFAULT_IDENTITY = (
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools`: names of the tools offered, None for all. `model`: '' for the server's default."""
+    """`tools`: names of the tools offered, None for all. `model`: '' for the server's default. `params`: defaults of
+    optional thread parameters, below what a thread sets itself (SET-1)."""
 
     name: str
     title: str = "Agent"
@@ -31,14 +33,20 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt: str = DEFAULT_IDENTITY
     tools: list[str] | None = None
     model: str = ""
-    max_rounds: int = MAX_ROUNDS
+    params: JsonObject = {}
 
 
 class ChatTools:
-    """The tools that one chat is offered, in stable order, and the limits of its profile. A `plan.ToolTable`."""
+    """The tools that one chat is offered, in stable order, and what its profile says. A `calls.ToolTable`. `windows`
+    are the sizes of the models' windows, in tokens by full name."""
 
     def __init__(
-        self, profile: Profile, tools: Mapping[str, Tool], disabled: frozenset[str], default_model: str
+        self,
+        profile: Profile,
+        tools: Mapping[str, Tool],
+        disabled: frozenset[str],
+        default_model: str,
+        windows: Mapping[str, int] | None = None,
     ) -> None:
         self.profile = profile
         self._offered = {
@@ -46,11 +54,15 @@ class ChatTools:
             for name, tool in tools.items()
             if name not in disabled and (profile.tools is None or name in profile.tools)
         }
-        self.max_rounds = profile.max_rounds
+        self._windows = windows
         self.default_model = profile.model or default_model
 
     def get(self, name: str) -> Tool | None:
         return self._offered.get(name)
+
+    def window_tokens(self, model: str) -> int | None:
+        """Of a model by its full name, with or without options; None when nobody knows it."""
+        return (self._windows or {}).get(model.partition("?")[0])
 
     @property
     def names(self) -> list[str]:
@@ -68,17 +80,33 @@ class ChatTools:
 class Profiles:
     """All profiles of the server and all its tools."""
 
-    def __init__(self, profiles: Mapping[str, Profile], tools: Mapping[str, Tool], default_model: str) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        tools: Mapping[str, Tool],
+        default_model: str,
+        windows: Mapping[str, int] | None = None,
+    ) -> None:
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
         self._tools = tools
+        self._windows = windows or {}
         self.default_model = default_model
 
     @property
     def all(self) -> list[Profile]:
         return list(self._profiles.values())
 
+    def of(self, state: ChatState) -> Profile:
+        """The profile that holds for a chat."""
+        return self._profiles.get(state.thread.mode) or self._profiles[DEFAULT_PROFILE]
+
+    def params_of(self, state: ChatState) -> JsonObject:
+        """The profile's defaults of thread parameters, the model among them."""
+        profile = self.of(state)
+        return {**profile.params, "model": profile.model} if profile.model else profile.params
+
     def tools_of(self, state: ChatState) -> ChatTools:
         """The table of this chat, from its mode and its thread's `tools_disabled`."""
-        profile = self._profiles.get(state.thread.mode) or self._profiles[DEFAULT_PROFILE]
-        disabled = frozenset(state.thread.tools_disabled or ())
-        return ChatTools(profile, self._tools, disabled, self.default_model)
+        profile = self.of(state)
+        disabled = frozenset(effective(state, "tools_disabled", profile.params).value or ())
+        return ChatTools(profile, self._tools, disabled, self.default_model, self._windows)

@@ -1,10 +1,11 @@
 """One model call, put together from a chat's state: system prompt, history, tools, parameters. Pure.
 
-Parameters are layered: command before thread before the provider's own (SET-1). The system prompt never leaves the
-server by any other way than this request.
+Parameters are layered: command before thread before profile before the provider's own (SET-1). The system prompt never
+leaves the server by any other way than this request.
 """
 
 from protocol.messages import JsonObject
+from protocol.params import effective
 from protocol.state import ChatState
 from server.agent.history import model_view
 from server.agent.profile import ChatTools
@@ -17,22 +18,23 @@ _PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra
 
 def build_request(state: ChatState, tools: ChatTools, model: str, *, with_tools: bool, prefix: str = "") -> Request:
     """The request for the round that is open. `model` is without its provider's prefix; `prefix` is text of this very
-    answer that was shown before a crash."""
+    answer that is shown already."""
     run = state.private.run
-    asked = run.params if run else {}
-    layered = {name: asked[name] if name in asked else getattr(state.thread, name, None) for name in _PARAMS}
-    chosen: JsonObject = {name: value for name, value in layered.items() if value is not None}
+    defaults = tools.profile.params
+    values = {name: effective(state, name, defaults).value for name in (*_PARAMS, "custom_instructions")}
+    instructions = values.pop("custom_instructions") or ""
+    chosen: JsonObject = {name: value for name, value in values.items() if value is not None}
     return Request(
         model=model,
-        messages=model_view(state),
-        system=_system_prompt(state, tools),
-        tools=tools.specs() if with_tools and state.thread.tool_use != "none" else [],
+        messages=model_view(state, defaults),
+        system=_system_prompt(tools, instructions),
+        tools=tools.specs() if with_tools else [],
         params=ModelParams(**chosen),
         prefix=prefix,
         user=run.principal.id if run else "",
     )
 
 
-def _system_prompt(state: ChatState, tools: ChatTools) -> str:
-    sections = [tools.profile.system_prompt, state.thread.custom_instructions or ""]
+def _system_prompt(tools: ChatTools, custom_instructions: str) -> str:
+    sections = [tools.profile.system_prompt, custom_instructions]
     return "\n\n".join(section.strip() for section in sections if section.strip())

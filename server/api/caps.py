@@ -13,6 +13,7 @@ from protocol.errors import CODES, Unavailable
 from protocol.events import Event
 from server.api.edge import edge_of
 from server.api.errors import answer
+from server.api.limits import limits_of
 from server.telemetry import METRICS_CONTENT_TYPE
 
 __all__ = ["caps", "chat_modes", "livez", "metrics", "ping", "providers", "readyz", "tools"]
@@ -51,7 +52,8 @@ async def metrics(request: Request) -> Response:
 
 
 async def caps(request: Request) -> Response:
-    """`GET /v1/caps`: models, profiles, the closed lists of commands, events and codes, and limits."""
+    """`GET /v1/caps`: models, profiles and their scopes (none yet), the closed lists of commands, events and
+    codes, and limits."""
     edge = edge_of(request)
     edge.principal(request.scope)
     models = {
@@ -78,16 +80,18 @@ async def caps(request: Request) -> Response:
             "completion_models": {},
             "metadata": None,
             "profiles": [profile.name for profile in edge.profiles.all],
+            "scopes": {profile.name: [] for profile in edge.profiles.all},
             "commands": _tags(Command),
             "events": ["snapshot", *_tags(Event)],
             "codes": sorted(CODES),
-            "limits": {"body_max_bytes": edge.body_max_bytes, "subscriber_buffer_bytes": edge.buffer_max_bytes},
+            "limits": limits_of(edge),
         },
     )
 
 
 async def providers(request: Request) -> Response:
-    """`GET /v1/providers`."""
+    """`GET /v1/providers`: whoever is configured. `has_credentials` is true for all of them, also for those that need
+    no key; whether a key is good only the provider knows (`threadcast doctor` asks it)."""
     edge = edge_of(request)
     edge.principal(request.scope)
     counts = dict.fromkeys(edge.providers.names, 0)

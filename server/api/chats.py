@@ -1,93 +1,137 @@
-"""Chats as resources: list, read, delete. Foreign and unknown look the same (DESIGN §11)."""
+"""Chats as resources: list, read (also as a tree, also as it was), delete.
 
-import re
+Foreign, deleted and unknown look the same (DESIGN §11). What a list is made of stands in `listing.py`; how a chat is
+folded up to a place in `server/store/past.py`. The one rule: every answer is of one moment, the position it names.
+"""
+
 import secrets
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from protocol.codec import encode
 from protocol.errors import BadRequest, NotFound
-from protocol.ids import check_chat_id
-from protocol.snapshot import snapshot_of
+from protocol.exports import tree_of
+from protocol.ids import Position, check_chat_id
+from protocol.snapshot import resume_is_possible, snapshot_of
+from protocol.state import ChatState
 from server.api.edge import Edge, edge_of
 from server.api.errors import answer
+from server.api.listing import (
+    LIST_DEFAULT,
+    LIST_MAX,
+    SEARCH_MAX_CHARACTERS,
+    find_chats,
+    item_of,
+    read_cursor,
+    whole_number,
+)
 from server.store.load import fold_loaded
+from server.store.past import NoLongerHeld, state_at
 from server.store.port import ChatMeta
 
-__all__ = ["delete_chat", "list_chats", "read_chat"]
-
-LIST_DEFAULT, LIST_MAX = 50, 200
+__all__ = ["delete_chat", "list_chats", "own_chat", "read_chat"]
 
 
 async def list_chats(request: Request) -> Response:
-    """`GET /v1/chats?limit&cursor&state`: the caller's chats, newest activity first. The cursor is opaque."""
+    """`GET /v1/chats?limit&cursor&state&q`: the caller's chats, newest activity first. The cursor is opaque."""
     edge = edge_of(request)
     principal = edge.principal(request.scope)
-    limit = _number(request, "limit", LIST_DEFAULT, 1, LIST_MAX)
-    cursor = _number(request, "cursor", 0, 0, 2**53)
-    found = await edge.store.list_chats(principal.id, limit + 1, cursor or None)
+    limit = whole_number(request, "limit", LIST_DEFAULT, 1, LIST_MAX)
+    cursor = read_cursor(request)
     state = request.query_params.get("state")
-    page = [chat for chat in found[:limit] if state is None or chat.state == state]
-    has_more = len(found) > limit
+    search = request.query_params.get("q", "")
+    if len(search) > SEARCH_MAX_CHARACTERS:
+        raise BadRequest(f"q must be at most {SEARCH_MAX_CHARACTERS} characters", path="/q")
+    folded = search.casefold()
+
+    def is_wanted(chat: ChatMeta) -> bool:
+        return (state is None or chat.state == state) and folded in str(item_of(chat)["title"]).casefold()
+
+    filters = is_wanted if state is not None or folded else None
+    found = await find_chats(edge.store, principal.id, limit, cursor, filters)
     return answer(
         200,
         {
-            "items": [_item(chat) for chat in page],
-            "has_more": has_more,
-            "next_cursor": str(found[limit - 1].last_active) if has_more else None,
+            "items": [item_of(chat) for chat in found.chats],
+            "has_more": found.next_cursor is not None,
+            "next_cursor": found.next_cursor,
         },
     )
 
 
 async def read_chat(request: Request) -> Response:
-    """`GET /v1/chats/{chat_id}`: the chat as a snapshot, with the position it stands at."""
+    """`GET /v1/chats/{chat_id}?view&at`: the chat as a snapshot or as a tree, now or as it was at a position."""
     edge = edge_of(request)
-    meta = await _own(edge, request)
+    view = request.query_params.get("view", "")
+    if view not in ("", "path", "tree"):
+        raise BadRequest("view must be path or tree", path="/view")
+    at = request.query_params.get("at")
+    place = None if at is None else _read_place(at)
+    meta = await own_chat(edge, request)
     state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=False)
-    snapshot = encode(snapshot_of(state))
-    place = b'{"chat_id":"%b","position":%d,"id":"%d-%d-%d",' % (
-        meta.chat_id.encode(),
-        state.position,
-        state.epoch,
-        state.position,
-        state.position,
-    )
-    return Response(place + snapshot[1:], media_type="application/json")
+    if place is not None:
+        if place.position > state.position:
+            raise NotFound(f"the chat has not come to position {place.position}; it stands at {state.position}")
+        if place.epoch is not None and not resume_is_possible(state, place.epoch, place.position):
+            raise NotFound("that position is of a history that is no more; read the chat as it is now")
+        try:
+            state = await state_at(edge.store, meta.chat_id, place.position)
+        except NoLongerHeld as gone:
+            detail = f"that is no longer held; the earliest position to be shown is {gone.first}"
+            return answer(410, {"detail": detail, "code": "gone", "first": gone.first})
+    return Response(_tree(state) if view == "tree" else _snapshot(state), media_type="application/json")
 
 
 async def delete_chat(request: Request) -> Response:
     """`DELETE /v1/chats/{chat_id}`. Nothing brings it back but an import by its owner."""
     edge = edge_of(request)
-    meta = await _own(edge, request)
+    meta = await own_chat(edge, request)
     if not await edge.store.delete(meta.chat_id, meta.owner, secrets.token_hex(8)):
         raise NotFound("no such chat")
     return answer(200, {"status": "deleted"})
 
 
-async def _own(edge: Edge, request: Request) -> ChatMeta:
+async def own_chat(edge: Edge, request: Request) -> ChatMeta:
+    """The meta of the chat that the path names. Raises BadRequest, NotFound, Unauthorized."""
     principal = edge.principal(request.scope)
     return await edge.own(check_chat_id(request.path_params["chat_id"]), principal)
 
 
-def _item(chat: ChatMeta) -> dict[str, object]:
-    return {
-        "id": chat.chat_id,
-        "title": chat.title or "New Chat",
-        "state": chat.state,
-        "model": chat.model,
-        "mode": chat.mode,
-        "message_count": chat.message_count,
-        "queue_size": chat.queue,
-        "created_at": chat.created_at,
-        "last_active": chat.last_active,
-    }
+def _snapshot(state: ChatState) -> bytes:
+    snapshot = encode(snapshot_of(state))
+    place = Position(state.epoch, state.position, state.position)
+    head = b'{"chat_id":"%b","position":%d,"id":"%b",' % (state.chat_id.encode(), state.position, str(place).encode())
+    return head + snapshot[1:]
 
 
-def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None or text == "":
-        return default
-    if not re.fullmatch("[0-9]{1,16}", text) or not least <= int(text) <= most:
-        raise BadRequest(f"{name} must be a whole number from {least} to {most}", path=f"/{name}")
-    return int(text)
+def _tree(state: ChatState) -> bytes:
+    return encode(
+        {
+            "chat_id": state.chat_id,
+            "position": state.position,
+            "id": str(Position(state.epoch, state.position, state.position)),
+            "type": "tree",
+            "thread": state.thread,
+            "runtime": state.runtime,
+            "leaf_id": state.path[-1] if state.path else None,
+            "messages": tree_of(state),
+        }
+    )
+
+
+class _Place(NamedTuple):
+    """What `at` names: a position, and the life of the log that it must be of, if the client said."""
+
+    position: int
+    epoch: int | None
+
+
+def _read_place(text: str) -> _Place:
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return _Place(int(text), None)
+    place = Position.parse(text)
+    if place is None:
+        raise BadRequest("at must be a position: a whole number, or the id of an event or snapshot", path="/at")
+    return _Place(place.position, place.epoch)

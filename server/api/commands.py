@@ -7,13 +7,15 @@ server's own, when somebody can be there to see it.
 
 import re
 import secrets
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
+from structlog.contextvars import bind_contextvars
 
 from protocol.codec import decode_acks, decode_event, split_array
 from protocol.commands import (
@@ -22,22 +24,24 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
+    IdeToolResult,
     InternalCommand,
     Refuse,
-    RetryFromIndex,
+    RestoreMessages,
     SetParams,
     ToolDecision,
     ToolDecisions,
-    UpdateMessage,
     UserMessage,
     body_digest,
     decode_command,
     encode_command,
 )
-from protocol.content import read_content, read_context_files
+from protocol.content import check_text, read_context_files
+from protocol.copies import read_messages
 from protocol.entries import RawEntry
 from protocol.errors import (
     BadRequest,
+    Failed,
     Forbidden,
     IdempotencyMismatch,
     InvalidContent,
@@ -51,6 +55,7 @@ from protocol.events import Ack
 from protocol.ids import Head, check_chat_id, check_id
 from protocol.principal import SYSTEM, Principal
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
+from server.api.blobs import store_parts
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
 from server.store.port import Notice, Posted, PostKind, PostOutcome, PostRequest
@@ -74,31 +79,29 @@ async def post_command(request: Request) -> Response:
     principal = edge.principal(request.scope)
     chat_id = check_chat_id(request.path_params["chat_id"])
     wait_seconds = _wanted_wait(request)
+    bind_contextvars(chat_id=chat_id, principal=principal.id)  # the request's task, so nobody else's lines
     body = await read_body(request, edge.body_max_bytes)
     command = decode_command(body)
+    bind_contextvars(client_request_id=command.client_request_id)
     try:
         _check(command, principal, edge)
+        command = await store_parts(edge, chat_id, principal, command, len(body))
     except (InvalidContent, TooLarge, BadRequest) as refusal:
         edge.metrics.commands_refused.labels(refusal.code).inc()
         await _publish_refusal(edge, chat_id, principal, command, refusal, body)
         return _refusal_answer(refusal, command)
     post = _request_of(chat_id, principal, command, body)
-    waits = isinstance(command, Abort | SetParams) or wait_seconds is not None
-    if not waits:
+    if wait_seconds is None and isinstance(command, Abort | SetParams):
+        wait_seconds = ACK_WAIT_SECONDS
+    if wait_seconds is None:
         return await _accepted(edge, post, principal, command, await _post(edge, post))
-    seconds = ACK_WAIT_SECONDS if wait_seconds is None else wait_seconds
-    async with AsyncExitStack() as stack:
-        notices = await stack.enter_async_context(edge.store.follow(chat_id))
+    async with _following(edge, post, principal) as notices:
         posted = await _post(edge, post)
+        accepted = await _accepted(edge, post, principal, command, posted)
         if posted.outcome is not PostOutcome.ACCEPTED:
-            return await _accepted(edge, post, principal, command, posted)
-        _tell_accepted(edge, post, principal, command)
-        with anyio.move_on_after(seconds):
-            async for notice in notices:
-                ack = await _outcome(edge, notice, command.client_request_id)
-                if ack is not None:
-                    return _outcome_answer(command, ack)
-    return answer(202, {"status": "accepted"})
+            return accepted
+        ack = await _outcome_within(edge, notices, command.client_request_id, wait_seconds)
+    return accepted if ack is None else _outcome_answer(command, ack)
 
 
 async def cancel_queued(request: Request) -> Response:
@@ -107,29 +110,26 @@ async def cancel_queued(request: Request) -> Response:
     principal = edge.principal(request.scope)
     chat_id = check_chat_id(request.path_params["chat_id"])
     target = check_id(request.path_params["client_request_id"], "client_request_id")
+    bind_contextvars(chat_id=chat_id, principal=principal.id, client_request_id=target)
     nonce = secrets.token_hex(8)
     command = CancelQueued(client_request_id=f"cancel:{target}:{nonce}", target=target)
     post = _internal(chat_id, principal.id, command, "exempt", creates=False)
-    async with AsyncExitStack() as stack:
-        notices = await stack.enter_async_context(edge.store.follow(chat_id))
+    async with _following(edge, post, principal) as notices:
         posted = await _post(edge, post)
         if posted.outcome is not PostOutcome.ACCEPTED:
-            return answer(404, {"status": "not_found", "detail": "no such queued command", "code": "not_found"})
-        with anyio.move_on_after(ACK_WAIT_SECONDS):
-            async for notice in notices:
-                ack = await _outcome(edge, notice, command.client_request_id)
-                if ack is None:
-                    continue
-                if ack.accepted:
-                    return answer(200, {"status": "cancelled"})
-                return answer(404, {"status": "not_found", "detail": "no such queued command", "code": "not_found"})
-    return answer(202, {"status": "accepted"})
+            return _no_such_command()
+        ack = await _outcome_within(edge, notices, command.client_request_id, ACK_WAIT_SECONDS)
+    if ack is None:
+        return answer(202, {"status": "accepted"})
+    return answer(200, {"status": "cancelled"}) if ack.accepted else _no_such_command()
 
 
 def _check(command: Command, principal: Principal, edge: Edge) -> None:
     """The checks that need no store. Raises InvalidContent, TooLarge, BadRequest, Forbidden."""
-    if isinstance(command, UserMessage | RetryFromIndex | UpdateMessage):
-        read_content(command.content, command.attachments)
+    if isinstance(command, IdeToolResult):
+        check_text(command.content, "/content")
+    if isinstance(command, RestoreMessages):
+        read_messages(command.messages)
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
         read_patch(command.params)
@@ -184,15 +184,48 @@ async def _post(edge: Edge, post: PostRequest) -> Posted:
     raise Unavailable("the store does not answer")
 
 
-def _tell_accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command) -> None:
-    """The command's one line at the edge."""
+@asynccontextmanager
+async def _following(
+    edge: Edge, post: PostRequest, principal: Principal
+) -> AsyncIterator[AsyncIterator[Notice] | None]:
+    """The chat's notices from before the post on. None where there is nothing to hear: somebody else's chat, none that
+    the post could make, or a store that does not let us listen just now, which is no reason not to post."""
+    async with AsyncExitStack() as stack:
+        notices: AsyncIterator[Notice] | None = None
+        try:
+            meta = await edge.own_or_new(post.chat_id, principal)
+            if meta is not None or post.creates:
+                notices = await stack.enter_async_context(edge.store.follow(post.chat_id))
+        except NotFound:
+            pass  # the post says so
+        except Unavailable as trouble:
+            _log.warning("outcome.not_followed", error=trouble.message)
+        yield notices
+
+
+async def _outcome_within(
+    edge: Edge, notices: AsyncIterator[Notice] | None, request_id: str, seconds: float
+) -> Ack | None:
+    """What became of a command, if that can be known in this time. Raises nothing: the command is kept in any case."""
+    if notices is None:
+        return None
+    try:
+        with anyio.move_on_after(seconds):
+            async for notice in notices:
+                ack = await _outcome(edge, notice, request_id)
+                if ack is not None:
+                    return ack
+    except Failed as trouble:
+        _log.warning("outcome.not_followed", error=trouble.message)
+    return None
+
+
+def _tell_accepted(edge: Edge, post: PostRequest, command: Command) -> None:
+    """The command's one line at the edge; whose it is, and in which chat, is bound to every line."""
     edge.metrics.commands_accepted.labels(_type_of(command)).inc()
     _log.info(
         "command.accepted",
-        chat_id=post.chat_id,
-        client_request_id=post.request_id,
         type=_type_of(command),
-        principal=principal.id,
         body_bytes=len(post.body),
     )
 
@@ -200,14 +233,14 @@ def _tell_accepted(edge: Edge, post: PostRequest, principal: Principal, command:
 async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command, posted: Posted) -> Response:
     match posted.outcome:
         case PostOutcome.ACCEPTED:
-            _tell_accepted(edge, post, principal, command)
+            _tell_accepted(edge, post, command)
             return answer(202, {"status": "accepted"})
         case PostOutcome.DUPLICATE:
             return answer(200, {"status": "duplicate"})
         case PostOutcome.MISMATCH:
             edge.metrics.commands_refused.labels("idempotency_mismatch").inc()
             raise IdempotencyMismatch("this client_request_id was used for another body; choose a new one")
-        case PostOutcome.UNKNOWN if isinstance(command, Abort):
+        case PostOutcome.UNKNOWN | PostOutcome.FOREIGN | PostOutcome.GONE if isinstance(command, Abort):
             return answer(200, {"status": "aborted"})
         case PostOutcome.FULL:
             full = QueueFull("too many commands are waiting in this chat; try again when some have run")
@@ -221,21 +254,28 @@ async def _publish_refusal(
     edge: Edge, chat_id: str, principal: Principal, command: Command, refusal: Refused, body: bytes
 ) -> None:
     """The `ack` of a refused command, for those who watch: only for the caller's own chat, or one not yet there that
-    somebody watches (DESIGN §4.9). The same refused body asks for it once."""
-    meta = await edge.store.meta(chat_id)
-    if meta is None:
-        if await edge.store.watchers(chat_id) == 0:
+    somebody watches (DESIGN §4.9). The same refused body asks for it once. Best effort: the caller's answer is the
+    refusal itself, whatever happens here."""
+    try:
+        meta = await edge.own_or_new(chat_id, principal)
+        if meta is None and await edge.store.watchers(chat_id) == 0:
             return
-    elif meta.owner != principal.id or meta.deleted:
+        target = command.client_request_id
+        refuse = Refuse(
+            client_request_id=f"refused:{target}:{body_digest(body)[:16]}",
+            target=target,
+            code=refusal.code,
+            error=refusal.message,
+        )
+        await edge.store.post(_internal(chat_id, principal.id, refuse, "refusal", creates=meta is None))
+    except NotFound:
         return
-    target = command.client_request_id
-    refuse = Refuse(
-        client_request_id=f"refused:{target}:{body_digest(body)[:16]}",
-        target=target,
-        code=refusal.code,
-        error=refusal.message,
-    )
-    await edge.store.post(_internal(chat_id, principal.id, refuse, "refusal", creates=meta is None))
+    except Failed as trouble:
+        _log.warning("refusal.not_published", code=refusal.code, error=trouble.message)
+
+
+def _no_such_command() -> Response:
+    return answer(404, {"status": "not_found", "detail": "no such queued command", "code": "not_found"})
 
 
 def _refusal_answer(refusal: Refused, command: Command) -> Response:

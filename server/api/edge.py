@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import anyio
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
@@ -10,13 +11,21 @@ from protocol.errors import NotFound, TooLarge
 from protocol.principal import Principal
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator
+from server.api.errors import BodyTooSlow
 from server.providers.registry import Providers
+from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
 from server.tools.base import Tool
 
-__all__ = ["Edge", "edge_of", "read_body"]
+__all__ = ["BODY_MIN_BYTES_PER_SECOND", "BODY_TIMEOUT_SECONDS", "Edge", "edge_of", "read_body"]
+
+BODY_TIMEOUT_SECONDS = 30.0
+"""For a body to arrive; what comes earns it more time, at the rate below."""
+
+BODY_MIN_BYTES_PER_SECOND = 32_768
+"""256 kbit/s, a poor mobile uplink: a large image may take minutes, a trickle of bytes no more than the timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,7 @@ class Edge:
 
     store: Store
     hub: Hub
+    feeds: Feeds
     auth: Authenticator
     metrics: Metrics
     profiles: Profiles
@@ -33,6 +43,7 @@ class Edge:
     body_max_bytes: int
     buffer_max_bytes: int
     stall_seconds: float
+    body_timeout_seconds: float = BODY_TIMEOUT_SECONDS
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""
@@ -45,8 +56,19 @@ class Edge:
         Raises:
             NotFound: any of these.
         """
+        meta = await self.own_or_new(chat_id, principal)
+        if meta is None:
+            raise NotFound("no such chat")
+        return meta
+
+    async def own_or_new(self, chat_id: str, principal: Principal) -> ChatMeta | None:
+        """The meta of the caller's own chat; None when there is no chat of this id, so that it may become the caller's.
+
+        Raises:
+            NotFound: somebody else's, or deleted.
+        """
         meta = await self.store.meta(chat_id)
-        if meta is None or meta.deleted or meta.owner != principal.id:
+        if meta is not None and (meta.deleted or meta.owner != principal.id):
             raise NotFound("no such chat")
         return meta
 
@@ -57,13 +79,24 @@ def edge_of(request: Request) -> Edge:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The body, refused before it is buffered when it is larger than `max_bytes`. Raises TooLarge."""
+    """The body, refused before it is buffered when it is larger than `max_bytes`, and given up when it does not come.
+
+    Raises:
+        TooLarge: more than `max_bytes`, as told or as sent.
+        BodyTooSlow: not whole within the timeout and a second for each `BODY_MIN_BYTES_PER_SECOND` that came.
+    """
     told = request.headers.get("content-length", "")
     if told.isdigit() and int(told) > max_bytes:
         raise TooLarge(f"the body is larger than {max_bytes} bytes")
+    timeout_seconds = edge_of(request).body_timeout_seconds
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise TooLarge(f"the body is larger than {max_bytes} bytes")
-    return bytes(body)
+    with anyio.move_on_after(timeout_seconds) as patience:
+        ends_at = patience.deadline
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise TooLarge(f"the body is larger than {max_bytes} bytes")
+            patience.deadline = ends_at + len(body) / BODY_MIN_BYTES_PER_SECOND
+        return bytes(body)
+    given_seconds = timeout_seconds + len(body) / BODY_MIN_BYTES_PER_SECOND
+    raise BodyTooSlow(f"the body did not arrive within {round(given_seconds, 1):g} s")

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from protocol.codec import encode
-from protocol.errors import Refused, ThreadcastError
+from protocol.errors import BadRequest, Refused, ThreadcastError
 
-__all__ = ["ErrorBoundary", "answer", "error_response", "tell_started"]
+__all__ = ["BodyTooSlow", "ErrorBoundary", "answer", "error_response", "tell_started"]
 
 _log = structlog.get_logger()
 
@@ -40,6 +40,10 @@ STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full
 """Codes that foreign clients expect as `status` with the sentence as `error` (PROTOCOL §3)."""
 
 
+class BodyTooSlow(BadRequest):
+    """The rest of the body is not waited for, so that the connection cannot be used again: it is closed."""
+
+
 def answer(status: int, body: object, headers: dict[str, str] | None = None) -> Response:
     """A JSON answer."""
     return Response(encode(body), status, headers, "application/json")
@@ -55,6 +59,8 @@ def error_response(error: ThreadcastError) -> Response:
     headers = {}
     if error.code in RETRY_AFTER_SECONDS:
         headers["Retry-After"] = RETRY_AFTER_SECONDS[error.code]
+    if isinstance(error, BodyTooSlow):
+        headers["Connection"] = "close"
     if error.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
     return answer(STATUS_OF_CODE.get(error.code, 500), body, headers)
@@ -68,6 +74,8 @@ class ErrorBoundary:
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A pipelined request is begun by the task of the one before, and in its context.
+        structlog.contextvars.clear_contextvars()
         has_started = False
 
         def started(status: int) -> None:

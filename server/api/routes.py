@@ -8,10 +8,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import caps, chats, commands, streams
+from server.api import blobs, caps, chats, commands, foreign, streams, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
+from server.api.feed import feed
 from server.api.guard import OriginGuard
+from server.api.params import chat_params
 from server.api.stream import subscribe
 
 __all__ = ["ROUTES", "build_app"]
@@ -25,9 +27,19 @@ ROUTES = [
     Route("/v1/chats/{chat_id}/typing", streams.type_in_chat, methods=["POST"]),
     Route("/v1/streams/{stream_id}", streams.change_stream, methods=["POST"]),
     Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
+    Route("/v1/chats/{chat_id}/blobs", blobs.upload_blob, methods=["POST"]),
+    Route("/v1/chats/{chat_id}/blobs/{hash}", blobs.read_blob),
     Route("/v1/chats", chats.list_chats),
+    Route("/v1/chats/{chat_id}/params", chat_params),
+    Route("/v1/chats/feed", feed),
+    Route("/v1/chats/import", transfer.import_chats, methods=["POST"]),
+    Route("/v1/chats/{chat_id}/export", transfer.export_chat),
     Route("/v1/chats/{chat_id}", chats.read_chat),
     Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
+    Route("/v1/trajectories", foreign.list_trajectories),
+    Route("/v1/trajectories/{chat_id}", foreign.read_trajectory),
+    Route("/v1/trajectories/{chat_id}", foreign.delete_trajectory, methods=["DELETE"]),
+    Route("/v1/sidebar/subscribe", foreign.sidebar),
     Route("/v1/caps", caps.caps),
     Route("/v1/providers", caps.providers),
     Route("/v1/chat-modes", caps.chat_modes),

@@ -15,7 +15,7 @@ import structlog
 from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
-from protocol.errors import BadRequest, NotFound, Unavailable
+from protocol.errors import BadRequest, Unavailable
 from protocol.ids import check_chat_id, check_id
 from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
@@ -25,7 +25,7 @@ from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
 
-__all__ = ["ABORT", "check_visible", "subscribe"]
+__all__ = ["ABORT", "subscribe"]
 
 _log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class _Subscribe:
         wish = _wish_of(scope)
         with edge.hub.admitted(principal.id):
             for chat_id in wish.chat_ids:
-                await check_visible(edge, chat_id, principal)
+                await edge.own_or_new(chat_id, principal)
             if len(wish.chat_ids) == 1 and not wish.stream_id:
                 await _stream_one(edge, principal, wish, scope, receive, send)
             else:
@@ -70,13 +70,6 @@ class _Subscribe:
 
 
 subscribe = _Subscribe()
-
-
-async def check_visible(edge: Edge, chat_id: str, principal: Principal) -> None:
-    """The caller's own, or nobody's yet. Raises NotFound, in the same words for deleted and somebody else's."""
-    meta = await edge.store.meta(chat_id)
-    if meta is not None and (meta.owner != principal.id or meta.deleted):
-        raise NotFound("no such chat")
 
 
 async def _stream_one(

@@ -16,7 +16,6 @@ from protocol.ids import check_chat_id, check_id
 from protocol.places import CHATS_MAX
 from server.api.edge import edge_of, read_body
 from server.api.errors import answer
-from server.api.stream import check_visible
 from server.relay.many import Change, ask_for_change
 
 __all__ = ["change_stream", "type_in_chat"]
@@ -58,7 +57,7 @@ async def change_stream(request: Request) -> Response:
     for chat_id in (*(addition.chat_id for addition in body.add), *body.remove):
         check_chat_id(chat_id)
     for addition in body.add:
-        await check_visible(edge, addition.chat_id, principal)
+        await edge.own_or_new(addition.chat_id, principal)
     pairs = [(addition.chat_id, addition.place) for addition in body.add]
     change = Change(secrets.token_hex(16), pairs, body.remove)
     try:

@@ -30,6 +30,7 @@ __all__ = [
     "ToolCallDelta",
     "ToolSpec",
     "UsageReported",
+    "model_info",
 ]
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
@@ -146,12 +147,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as `/v1/caps` shows it; `context_tokens` is the size of its window."""
+    """A model as `/v1/caps` shows it; `context_tokens` is the size of its window. What it does not take is left out of
+    its requests (PROV-8)."""
 
     name: str
     context_tokens: int
     supports_tools: bool = True
     supports_images: bool = False
+    supports_audio: bool = False
+    supports_files: bool = False
 
 
 class Provider(Protocol):
@@ -175,3 +179,8 @@ class Provider(Protocol):
         """The models known without asking anybody; may be empty."""
 
     async def aclose(self) -> None: ...
+
+
+def model_info(provider: Provider, model: str) -> ModelInfo | None:
+    """What is known of the provider's model of that name; None for one that is not in its list."""
+    return next((info for info in provider.models() if info.name == model), None)

@@ -138,8 +138,16 @@ class CallNumbers:
 def request_body(request: Request, *, max_tokens_field: str, send_reasoning_back: bool) -> JsonObject:
     """The JSON body. What is None is left to the provider; `extra_body` has the last word (PROV-5)."""
     messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
+    shown: list[JsonObject] = []  # images of tool results, until the results are all there
     for message in request.messages:
+        if message.role != "tool" and shown:
+            messages.append(_seen(shown))
+            shown = []
         messages.extend(_message(message, send_reasoning_back=send_reasoning_back))
+        if message.role == "tool" and not isinstance(message.content, str):
+            shown += [_part(part) for part in message.content if isinstance(part, ImagePart)]
+    if shown:
+        messages.append(_seen(shown))
     body: JsonObject = {
         "model": request.model,
         "messages": messages,
@@ -160,6 +168,12 @@ def request_body(request: Request, *, max_tokens_field: str, send_reasoning_back
     if request.user:
         body["user"] = request.user
     return {**body, **request.params.extra_body}
+
+
+def _seen(images: list[JsonObject]) -> JsonObject:
+    """Images of tools, as a user's: this wire takes only text from tools, and all results of a round in one row."""
+    said = {"type": "text", "text": "The images that the tools above returned:"}
+    return {"role": "user", "content": [said, *images]}
 
 
 def _params(params: ModelParams, max_tokens_field: str) -> JsonObject:

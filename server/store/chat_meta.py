@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from protocol.errors import Internal
-from server.store.port import AppendRequest, ChatMeta
+from msgspec.structs import replace
 
-__all__ = ["META_FIELDS", "check_owner", "read_meta"]
+from protocol.errors import Internal
+from server.store.port import AppendRequest, ChatMeta, ChatPage, Place
+
+__all__ = ["META_FIELDS", "check_owner", "page_of", "read_meta"]
 
 META_FIELDS = (
     "owner",
@@ -38,7 +40,18 @@ def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
         created_at=int(created_at or 0),
         last_active=int(last_active or 0),
         deleted=deleted is not None,
+        deleted_at=int(deleted or 0),
     )
+
+
+def page_of(places: Sequence[Place], found: Sequence[Sequence[str | None]], has_more: bool) -> ChatPage:
+    """A page of a list from its places and the metas read after them. What was deleted in between is left out; a meta
+    that moved on meanwhile keeps the time of its place, so that a cursor made from it does."""
+    metas = [(place, read_meta(place.chat_id, values)) for place, values in zip(places, found, strict=True)]
+    chats = [
+        replace(meta, last_active=place.last_active) for place, meta in metas if meta is not None and not meta.deleted
+    ]
+    return ChatPage(chats, places[-1] if has_more else None)
 
 
 def check_owner(request: AppendRequest) -> None:

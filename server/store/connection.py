@@ -32,7 +32,8 @@ Reply = Any  # Any: a reply is whatever nest of bytes, ints, None and lists the 
 Value = bytes | str | int
 
 COMMAND_TIMEOUT_SECONDS = 2.0
-"""Below 0.7 × lease (2.45 s): a beat that hangs is known to have failed before the owner must fence itself."""
+"""For the wait until a lane is free, and again for the exchange: a command has its answer or its error after 4 s at
+most. No lease depends on it: an owner whose beat hangs fences itself by a clock of its own (`actor/host.py`)."""
 
 CONNECT_TIMEOUT_SECONDS = 1.0
 """Redis accepts within a round trip; longer means that nobody listens."""

@@ -109,6 +109,7 @@ class RedisInbox:
                 keys.own,
                 keys.due,
                 keys.chats(owner),
+                keys.blobs,
             ),
             keys.chat_id,
             owner,

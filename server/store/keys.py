@@ -7,6 +7,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
 `P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
 `P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds and refusals need
+`P chat:<id>:blobs`        hash        as long as the longest-lived of them: `owner`, and size by hash (hex SHA-256)
+`P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes
 `P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
@@ -17,7 +19,7 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
-`P feed:<owner>`           channel     chat id: its meta changed
+`P feed:<owner>`           channel     chat id: its meta changed, or it was deleted
 `tc:whisper:<topic>`       channel     what web processes tell each other (streams, presence); nothing is stored
 
 `{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids
@@ -63,6 +65,13 @@ class ChatKeys:
     @property
     def meta(self) -> bytes:
         return self._base + b":meta"
+
+    @property
+    def blobs(self) -> bytes:
+        return self._base + b":blobs"
+
+    def blob(self, hash: str) -> bytes:
+        return self._base + b":blobs:" + hash.encode()
 
     @property
     def seen(self) -> bytes:
@@ -133,6 +142,10 @@ class Keys:
 
     def whisper_channel(self, topic: str) -> bytes:
         return b"tc:whisper:" + topic.encode()
+
+    def feed_channels(self, owner: str) -> list[bytes]:
+        """An owner's chats lie in every bucket, and a script publishes beside the chat's keys."""
+        return [prefix + b"feed:" + owner.encode() for prefix in self._prefixes]
 
     def mail_channels(self, worker: str) -> list[bytes]:
         """A worker listens in every bucket, since `post` may only publish beside the chat's keys."""

@@ -1,15 +1,18 @@
-"""What lists, feeds and refusals read of a chat: its meta, and an owner's chats by last activity, in Redis.
+"""What lists, feeds and refusals read of a chat: its meta, an owner's chats by time, the feed of changes.
 
 It writes nothing: `post`, `append` and `delete` keep these keys in the same step as what they are about.
 `redis_store.py` combines it with the other nouns.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from server.store.chat_meta import META_FIELDS, read_meta
-from server.store.connection import Redis
+from server.store.channels import Channels
+from server.store.chat_meta import META_FIELDS, page_of, read_meta
+from server.store.connection import Redis, Value
 from server.store.keys import Keys
-from server.store.port import ChatMeta
+from server.store.news import Mail
+from server.store.port import ChatMeta, ChatPage, Place
 
 __all__ = ["RedisLists"]
 
@@ -23,38 +26,54 @@ class RedisLists:
 
     _redis: Redis
     _keys: Keys
+    _channels: Channels
 
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return read_meta(
             chat_id, _decode(await self._redis.send(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS))
         )
 
-    async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
-        """Each bucket gives its newest `limit`; the newest of all these are the newest of all."""
-        below = b"+inf" if before_ms is None else f"({before_ms}"
-        pages = await self._redis.all(
-            [
-                (
-                    b"ZREVRANGEBYSCORE",
-                    self._keys.chats(bucket, owner),
-                    below,
-                    b"-inf",
-                    b"WITHSCORES",
-                    b"LIMIT",
-                    0,
-                    limit,
-                )
-                for bucket in range(self._keys.buckets)
-            ]
+    async def list_chats(self, owner: str, limit: int, after: Place | None = None) -> ChatPage:
+        """Each bucket gives its next `limit + 1`; the first of all these are the first of all.
+
+        Redis orders equal scores by name and serves them backwards, which is the list's order; so a page may end
+        between chats of one millisecond, of which a bucket has few.
+        """
+        keys = [self._keys.chats(bucket, owner) for bucket in range(self._keys.buckets)]
+        below = b"+inf" if after is None else f"({after.last_active}"
+        asked: list[tuple[Value, ...]] = [
+            (b"ZREVRANGEBYSCORE", key, below, b"-inf", b"WITHSCORES", b"LIMIT", 0, limit + 1) for key in keys
+        ]
+        if after is not None:
+            same = str(after.last_active)
+            asked += [(b"ZREVRANGEBYSCORE", key, same, same, b"WITHSCORES") for key in keys]
+        places = [
+            Place(int(float(score)), chat_id.decode())
+            for page in await self._redis.all(asked)
+            for chat_id, score in zip(page[::2], page[1::2], strict=True)
+        ]
+        left = sorted((place for place in places if after is None or place < after), reverse=True)
+        return page_of(left[:limit], await self._values([place.chat_id for place in left[:limit]]), len(left) > limit)
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        scores = await self._redis.all(
+            [(b"ZSCORE", self._keys.chat(chat_id).chats(owner), chat_id) for chat_id in chat_ids]
         )
-        newest = sorted(
-            (
-                (-float(score), chat_id.decode())
-                for page in pages
-                for chat_id, score in zip(page[::2], page[1::2], strict=True)
-            )
-        )[:limit]
-        chat_ids = [chat_id for _, chat_id in newest]
-        found = await self._redis.all([(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS) for chat_id in chat_ids])
-        metas = [read_meta(chat_id, _decode(values)) for chat_id, values in zip(chat_ids, found, strict=True)]
+        here = [chat_id for chat_id, score in zip(chat_ids, scores, strict=True) if score is not None]
+        metas = [read_meta(chat_id, values) for chat_id, values in zip(here, await self._values(here), strict=True)]
         return [meta for meta in metas if meta is not None and not meta.deleted]
+
+    async def count_chats(self, owner: str) -> int:
+        counts = await self._redis.all(
+            [(b"ZCARD", self._keys.chats(bucket, owner)) for bucket in range(self._keys.buckets)]
+        )
+        return sum(map(int, counts))
+
+    @asynccontextmanager
+    async def follow_feed(self, owner: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        async with self._channels.subscribe(self._keys.feed_channels(owner)) as listener:
+            yield Mail(listener)
+
+    async def _values(self, chat_ids: Sequence[str]) -> list[list[str | None]]:
+        found = await self._redis.all([(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS) for chat_id in chat_ids])
+        return [_decode(values) for values in found]

@@ -82,6 +82,7 @@ class RedisLog:
             keys.log_channel,
             keys.feed_channel(request.owner),
             len(request.meta),
+            " ".join(request.blobs),
         ]
         for pair in request.meta:
             arguments += pair
@@ -89,7 +90,7 @@ class RedisLog:
             arguments += consumed
         answer = await self._redis.call(
             "append",
-            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.chats(request.owner)),
+            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.chats(request.owner), keys.blobs),
             *arguments,
         )
         if answer == b"FENCED":

@@ -24,8 +24,9 @@ from server.store.bounds import (
     PUBLISH_MAX_BYTES,
     QUEUE_COUNTS,
 )
-from server.store.chat_meta import META_FIELDS, check_owner, read_meta
+from server.store.chat_meta import META_FIELDS, check_owner, page_of, read_meta
 from server.store.keys import BUCKETS, Keys
+from server.store.memory_blobs import MemoryBlobs
 from server.store.memory_channels import MemoryChannels
 from server.store.memory_records import Bucket, Chat
 from server.store.news import DELETED
@@ -34,11 +35,13 @@ from server.store.port import (
     AppendRequest,
     Beat,
     ChatMeta,
+    ChatPage,
     Claimed,
     Fenced,
     InboxEntry,
     Loaded,
     Lost,
+    Place,
     Posted,
     PostOutcome,
     PostRequest,
@@ -53,7 +56,7 @@ def _system_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MemoryStore(MemoryChannels):
+class MemoryStore(MemoryBlobs, MemoryChannels):
     """Implements `server.store.port.Store`. Share one object between the workers and web halves of a test."""
 
     def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:
@@ -136,19 +139,31 @@ class MemoryStore(MemoryChannels):
         chat, _, _ = await self._arrive(chat_id)
         return read_meta(chat_id, [chat.meta.get(name) for name in META_FIELDS])
 
-    async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
+    async def list_chats(self, owner: str, limit: int, after: Place | None = None) -> ChatPage:
         await self._arrive()
-        found = sorted(
-            (-last_active, chat_id)
-            for bucket in self._buckets
-            for chat_id, last_active in bucket.chats.get(owner, {}).items()
-            if before_ms is None or last_active < before_ms
+        places = sorted(
+            (
+                Place(last_active, chat_id)
+                for bucket in self._buckets
+                for chat_id, last_active in bucket.chats.get(owner, {}).items()
+            ),
+            reverse=True,
         )
-        metas = [
-            read_meta(chat_id, [self._chats[chat_id].meta.get(name) for name in META_FIELDS])
-            for _, chat_id in found[:limit]
-        ]
-        return [meta for meta in metas if meta is not None and not meta.deleted]
+        left = [place for place in places if after is None or place < after]
+        return page_of(left[:limit], [self._values(place.chat_id) for place in left[:limit]], len(left) > limit)
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        await self._arrive()
+        here = [each for each in chat_ids if each in self._buckets[self.bucket_of(each)].chats.get(owner, {})]
+        metas = [read_meta(chat_id, self._values(chat_id)) for chat_id in here]
+        return [meta for meta in metas if meta is not None]
+
+    async def count_chats(self, owner: str) -> int:
+        await self._arrive()
+        return sum(len(bucket.chats.get(owner, {})) for bucket in self._buckets)
+
+    def _values(self, chat_id: str) -> list[str | None]:
+        return [self._chats[chat_id].meta.get(name) for name in META_FIELDS]
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         chat, bucket, now = await self._arrive(chat_id)
@@ -168,6 +183,7 @@ class MemoryStore(MemoryChannels):
         bucket.due.pop(chat_id, None)
         bucket.chats.get(owner, {}).pop(chat_id, None)
         self._switchboard.publish(f"log:{chat_id}", DELETED)
+        self._switchboard.publish(f"feed:{owner}", chat_id.encode())
         if worker is not None:
             self._switchboard.publish(f"mail:{worker}", chat_id.encode())
         return True
@@ -299,18 +315,24 @@ class MemoryStore(MemoryChannels):
         self._publish(request.chat_id, chat.log[-1])
         return Appended.OK
 
-    @staticmethod
-    def _index(request: AppendRequest, chat: Chat, bucket: Bucket, now: int) -> None:
+    def _index(self, request: AppendRequest, chat: Chat, bucket: Bucket, now: int) -> None:
         mine = bucket.chats.setdefault(request.owner, {})
         if request.meta:
             chat.meta.update(request.meta)
             chat.meta["last_active"] = str(now)
             mine[request.chat_id] = now
+        for hash in request.blobs:
+            if hash in chat.blobs:
+                chat.blobs[hash].expires_at_ms = None
         if request.lifetime == "expire":
             chat.expires_at_ms = now + EMPTY_CHAT_TTL_SECONDS * 1_000
+            for kept in chat.blobs.values():
+                kept.expires_at_ms = chat.expires_at_ms
             mine.pop(request.chat_id, None)
         elif request.lifetime == "persist":
             chat.expires_at_ms = None
+        if request.meta:
+            self._switchboard.publish(f"feed:{request.owner}", request.chat_id.encode())
 
     def _publish(self, chat_id: str, entry: RawEntry) -> None:
         """The bytes that the scripts publish."""

@@ -104,6 +104,11 @@ class MemoryChannels:
             yield Mail(listener)
 
     @asynccontextmanager
+    async def follow_feed(self, owner: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        async with self._listen(f"feed:{owner}") as listener:
+            yield Mail(listener)
+
+    @asynccontextmanager
     async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
         async with self._listen(f"log:{chat_id}") as listener:
             yield Notices(chat_id, listener)

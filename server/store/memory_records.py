@@ -5,11 +5,27 @@ Plain records without a clock: times come in. They expire when they are looked a
 
 from dataclasses import dataclass, field
 
+from protocol.blobs import Blob
 from protocol.entries import RawEntry
 from server.store.bounds import SEEN_GENERATION, SEEN_TTL_SECONDS
 from server.store.port import InboxEntry
 
-__all__ = ["Bucket", "Chat"]
+__all__ = ["Bucket", "Chat", "KeptBlob"]
+
+
+@dataclass
+class KeptBlob:
+    """`expires_at_ms` None: as long as the chat."""
+
+    blob: Blob
+    expires_at_ms: int | None
+
+    def is_over(self, now_ms: int) -> bool:
+        return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
+
+    def hold(self, until_ms: int) -> None:
+        if self.expires_at_ms is not None:
+            self.expires_at_ms = max(self.expires_at_ms, until_ms)
 
 
 @dataclass
@@ -23,6 +39,8 @@ class Chat:
     last_inbox_id: tuple[int, int] = (0, 0)
     meta: dict[str, str] = field(default_factory=dict)
     expires_at_ms: int | None = None
+    blobs: dict[str, KeptBlob] = field(default_factory=dict)
+    blobs_owner: str = ""
     seen: dict[str, str] = field(default_factory=dict)
     seen_expires_at_ms: int = 0
     seen_old: dict[str, str] = field(default_factory=dict)
@@ -30,7 +48,10 @@ class Chat:
 
     def expire(self, now_ms: int) -> None:
         if self.expires_at_ms is not None and self.expires_at_ms <= now_ms:
+            blobs, owner = self.blobs, self.blobs_owner
             self.clear()
+            self.blobs, self.blobs_owner = blobs, owner  # each has a time of its own
+        self.blobs = {hash: kept for hash, kept in self.blobs.items() if not kept.is_over(now_ms)}
         if self.seen_expires_at_ms <= now_ms:
             self.seen = {}
         if self.seen_old_expires_at_ms <= now_ms:
@@ -41,6 +62,7 @@ class Chat:
         self.log, self.head, self.snap, self.inbox, self.meta = [], "", None, {}, {}
         self.last_inbox_id = (0, 0)
         self.expires_at_ms = None
+        self.blobs, self.blobs_owner = {}, ""
 
     def recall(self, request_id: str) -> str | None:
         return self.seen.get(request_id) or self.seen_old.get(request_id)

@@ -12,10 +12,11 @@ repeat with the same arguments. None retries a write by itself, except to load a
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from protocol.blobs import Blob, BlobFacts
 from protocol.entries import RawEntry
 from protocol.ids import EntryId
 
@@ -23,7 +24,10 @@ __all__ = [
     "AppendRequest",
     "Appended",
     "Beat",
+    "BlobOutcome",
+    "BlobPut",
     "ChatMeta",
+    "ChatPage",
     "Claimed",
     "DueBell",
     "Fenced",
@@ -31,6 +35,7 @@ __all__ = [
     "Loaded",
     "Lost",
     "Notice",
+    "Place",
     "PostKind",
     "PostOutcome",
     "PostRequest",
@@ -107,6 +112,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     that id, never beyond the checkpoint. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that
     back, '' leaves it; an accepted post takes it back too, so a chat without messages says 'expire' every time.
     `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
+    `blobs`, hashes that the entry refers to, live from here on as long as the chat; unknown ones are passed over.
     """
 
     chat_id: str
@@ -123,6 +129,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     meta: tuple[tuple[str, str], ...] = ()
     lifetime: Literal["", "expire", "persist"] = ""
     owner: str = ""
+    blobs: tuple[str, ...] = ()
 
 
 class Appended(Enum):
@@ -138,6 +145,29 @@ class Loaded(msgspec.Struct, frozen=True):
     checkpoint: tuple[str, int, bytes] | None
     entries: list[RawEntry]
     head: str
+
+
+class BlobOutcome(Enum):
+    """KEPT: there, also when it was there before. FULL: the chat holds as many, or as much, as it may."""
+
+    KEPT = "KEPT"
+    FULL = "FULL"
+    FOREIGN = "FOREIGN"
+    GONE = "GONE"
+
+
+class BlobPut(msgspec.Struct, frozen=True, kw_only=True):
+    """Lay `blob` beside a chat for `ttl_seconds`, or until an append refers to it.
+
+    The chat need not be there yet: its blobs are then `owner`'s, and are dropped when somebody else makes the chat and
+    puts one of his own. `revives`: also into a deleted chat, for an import that comes after.
+    """
+
+    chat_id: str
+    owner: str
+    blob: Blob
+    ttl_seconds: int
+    revives: bool = False
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
@@ -174,6 +204,21 @@ class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int = 0
     last_active: int = 0
     deleted: bool = False
+    deleted_at: int = 0
+
+
+class Place(NamedTuple):
+    """Where a chat stands in its owner's list: newest first, among equal times the greater id first."""
+
+    last_active: int
+    chat_id: str
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    """A part of an owner's list, in its order. `next` is the place after which to go on, None at the end."""
+
+    chats: list[ChatMeta]
+    next: Place | None
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -220,8 +265,14 @@ class Store(Protocol):
     async def meta(self, chat_id: str) -> ChatMeta | None:
         """None for a chat that never was; `deleted` is set for one that was deleted."""
 
-    async def list_chats(self, owner: str, limit: int, before_ms: int | None = None) -> list[ChatMeta]:
-        """Newest `last_active` first, at most `limit`, strictly before `before_ms` when given."""
+    async def list_chats(self, owner: str, limit: int, after: Place | None = None) -> ChatPage:
+        """The next `limit` chats after that place. One deleted meanwhile leaves a gap, never an early end. Each chat's
+        `last_active` is that of its place."""
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        """Those of the chats that stand in the owner's list, as they are now."""
+
+    async def count_chats(self, owner: str) -> int: ...
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         """True when gone (also the second time); False when unknown or somebody else's."""
@@ -264,6 +315,17 @@ class Store(Protocol):
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         """The head string of each chat ('' for none), in one pipeline."""
 
+    # blobs
+    async def put_blob(self, request: BlobPut) -> BlobOutcome: ...
+
+    async def hold_blobs(
+        self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
+    ) -> dict[str, BlobFacts]:
+        """Those of `hashes` that `owner`'s chat holds; from now on for `ttl_seconds` at least."""
+
+    async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
+        """None when it is not there, or when the chat, or the blobs of a chat not yet made, are somebody else's."""
+
     # listening
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
 
@@ -272,6 +334,10 @@ class Store(Protocol):
 
     def follow(self, chat_id: str) -> AbstractAsyncContextManager[AsyncIterator[Notice]]:
         """The chat's log channel. Entering waits for the subscription's confirmation (DISPATCH §6)."""
+
+    def follow_feed(self, owner: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+        """Ids of the owner's chats whose meta changed, or that were deleted; None: rebuilt, any may have been missed.
+        Entering waits for the subscription's confirmation."""
 
     async def watchers(self, chat_id: str) -> int:
         """How many processes follow the chat's log channel."""

@@ -1,13 +1,14 @@
 """The Store port on Redis ≥ 7.0 or Valkey: the nouns put together, opened and closed as one.
 
-It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py` and `whispers.py` promise but their common
-ground: the connection, the keys, the channels, and the number of buckets. Processes open one each. Entering connects,
-fixes the number of buckets at the store's first start, and loads the scripts; leaving closes every connection.
+It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py`, `blobs.py` and `whispers.py` promise but their
+common ground: the connection, the keys, the channels, and the number of buckets. Processes open one each. Entering
+connects, fixes the number of buckets at the store's first start, and loads the scripts; leaving closes all connections.
 """
 
 from types import TracebackType
 
 from protocol.errors import Internal
+from server.store.blobs import RedisBlobs
 from server.store.channels import Channels
 from server.store.connection import LANES, Redis
 from server.store.dispatch import RedisDispatch
@@ -20,7 +21,7 @@ from server.store.whispers import RedisWhispers
 __all__ = ["RedisStore"]
 
 
-class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisWhispers):
+class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisWhispers):
     """Implements `server.store.port.Store`. An async context manager, entered once."""
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:

@@ -13,7 +13,21 @@ import msgspec
 from protocol.messages import JsonObject
 from protocol.principal import Principal
 
-__all__ = ["DEFAULT_TIMEOUT_SECONDS", "Policy", "Progress", "Retry", "Tool", "ToolContext", "ToolOutput", "ToolResult"]
+__all__ = [
+    "DEFAULT_TIMEOUT_SECONDS",
+    "PASSED_ON",
+    "ClientEvent",
+    "Payload",
+    "Policy",
+    "Progress",
+    "Report",
+    "Retry",
+    "Tool",
+    "ToolContext",
+    "ToolOutput",
+    "ToolResult",
+    "read_arguments",
+]
 
 Policy: TypeAlias = Literal["auto", "ask", "deny", "preview", "client"]
 
@@ -34,26 +48,59 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     data: JsonObject | None = None
 
 
-class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`content` goes to the model. `metadata_patch` is merged into the thread's metadata (LOOP-12).
+class ClientEvent(msgspec.Struct, frozen=True):
+    """An event for those who watch, passed on as it is (EVT-19): `type` is one of PASSED_ON, the rest its fields."""
 
-    `end_run` ends the run after this round, resting in that state.
+    type: str
+    fields: JsonObject = {}
+
+
+PASSED_ON = frozenset(
+    {
+        "background_agent_updated",
+        "browser_closed",
+        "browser_context_oversize",
+        "browser_frame",
+        "browser_status",
+        "browser_timeline",
+        "browser_toolbar_action",
+        "process_completed",
+        "subchat_update",
+    }
+)
+"""Types of events that a tool may emit (PROTOCOL §5)."""
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """Structured data for clients; the model sees nothing of it but what the tool's text says (PAY-8)."""
+
+    type: str
+    data: JsonObject
+    summary: str
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`content` goes to the model, `payloads` to clients only. `metadata_patch` is merged into the thread's metadata
+    (LOOP-12). `end_run` ends the run after this round, resting in that state.
     """
 
     content: str
     failed: bool = False
+    payloads: list[Payload] = []
     metadata_patch: JsonObject = {}
     end_run: Literal["completed", "waiting_user_input"] | None = None
 
 
-ToolOutput: TypeAlias = Progress | ToolResult
+Report: TypeAlias = Progress | ClientEvent
+
+ToolOutput: TypeAlias = Report | ToolResult
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
-    write to. `report` publishes progress at once, from any thread.
+    write to. `report` publishes progress, or an event for clients, at once and from any thread.
     """
 
     chat_id: str
@@ -64,7 +111,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     metadata: JsonObject
     context: JsonObject
     data_dir: str
-    report: Callable[[Progress], None]
+    report: Callable[[Report], None]
     is_cancelled: Callable[[], bool]
 
 
@@ -105,8 +152,19 @@ class Tool(Protocol):
     def label_arg(self) -> str | None: ...
 
     def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
-        """Any number of `Progress`, then one `ToolResult`.
+        """Any number of `Progress` and `ClientEvent`, then one `ToolResult`.
 
         Raises:
             ToolFailed: with a sentence for the model, also when the arguments do not fit the schema.
         """
+
+
+def read_arguments(text: str) -> JsonObject | None:
+    """The arguments of a call, or None when they are not a JSON object. Nothing at all means none (LOOP-7)."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -19,18 +19,23 @@ from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
-from server.tools.base import Progress, Tool, ToolContext, ToolResult
+from protocol.thread import OBJECT_MAX_BYTES
+from server.tools.base import Progress, Report, Tool, ToolContext, ToolResult, read_arguments
 
 __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
 
 CANCEL_GRACE_SECONDS = 0.5
 """For a cancelled tool to clean up. Half of the second in which an abort must have ended."""
 
-RESULT_MAX_BYTES = 256_000
-"""PROTOCOL §18: longer results are cut, with a note that says so to the model."""
+RESULT_MAX_BYTES = 16 * 1024 * 1024
+"""As large as one blob; what is beyond is lost, and a note says so. The message's own text is cut shorter by
+`agent/tool_results.py`, which keeps the whole."""
 
 SENTENCE_MAX_CHARS = 2_000
 """Of an error text or a progress message: a sentence, not a dump."""
+
+PAYLOADS_MAX_BYTES = 256_000
+"""All payloads of one result; they stand in every snapshot of their chat."""
 
 PROGRESS_DATA_MAX_BYTES = 16_000
 """Of a progress report's `data`, which goes to every watcher: larger is dropped, the report goes on without it."""
@@ -53,11 +58,6 @@ class ToolRunner:
         self._cancel_grace_seconds = cancel_grace_seconds
         self._abandoned: set[asyncio.Task[ToolResult]] = set()
 
-    @property
-    def abandoned_count(self) -> int:
-        """Calls that were given up and still run."""
-        return len(self._abandoned)
-
     async def run(
         self, tool: Tool | None, name: str, arguments: str, context: ToolContext, available: Sequence[str] = ()
     ) -> ToolRun:
@@ -70,7 +70,7 @@ class ToolRunner:
         if tool is None:
             offered = ", ".join(available) or "none"
             return ToolRun(failed_result(f"There is no tool {name!r}. Available tools: {offered}."), 0)
-        values = _object_of(arguments)
+        values = read_arguments(arguments)
         if values is None:
             return ToolRun(failed_result("The arguments are not a JSON object; the tool was not run."), 0)
         clock = asyncio.get_running_loop().time
@@ -126,7 +126,7 @@ class _Call:
     def __init__(self, context: ToolContext) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._publish: Callable[[Progress], None] = context.report
+        self._publish: Callable[[Report], None] = context.report
         self._is_closed = False
         self.context: ToolContext = msgspec.structs.replace(
             context, report=self.report, is_cancelled=lambda: self._is_closed or context.is_cancelled()
@@ -135,18 +135,19 @@ class _Call:
     def close(self) -> None:
         self._is_closed = True
 
-    def report(self, progress: Progress) -> None:
+    def report(self, report: Report) -> None:
         if self._is_closed:
             return
+        fitting = _fit(report) if isinstance(report, Progress) else report
         if threading.get_ident() == self._loop_thread:
-            self._publish(_fit(progress))
+            self._publish(fitting)
         else:
             # In order: what a thread reports before it returns is delivered before its result.
-            self._loop.call_soon_threadsafe(self._deliver, _fit(progress))
+            self._loop.call_soon_threadsafe(self._deliver, fitting)
 
-    def _deliver(self, progress: Progress) -> None:
+    def _deliver(self, report: Report) -> None:
         if not self._is_closed:
-            self._publish(progress)
+            self._publish(report)
 
 
 async def _drive(tool: Tool, arguments: JsonObject, call: _Call) -> ToolResult:
@@ -174,22 +175,17 @@ def failed_result(text: str) -> ToolResult:
     return ToolResult(content=_clean(text)[:SENTENCE_MAX_CHARS], failed=True)
 
 
-def _object_of(arguments: str) -> JsonObject | None:
-    if not arguments.strip():
-        return {}
-    try:
-        values = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-    return values if isinstance(values, dict) else None
-
-
 def _checked(result: ToolResult) -> ToolResult:
     """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say."""
     try:
-        msgspec.json.encode(result.metadata_patch)
+        patch_bytes = len(msgspec.json.encode(result.metadata_patch))
+        payloads_bytes = len(msgspec.json.encode(result.payloads))
     except (TypeError, ValueError):
-        return failed_result("The tool returned a metadata_patch that cannot be written as JSON.")
+        return failed_result("The tool returned a metadata_patch or payload that cannot be written as JSON.")
+    if payloads_bytes > PAYLOADS_MAX_BYTES:
+        return failed_result(f"The tool returned payloads of more than {PAYLOADS_MAX_BYTES} bytes.")
+    if patch_bytes > OBJECT_MAX_BYTES:
+        return failed_result(f"The tool returned a metadata_patch of more than {OBJECT_MAX_BYTES} bytes.")
     return msgspec.structs.replace(result, content=_cut(_clean(result.content)))
 
 

@@ -20,7 +20,7 @@ import anyio.to_thread
 import httpx2
 
 from protocol.codec import decode_event, decode_snapshot, encode
-from protocol.events import Event
+from protocol.events import Event, RuntimeUpdated
 from protocol.messages import JsonObject
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
@@ -113,7 +113,11 @@ def start(*arguments: str, log: Path, environment: Mapping[str, str] | None = No
 
 
 class Watcher:
-    """One subscription: everything it received, and the state it folds to."""
+    """One subscription: everything it received, and the state it folds to.
+
+    `has_ended`: the stream is over; `broke` is why, when it was not the server who ended it. `runs_ended` counts the
+    outcomes of runs that came, on top of what the first snapshot tells of earlier ones.
+    """
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
@@ -123,6 +127,8 @@ class Watcher:
         self.last_id = ""
         self.snapshots = 0
         self.has_ended = False
+        self.broke: Exception | None = None
+        self.runs_ended = 0
         self._changed = anyio.Event()
 
     def take(self, frame: EventFrame) -> None:
@@ -134,16 +140,21 @@ class Watcher:
         seq = int(body["seq"])
         assert seq == position - base
         raw = _event_json(body)
+        if self.state is not None and len(self.frames) == 1:  # it goes on after what somebody else saw
+            self.runs_ended = _runs_ended_in(self.state)
         if body["type"] == "snapshot":
             assert seq == 0
             self.snapshots += 1
             self.state = state_from_snapshot(self.chat_id, decode_snapshot(raw), position)
+            self.runs_ended = max(self.runs_ended, _runs_ended_in(self.state))
         else:
             assert self.state is not None, "an event before any snapshot"
             assert position == self.state.position + 1, f"a hole: {position} after {self.state.position}"
             event = decode_event(raw)
             self.events.append(event)
             self.state = reduce(self.state, position, event)
+            if isinstance(event, RuntimeUpdated) and event.outcome is not None:  # one per run (EVT-15)
+                self.runs_ended += 1
         self._notify()
 
     def state_after(self, seq: int) -> ChatState:
@@ -155,8 +166,12 @@ class Watcher:
             state = reduce(state, state.position + 1, decode_event(_event_json(frame)))
         return state
 
-    def end(self) -> None:
-        self.has_ended = True
+    def begin(self) -> None:
+        """A stream opens, perhaps after an earlier one."""
+        self.has_ended, self.broke = False, None
+
+    def end(self, broke: Exception | None = None) -> None:
+        self.has_ended, self.broke = True, broke
         self._notify()
 
     def _notify(self) -> None:
@@ -164,22 +179,20 @@ class Watcher:
         changed.set()
 
     async def until(self, wanted: "Callable[[Watcher], object]", seconds: float = DEADLINE_SECONDS) -> None:
+        """Wait for it; a stream that is over cannot bring it any more, which fails at once."""
         with anyio.fail_after(seconds):
             while not wanted(self):
+                why = f"it broke: {self.broke!r}" if self.broke else "the server ended it"
+                assert not self.has_ended, f"the stream was over too soon ({why}), after {self.types()[-5:]}"
                 await self._changed.wait()
 
     async def at_rest(self, runs: int = 1, seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until so many runs have ended, seen by their outcome, and nothing is queued."""
+        """Wait until so many runs have ended, seen by their outcomes, and nothing is queued."""
 
         def rests(watcher: Watcher) -> bool:
             state = watcher.state
-            return (
-                state is not None
-                and state.is_at_rest
-                and state.runtime.queue_size == 0
-                and sum(1 for key in state.path if state.nodes[key].role == "user") >= runs
-                and state.runtime.outcome is not None
-            )
+            is_at_rest = state is not None and state.is_at_rest and state.runtime.queue_size == 0
+            return is_at_rest and watcher.runs_ended >= runs
 
         await self.until(rests, seconds)
 
@@ -197,6 +210,12 @@ class Watcher:
         return [str(frame["type"]) for frame in self.frames]
 
 
+def _runs_ended_in(state: ChatState) -> int:
+    """As far as a state tells: each message of a person had its run, and the last one's may still be going on."""
+    asked = sum(1 for key in state.path if state.nodes[key].role == "user")
+    return asked if state.is_at_rest and state.runtime.outcome is not None else max(0, asked - 1)
+
+
 def _event_json(frame: JsonObject) -> bytes:
     return json.dumps({key: value for key, value in frame.items() if key not in ("chat_id", "seq")}).encode()
 
@@ -207,12 +226,14 @@ async def watching(
 ) -> AsyncIterator[Watcher]:
     """A subscription that stays open for the block; its first snapshot or event has come unless it resumes."""
     mine = watcher or Watcher(chat_id)
+    mine.begin()
     timeout = httpx2.Timeout(DEADLINE_SECONDS, read=60)
     async with httpx2.AsyncClient(timeout=timeout) as client, anyio.create_task_group() as tasks:
         opened = anyio.Event()
 
         async def read() -> None:
             parser = FrameParser()
+            broke: Exception | None = None
             try:
                 address = f"{url}/v1/chats/subscribe?chat_id={chat_id}{query}"
                 async with client.stream("GET", address, headers=headers or {}) as answer:
@@ -222,9 +243,10 @@ async def watching(
                         for frame in parser.feed(chunk):
                             if isinstance(frame, EventFrame):
                                 mine.take(frame)
-            except httpx2.TransportError:
-                opened.set()
-            mine.end()
+            except httpx2.TransportError as trouble:
+                broke = trouble
+            opened.set()
+            mine.end(broke)
 
         tasks.start_soon(read)
         with anyio.fail_after(DEADLINE_SECONDS):

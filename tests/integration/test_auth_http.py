@@ -63,10 +63,17 @@ async def test_with_tokens_every_endpoint_asks_who_calls_and_foreign_chats_do_no
         assert all(f["by"] == "ann" for f in watcher.frames if f["type"] == "ack")
 
         bob = bearer("bob")
+        blobs = "/v1/chats/c1/blobs"
+        mine = (await client.post(blobs, content=b"mine", headers=bearer("ann"))).json()["url"]
+        assert (await client.get(mine)).status_code == 401
+        assert (await client.get(mine, headers=bearer("ann"))).content == b"mine"
         unknown = await client.get("/v1/chats/never-was", headers=bob)
         for answer in (
             await client.get("/v1/chats/c1", headers=bob),
             await client.get(subscribe, headers=bob),
+            await client.get(mine, headers=bob),
+            await client.get(mine, headers={**bob, "If-None-Match": f'"{mine[-64:]}"'}),
+            await client.post(blobs, content=b"mine", headers=bob),
             await client.delete("/v1/chats/c1", headers=bob),
             await client.delete("/v1/chats/c1/queue/a", headers=bob),
             await command(server.url, "c1", user_message("b", "mine too"), bob),

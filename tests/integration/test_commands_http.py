@@ -162,14 +162,17 @@ async def test_abort_of_an_unknown_chat_is_200_and_stores_nothing_others_are_404
         assert (await client.get(f"{server.url}/v1/chats/{chat_id}")).status_code == 404
 
 
-async def test_a_command_that_is_not_there_yet_is_accepted_and_honestly_refused(server: Process, chat_id: str) -> None:
+async def test_a_command_that_cannot_be_applied_is_accepted_and_then_honestly_refused(
+    server: Process, chat_id: str
+) -> None:
     async with watching(server.url, chat_id) as watcher:
         await command(server.url, chat_id, user_message("a", "hi"))
+        await watcher.at_rest()
         body = {"type": "select_branch", "client_request_id": "s", "message_id": "m1"}
         waited = await command(server.url, chat_id, body, {"Prefer": "wait=5"})
         assert waited.status_code == 200
         assert waited.json()["accepted"] is False
-        assert waited.json()["result"]["code"] == "not_implemented"
+        assert waited.json()["result"]["code"] == "not_found"
         await watcher.until(lambda w: ack_of(w, "s"))
 
 
@@ -194,7 +197,7 @@ async def test_queued_messages_are_shown_merged_and_can_be_taken_back(server: Pr
         duplicate = await command(server.url, chat_id, user_message("c", "text c"))
         assert duplicate.json() == {"status": "duplicate"}
         await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
-        await watcher.at_rest(3)
+        await watcher.at_rest(2)  # what waited was answered together
     assert [text for role, text in watcher.messages if role == "user"] == ["write", "text b", "text d"]
     assert ack_of(watcher, "c")[-1]["result"]["code"] == "cancelled"
 

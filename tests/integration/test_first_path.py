@@ -17,10 +17,12 @@ PLAIN_TURN = [
     "runtime_updated",
     "queue_updated",
     "message_added",
+    "thread_updated",
     "stream_started",
     "stream_delta",
     "stream_finished",
     "message_added",
+    "thread_updated",
     "runtime_updated",
 ]
 

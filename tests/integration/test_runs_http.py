@@ -272,6 +272,20 @@ async def test_200_chats_at_once_all_finish_and_nothing_is_left_behind(tmp_path:
         process.send(signal.SIGTERM)
 
 
+async def test_a_stopping_server_brings_its_runs_to_a_safe_point_before_its_streams_end(tmp_path: Path) -> None:
+    tools = Path(__file__).with_name("misbehaving_tools.py")
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--app", str(tools)]
+    with start(*arguments, log=tmp_path / "log") as process:
+        await process.ready()
+        async with watching(process.url, "c") as watcher:
+            await ask(process, "c", call("leaves_a_mark", '{"seconds": 0.3}'))
+            await watcher.until(lambda w: any(e.status == "running" for e in w.events if isinstance(e, ToolStatus)))
+            process.send(signal.SIGTERM)
+            await watcher.until(lambda w: w.has_ended)
+        assert await process.ended() == 0
+    assert [e.status for e in watcher.events if isinstance(e, ToolStatus)] == ["running", "done"]
+
+
 def _resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

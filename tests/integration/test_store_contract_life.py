@@ -23,7 +23,7 @@ async def test_deleted_chat_is_gone_for_all_but_an_import_by_its_owner(store: St
     assert [await store.delete(CHAT, "ann", "n1"), await store.delete(CHAT, "ann", "n1")] == [True, True]
     assert (await store.load(CHAT)).head == ""
     assert await store.read_inbox(CHAT, 10) == []
-    assert await store.list_chats("ann", 10) == []
+    assert (await store.list_chats("ann", 10)).chats == []
     meta = await store.meta(CHAT)
     assert meta is not None
     assert meta.deleted
@@ -92,7 +92,7 @@ async def test_deleted_chat_takes_no_place_in_a_page_of_the_list(store: Store) -
         taken = await owned(store, chat_id=name)
         await store.append(entry(taken.head, chat_id=name, meta=(("title", name),)))
     await store.delete("newer", "ann", "n1")
-    assert [meta.chat_id for meta in await store.list_chats("ann", 1)] == ["older"]
+    assert [meta.chat_id for meta in (await store.list_chats("ann", 1)).chats] == ["older"]
 
 
 async def test_trap_8_ids_of_the_former_life_never_come_again(store: Store) -> None:

@@ -1,10 +1,10 @@
-"""What every store promises, 3: the log. Append, load, lists, checkpoints, trims, and their traps, by name."""
+"""What every store promises, 3: the log. Append, load, checkpoints, trims, and their traps, by name."""
 
 import pytest
 
 from protocol.ids import Head
 from server.store.port import Appended, Fenced, Store
-from tests.integration.store_fixtures import CHAT, command, entry, eventually, owned
+from tests.integration.store_fixtures import CHAT, command, entry, owned
 
 pytestmark = pytest.mark.anyio
 
@@ -70,42 +70,6 @@ async def test_trap_9_append_never_makes_a_chat(store: Store) -> None:
         await store.append(entry("1-1 00000000000000aa 0"))
     assert (await store.load(CHAT)).head == ""
     assert await store.meta(CHAT) is None
-
-
-async def test_append_keeps_the_meta_and_the_owners_list(store: Store) -> None:
-    taken = await owned(store)
-    assert await store.list_chats("ann", 10) == []
-    fields = (("title", "Tea"), ("state", "generating"), ("message_count", "3"), ("queue", "2"), ("model", "m"))
-    await store.append(entry(taken.head, meta=fields))
-    (meta,) = await store.list_chats("ann", 10)
-    assert meta == await store.meta(CHAT)
-    assert (meta.title, meta.state, meta.message_count, meta.queue, meta.model) == ("Tea", "generating", 3, 2, "m")
-    assert taken.time_ms <= meta.last_active
-    assert await store.list_chats("bob", 10) == []
-
-
-async def test_list_is_newest_first_over_all_buckets_and_pages_by_time(store: Store) -> None:
-    names = [f"chat{n}" for n in range(6)]
-    for name in names:
-        taken = await owned(store, chat_id=name)
-        last_ms = await store.now_ms()
-        await store.append(entry(taken.head, chat_id=name, meta=(("title", name),)))
-
-        async def has_ticked(since_ms: int = last_ms) -> bool:
-            return await store.now_ms() > since_ms + 1
-
-        await eventually(has_ticked)
-    first = await store.list_chats("ann", 4)
-    rest = await store.list_chats("ann", 4, before_ms=first[-1].last_active)
-    assert [meta.chat_id for meta in [*first, *rest]] == names[::-1]
-
-
-async def test_chat_that_expires_is_in_no_list(store: Store) -> None:
-    taken = await owned(store)
-    await store.append(request := entry(taken.head, meta=(("title", "x"),)))
-    assert len(await store.list_chats("ann", 10)) == 1
-    await store.append(entry(request.head, meta=(("title", "y"),), lifetime="expire"))
-    assert await store.list_chats("ann", 10) == []
 
 
 async def test_trap_14_checkpoint_and_entries_carry_their_own_versions(store: Store) -> None:

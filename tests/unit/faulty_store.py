@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from protocol.entries import RawEntry
 from protocol.errors import Internal, Unavailable
@@ -23,9 +24,12 @@ from server.store.port import (
     Beat,
     ChatMeta,
     Claimed,
+    DueBell,
     InboxEntry,
     Loaded,
     Notice,
+    Posted,
+    PostRequest,
     Released,
     Taken,
 )
@@ -93,7 +97,7 @@ class _Sieve:
 
 class FaultyStore(MemoryStore):
     """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included. `away` names
-    the calls that are refused until further notice."""
+    the calls that are refused until further notice, `broken` those whose reply makes no sense."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -102,6 +106,7 @@ class FaultyStore(MemoryStore):
         self.order: list[str] = []
         self.requests: list[AppendRequest] = []
         self.away: set[str] = set()
+        self.broken: set[str] = set()
         self.loses_mail = False
         self.loses_bells = False
         self.loses_publishes = False
@@ -148,6 +153,8 @@ class FaultyStore(MemoryStore):
             await fault.pass_through()
         if fault == "refused" or call in self.away:
             raise Unavailable("the store does not answer")
+        if call in self.broken:
+            raise Internal("the store answered with an error: ERR no such thing")
         answer = await step()
         if isinstance(fault, Hold) and fault.reply_only:
             await fault.pass_through()
@@ -196,6 +203,9 @@ class FaultyStore(MemoryStore):
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         return await self._through("heads", partial(super().heads, chat_ids))
 
+    async def post(self, request: PostRequest) -> Posted:
+        return await self._through("post", partial(super().post, request))
+
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return await self._through("meta", partial(super().meta, chat_id))
 
@@ -204,14 +214,24 @@ class FaultyStore(MemoryStore):
             super().ring(bucket)
 
     @asynccontextmanager
+    async def bell(self) -> AsyncIterator[DueBell]:
+        await self._through("bell", anyio.lowlevel.checkpoint)
+        async with super().bell() as bell:
+            yield bell
+
+    @asynccontextmanager
     async def mail(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        await self._through("mail", anyio.lowlevel.checkpoint)
         async with super().mail(worker) as mail:
             yield _Sieve(mail, lambda _: self.loses_mail)
 
     @asynccontextmanager
     async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+        await self._through("follow", anyio.lowlevel.checkpoint)
         async with super().follow(chat_id) as notices:
-            yield _Sieve(
-                notices,
-                lambda notice: notice.head in self._lost_heads or (self.loses_deletes and notice.kind == "deleted"),
-            )
+            yield _Sieve(notices, self._is_lost)
+
+    def _is_lost(self, notice: Notice) -> bool:
+        if "notice" in self.away:
+            raise Unavailable("the store does not answer")
+        return notice.head in self._lost_heads or (self.loses_deletes and notice.kind == "deleted")

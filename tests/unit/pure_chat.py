@@ -6,44 +6,50 @@ entry with head, digest and bytes as in the log. Tests draw random steps and the
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
-import msgspec
-
-from protocol.codec import encode
+from protocol.codec import decode_events, encode
 from protocol.commands import Command, InternalCommand, UserMessage
 from protocol.decider import decide
 from protocol.deltas import DeltaOp
 from protocol.entries import Fence, RawEntry
-from protocol.events import Ack, Event, StreamDelta, StreamFinished
+from protocol.events import Ack, Event, StreamDelta
 from protocol.ids import EntryId, Head
 from protocol.ledger import Ledger
-from protocol.messages import FunctionCall, JsonObject, ToolCall
+from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from protocol.principal import LOCAL, Principal
-from protocol.reducer import drafted_message, fold_entry
-from protocol.runs import answer_call, fail_run
+from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
-from server.agent.plan import CallModel, RunTool, Step, Wait, advance, recover
+from server.agent.answers import Answer, break_off, finish, tool_done
+from server.agent.plan import advance, carry_out, is_worked_on, stops
 from server.agent.profile import ChatTools, Profile
-from server.tools.base import Tool
+from server.agent.recovery import recover
+from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.tools.base import Tool, ToolResult
 
 __all__ = ["PureChat", "acks", "call", "say", "table"]
 
 
-def table(tools: Mapping[str, Tool] | None = None, max_rounds: int = 20) -> ChatTools:
-    return ChatTools(Profile(name="agent", max_rounds=max_rounds), tools or {}, frozenset(), "demo/echo")
+def table(
+    tools: Mapping[str, Tool] | None = None, max_rounds: int = 20, windows: Mapping[str, int] | None = None
+) -> ChatTools:
+    profile = Profile(name="agent", params={"max_rounds": max_rounds})
+    return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 
 
 class PureChat:
     """`entries` is the log so far; `step` is what a worker would now be doing outside."""
 
-    def __init__(self, tools: ChatTools | None = None) -> None:
+    def __init__(self, tools: ChatTools | None = None, first_id: int = 1) -> None:
         self.tools = tools or table()
         self.state: ChatState = empty_state("c1")
         self.states: list[ChatState] = [self.state]
         self.entries: list[RawEntry] = []
         self.events: list[Event] = []
         self.step: Step = Wait()
-        self._ids = itertools.count(1)
+        self.source: ChatState | None = None
+        self.now_ms = 1_000
+        self._ids = itertools.count(first_id)
         self._epoch = 0
         self.fence("wake")
 
@@ -75,14 +81,22 @@ class PureChat:
 
     def command(self, command: Command | InternalCommand, by: Principal = LOCAL) -> list[Event]:
         """What an actor does with one command, the stopping of a turn by an abort included."""
-        is_abort = type(command).__name__ == "Abort"
-        run = self.state.private.run
-        is_active = run is not None and not self.state.runtime.pause_reasons
-        is_stopped = is_abort and is_active and getattr(command, "run_id", None) in (None, run.run_id if run else None)
+        is_stopped = stops(command, self.state)
+        is_held = is_worked_on(self.state) and not is_stopped
         ledger = self._ledger()
-        decide(ledger, command, by)
-        if not is_active or is_stopped:
-            self.step = advance(ledger, self.tools)
+        step = carry_out(
+            ledger, self.tools, lambda it: decide(it, command, by, source=self.source), is_stopped=is_stopped
+        )
+        self.step = self.step if is_held else step
+        return self._commit(ledger)
+
+    def wake(self, now_ms: int) -> list[Event]:
+        """The chat's timer is due: somebody takes it and looks."""
+        self.now_ms = now_ms
+        self.fence("wake")
+        ledger = self._ledger()
+        recover(ledger, self.tools, can_continue=False)
+        self.step = advance(ledger, self.tools)
         return self._commit(ledger)
 
     def stream(self, *ops: DeltaOp) -> list[Event]:
@@ -92,31 +106,30 @@ class PureChat:
             ledger.say(StreamDelta(ledger.state.draft.message.message_id, list(ops)))
         return self._commit(ledger)
 
-    def finish(self, reason: str = "stop") -> list[Event]:
+    def finish(self, reason: str = "stop", usage: Usage | None = None) -> list[Event]:
         """The model's answer is whole."""
         assert isinstance(self.step, CallModel)
         ledger = self._ledger()
-        draft = ledger.state.draft
-        assert draft is not None
-        calls = draft.message.tool_calls
-        reason = "tool_calls" if calls else reason
-        ledger.say(StreamFinished(message_id=draft.message.message_id, finish_reason=reason))
-        ledger.add_message(msgspec.structs.replace(drafted_message(draft), finish_reason=reason))
-        self.step = advance(ledger, self.tools)
+        assert ledger.state.draft is not None
+        answer = Answer(calls=ledger.state.draft.message.tool_calls, finish_reason=reason, usage=usage)
+        self.step = finish(ledger, self.step, answer, self.tools)
         return self._commit(ledger)
 
     def break_off(self, code: str = "stream_error") -> list[Event]:
         """The model's answer breaks."""
+        assert isinstance(self.step, CallModel)
         ledger = self._ledger()
-        fail_run(ledger, code, "The model failed.")
-        self.step = advance(ledger, self.tools)
+        self.step = break_off(ledger, self.step, Answer(), code, "The model failed.", self.tools)
         return self._commit(ledger)
 
-    def tool_answers(self, content: str = "ok", *, failed: bool = False) -> list[Event]:
+    def tool_answers(
+        self, content: str = "ok", *, failed: bool = False, **more: Any
+    ) -> list[Event]:  # Any: of a result
+        """The tool that runs gives this result."""
         assert isinstance(self.step, RunTool)
         ledger = self._ledger()
-        answer_call(ledger, self.step.call, content, status="error" if failed else "done", elapsed_ms=1)
-        self.step = advance(ledger, self.tools)
+        result = ToolResult(content=content, failed=failed, **more)
+        self.step = tool_done(ledger, self.step.call, result, 1, self.tools)
         return self._commit(ledger)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
@@ -133,7 +146,8 @@ class PureChat:
         return [str(type(event).__struct_config__.tag) for event in self.events[since:]]
 
     def _ledger(self) -> Ledger:
-        return Ledger(self.state, 1_000 + len(self.entries), self.new_id)
+        self.now_ms += 1
+        return Ledger(self.state, self.now_ms, self.new_id, self.tools.profile.params)
 
     def _commit(self, ledger: Ledger) -> list[Event]:
         if ledger.is_empty:
@@ -157,7 +171,7 @@ class PureChat:
             )
         )
         assert self.state == after, "what the ledger folded and what its bytes fold to differ"
-        return ledger.events
+        return decode_events(self.entries[-1].events)
 
     def _append(self, entry: RawEntry) -> None:
         self.state, events = fold_entry(self.state, entry, with_facts=True)

@@ -80,6 +80,7 @@ class Socket:
         """What the endpoint does with a request; returns when the stream has ended. Any: bounds of a Subscriber."""
         async with hub.relay(self.watcher.chat_id) as relay, anyio.create_task_group() as tasks:
             self._relay = relay
+            self.watcher.begin()
             connection = Connection(self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, **more)
             subscriber = Subscriber(connection, relay, relay.chat_id, is_one_of_many=False)
             with hub.kept_alive(connection):

@@ -132,7 +132,7 @@ EVENTS: list[ev.Event] = [
     ev.PayloadAdded(**_PAYLOAD),
     ev.PayloadUpdated(**_PAYLOAD),
     ev.ErrorHappened(code="llm_error", message="failed", fatal=True, run_id="r1", details={"a": 1}),
-    ev.BrowserFrame(data={"a": 1}),
+    ev.BrowserFrame(),
     ev.BrowserStatus(),
     ev.BrowserClosed(),
     ev.BrowserTimeline(),

@@ -9,7 +9,7 @@ from protocol.events import ErrorHappened, ThreadUpdated
 from server.actor.actor import Actor, End
 from server.store.memory import MemoryStore
 from server.tools.base import Progress, Retry
-from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, call, params, say
+from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, call, params, say, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -220,6 +220,25 @@ async def test_cut_off_from_the_store_only_a_tool_that_must_not_run_twice_is_can
         assert tool.began == 1
         assert ("outcome_unknown" in await house.tool_statuses()) is bool(cancelled)
         assert (await house.state()).runtime.outcome == "complete"
+
+
+async def test_cut_off_in_the_middle_of_a_call_to_the_store_the_tool_is_cancelled_at_once() -> None:
+    tool = GatedTool(retry="once")
+    house = House(tool)
+    await house.post(call())
+    actor = await house.actor("w1")
+    async with house.owning(actor) as owner:
+        await tool.entered()
+        await house.post(params(title="never read in time"))
+        hold = house.store.hold("read_inbox")
+        actor.notify()
+        await hold.entered()
+        actor.stop_effects()
+        await turns()
+        assert tool.cancelled == 1
+        hold.let_go()
+        assert await owner.over() is End.RELEASED
+    assert "outcome_unknown" in await house.tool_statuses()
 
 
 # the store is away

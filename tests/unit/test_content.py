@@ -88,7 +88,7 @@ def test_image_of_the_four_formats_is_accepted(url: str) -> None:
 
 
 def test_reference_to_a_blob_of_ours_is_accepted_as_an_image() -> None:
-    url = "/v1/chats/c-1/blobs/0a1b2c"
+    url = "/v1/chats/c-1/blobs/" + "0a" * 32
     assert read_content([image(url)], []) == [ImagePart(ImageUrl(url))]
 
 

@@ -10,7 +10,6 @@ from protocol.commands import (
     Command,
     Refuse,
     Regenerate,
-    SelectBranch,
     SetParams,
     UserMessage,
 )
@@ -20,7 +19,7 @@ from protocol.events import Ack, MessageAdded, RuntimeUpdated, ThreadUpdated
 from protocol.ledger import Ledger
 from protocol.principal import LOCAL, Principal
 from protocol.state import empty_state
-from server.agent.plan import CallModel, RunTool
+from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 
@@ -40,11 +39,13 @@ def test_a_plain_turn_has_the_order_of_the_wire() -> None:
         "runtime_updated",
         "queue_updated",
         "message_added",
+        "thread_updated",
         "stream_started",
         "stream_delta",
         "stream_delta",
         "stream_finished",
         "message_added",
+        "thread_updated",
         "runtime_updated",
     ]
     last = chat.events[-1]
@@ -132,7 +133,7 @@ def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
     chat.stream(AppendContent("half an ans"))
     since = len(chat.events)
     events = chat.command(Abort(client_request_id="x"))
-    assert chat.types(since) == ["stream_finished", "message_added", "runtime_updated", "ack"]
+    assert chat.types(since) == ["stream_finished", "message_added", "thread_updated", "runtime_updated", "ack"]
     last = chat.state.nodes[chat.state.path[-1]]
     assert (last.content, last.status, last.finish_reason) == ("half an ans", "partial", "abort")
     assert acks(events) == [("x", True, {"aborted": True})]
@@ -147,7 +148,7 @@ def test_abort_with_discard_takes_the_partial_answer_back() -> None:
     chat.stream(AppendContent("half"))
     since = len(chat.events)
     chat.command(Abort(client_request_id="x"))
-    assert chat.types(since) == ["stream_finished", "message_removed", "runtime_updated", "ack"]
+    assert chat.types(since) == ["stream_finished", "message_removed", "thread_updated", "runtime_updated", "ack"]
     assert [chat.state.nodes[key].role for key in chat.state.path] == ["user"]
 
 
@@ -223,12 +224,6 @@ def test_set_params_acts_in_every_state_and_says_what_now_holds() -> None:
     refused = chat.command(SetParams(client_request_id="q", patch={"temperature": 9, "top_p": 0.5}))
     assert [e[1] for e in acks(refused)] == [False]
     assert chat.state.thread.top_p is None
-
-
-def test_a_command_whose_effect_is_not_there_yet_says_so() -> None:
-    chat = PureChat()
-    events = chat.command(SelectBranch(client_request_id="s", message_id="m"))
-    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "not_implemented")]
 
 
 def test_a_command_refused_at_the_edge_gets_its_ack() -> None:

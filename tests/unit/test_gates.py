@@ -1,9 +1,12 @@
 """Approvals: a round that asks waits for people, whoever decides first is heard, and the pause is a fact in the log."""
 
+import json
+
 import pytest
 
 from protocol.commands import (
     Abort,
+    BrowserContextDecision,
     Decision,
     SetParams,
     ToolDecision,
@@ -11,7 +14,7 @@ from protocol.commands import (
 )
 from protocol.deltas import SetToolCalls
 from protocol.principal import Principal
-from server.agent.plan import CallModel, RunTool
+from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 
@@ -153,6 +156,7 @@ def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
     assert chat.types(since) == [
         *["message_added", "tool_status"] * 2,
         "pause_cleared",
+        "thread_updated",
         "runtime_updated",
         "ack",
     ]
@@ -172,3 +176,46 @@ def test_who_may_not_approve_may_not_switch_approvals_off() -> None:
     body = SetParams(client_request_id="p", patch={"autonomous_no_confirm": True})
     assert [(a, r["code"]) for _, a, r in acks(chat.command(body, by=Principal("guest")))] == [(False, "forbidden")]
     assert chat.state.thread.autonomous_no_confirm is False
+
+
+BROWSER = {"look": FakeTool(name="look", policy="ask", category="browser")}
+
+
+def browsing() -> PureChat:
+    chat = PureChat(table(BROWSER))
+    chat.command(say("a"))
+    chat.stream(SetToolCalls([call("c0", "look", '{"url":"x"}')]))
+    chat.finish()
+    return chat
+
+
+@pytest.mark.row("CMD-16")
+def test_what_of_a_browser_is_shared_joins_the_arguments_of_the_call_that_asked() -> None:
+    chat = browsing()
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.type, reason.tool_call_id) == ("browser_context", "c0")
+    decision = BrowserContextDecision(
+        client_request_id="b", pending_message_id="c0", include_screenshot=False, last_n_console=5
+    )
+    assert acks(chat.command(decision)) == [("b", True, {"queued": True})]
+    assert isinstance(chat.step, RunTool)
+    arguments = json.loads(chat.step.arguments)
+    assert arguments["url"] == "x"
+    assert (arguments["include_screenshot"], arguments["include_actions"], arguments["last_n_console"]) == (
+        False,
+        True,
+        5,
+    )
+    assert "last_n_actions" not in arguments
+
+
+@pytest.mark.row("CMD-16")
+def test_a_browser_decision_that_nothing_waits_for_is_refused_and_a_plain_refusal_works() -> None:
+    chat = browsing()
+    wrong = BrowserContextDecision(client_request_id="b", pending_message_id="c9")
+    assert [r["code"] for _, _, r in acks(chat.command(wrong))] == ["no_pending_decision"]
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False))
+    assert isinstance(chat.step, CallModel)
+    mail = paused_chat("mail")
+    decision = BrowserContextDecision(client_request_id="b", pending_message_id="c0")
+    assert [r["code"] for _, _, r in acks(mail.command(decision))] == ["no_pending_decision"]

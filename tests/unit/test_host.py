@@ -3,6 +3,9 @@
 import anyio
 import anyio.lowlevel
 import pytest
+import structlog
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from protocol.codec import encode
 from protocol.entries import Fence
@@ -288,6 +291,21 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
     assert (tool.began, tool.cancelled) == (1, int(outcome == "outcome_unknown"))
 
 
+async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> None:
+    tool = GatedTool(retry="once")
+    house = House(tool)
+    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
+    async with house.watching() as watcher, house.hosting("w1", rhythm):
+        await house.post(call())
+        await tool.entered()
+        beat = house.store.hold("beat")
+        await beat.entered()
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+        beat.let_go()
+    statuses = [frame["status"] for frame in watcher.frames if frame["type"] == "tool_status"]
+    assert statuses == ["running", "outcome_unknown"]
+
+
 async def test_a_store_that_was_away_ends_nothing(house: House) -> None:
     async with house.watching() as watcher, house.hosting("w1"):
         await house.post(say("write", model=ESSAY))
@@ -299,3 +317,79 @@ async def test_a_store_that_was_away_ends_nothing(house: House) -> None:
         await watcher.at_rest(1, DEADLINE_SECONDS)
         await house.post(params(title="x"))
         await watcher.until(lambda w: w.state is not None and w.state.thread.title == "x", DEADLINE_SECONDS)
+
+
+async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(house: House) -> None:
+    house.store.broken.update({"bell", "mail", "claim"})
+    async with house.watching() as watcher, house.hosting("w1"):
+        for name in ("bell", "mail", "claim"):
+            await house.store.called(name, 2)
+        house.store.broken = {"beat"}
+        await house.post(say("write", model=HANG))
+        await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
+        await house.store.called("beat", 2)
+        house.store.broken.clear()
+        await house.post(abort())
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+    shown = house.metrics.render().decode()
+    for kind in ("bell", "mail", "beat", "claim"):
+        assert f'threadcast_store_errors_total{{kind="{kind}"}}' in shown
+
+
+async def test_a_bucket_whose_claim_fails_does_not_keep_the_others_waiting(house: House) -> None:
+    house.store.loses_bells = True
+    house.store.fail("claim", "refused")  # the first bucket's of the first sweep
+    async with house.watching() as watcher, house.hosting("w1", BELLS_ONLY):
+        await house.post(say("hello"))
+        assert house.store.bucket_of(CHAT) > 0
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+
+
+async def test_a_set_aside_that_fails_does_not_end_a_host(house: House) -> None:
+    await house.post(say("hello"))
+    await house.claim("w0")
+    await house.store.take(CHAT, "w0", "wake")
+    await house.add_entry(TITLE, count=5)
+    house.store.clock.now_ms += FAST.lease_ms
+    house.store.broken.add("handover")
+    async with house.watching("other") as watcher, house.hosting("w1"):
+        await house.store.called("handover", 1)
+        await house.post(say("hello"), chat_id="other")
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+
+
+async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.actor.host.REMEMBERED_MAX", 3)
+    house.store.broken.add("take")  # nothing that an actor is prepared for
+    async with house.hosting("w1") as host:
+        for number in range(6):
+            await house.post(say("hello"), chat_id=f"chat-{number}")
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while f"chat-{number}" not in host._crashed:
+                    await anyio.lowlevel.checkpoint()
+        assert list(host._crashed) == ["chat-3", "chat-4", "chat-5"]
+    for number in range(6):
+        await host._set_aside(f"chat-{number}")
+    assert list(host._unfoldable) == ["chat-3", "chat-4", "chat-5"]
+
+
+# what the log says
+
+
+async def test_every_line_from_inside_an_actor_says_its_own_chat(house: House) -> None:
+    with capture_logs(processors=[merge_contextvars]) as logs:
+        async with house.hosting("w1"), anyio.create_task_group() as tasks:
+
+            async def fail(chat_id: str) -> None:
+                async with house.watching(chat_id) as watcher:
+                    for number in range(3):
+                        await house.post(say("hello", f"{chat_id}-{number}", model="demo/error"), chat_id=chat_id)
+                    await watcher.until(lambda w: w.types().count("error") == 3, DEADLINE_SECONDS)
+
+            for chat_id in ("a", "b", "c"):
+                tasks.start_soon(fail, chat_id)
+    failures = [line["chat_id"] for line in logs if line["event"] == "model.failed"]
+    assert sorted(failures) == ["a", "a", "a", "b", "b", "b", "c", "c", "c"]
+    assert structlog.contextvars.get_contextvars() == {}

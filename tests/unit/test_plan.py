@@ -6,11 +6,13 @@ from protocol.commands import SetParams, ToolDecision, UserMessage
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
 from protocol.messages import FunctionCall, ToolCall
+from protocol.params import effective
 from server.agent.history import model_view
-from server.agent.plan import CallModel, RunTool
+from server.agent.profile import ChatTools, Profile
 from server.agent.request import build_request
+from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, table
+from tests.unit.pure_chat import PureChat, call, table
 
 TOOLS = {
     "clock": FakeTool(name="clock", retry="safe"),
@@ -179,7 +181,7 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
     chat.command(UserMessage(client_request_id="a", content="hi"))
     since = len(chat.events)
     chat.break_off("auth_failed")
-    assert chat.types(since) == ["error", "message_removed", "runtime_updated"]
+    assert chat.types(since) == ["error", "message_removed", "thread_updated", "runtime_updated"]
     assert (chat.state.runtime.state, chat.state.runtime.error) == ("error", "The model failed.")
     chat.command(UserMessage(client_request_id="b", content="again"))
     assert chat.state.runtime.error is None
@@ -189,21 +191,59 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
 def test_the_model_sees_neither_a_replaced_answer_nor_pass_through_roles() -> None:
     chat = asked(("c0", "clock"))
     chat.tool_answers("noon")
-    view = model_view(chat.state)
+    view = model_view(chat.state, {})
     assert [message.role for message in view] == ["user", "assistant", "tool"]
     request = build_request(chat.state, chat.tools, "m", with_tools=True)
     assert [tool.name for tool in request.tools] == ["clock", "once"]
     assert request.system
 
 
-def test_parameters_are_layered_command_before_thread() -> None:
-    chat = PureChat(table(TOOLS))
+@pytest.mark.row("SET-1")
+def test_parameters_are_layered_command_before_thread_before_profile_before_server() -> None:
+    chat = PureChat(ChatTools(Profile(name="agent", params={"top_p": 0.1, "max_tokens": 9}), {}, frozenset(), "m"))
     chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "top_p": 0.5}))
     chat.command(UserMessage(client_request_id="a", content="hi", params={"temperature": 0}))
     params = build_request(chat.state, chat.tools, "m", with_tools=False).params
-    assert (params.temperature, params.top_p) == (0.0, 0.5)
+    assert (params.temperature, params.top_p, params.max_tokens, params.presence_penalty) == (0.0, 0.5, 9, None)
+    layers = {key: effective(chat.state, key, chat.tools.profile.params).layer for key in LAYERED}
+    assert layers == {"temperature": "command", "top_p": "thread", "max_tokens": "profile", "on_limit": "server"}
 
 
+LAYERED = ["temperature", "top_p", "max_tokens", "on_limit"]
+
+
+def test_a_persons_false_is_not_overruled_and_a_round_limit_of_the_profile_holds() -> None:
+    chat = PureChat(ChatTools(Profile(name="agent", params={"max_rounds": 1}), TOOLS, frozenset(), "m"))
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat.stream(SetToolCalls([call("c0", "clock")]))
+    chat.finish()
+    chat.tool_answers("noon")
+    assert chat.state.runtime.outcome == "limit"
+
+
+@pytest.mark.parametrize("why", ["tools are off", "the last word"])
+def test_calls_of_a_model_that_was_offered_no_tools_are_answered_and_not_run(why: str) -> None:
+    limits: dict[str, object] = (
+        {"tool_use": "none"} if why == "tools are off" else {"max_rounds": 1, "on_limit": "summarize"}
+    )
+    chat = PureChat(table(TOOLS))
+    chat.command(SetParams(client_request_id="p", patch=limits))
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    if why == "the last word":
+        chat.stream(SetToolCalls([call("c0", "clock")]))
+        chat.finish()
+        chat.tool_answers("noon")
+    assert isinstance(chat.step, CallModel)
+    assert not chat.step.with_tools
+    chat.stream(SetToolCalls([call("c9", "clock")]))
+    chat.finish()
+    assert not isinstance(chat.step, RunTool)
+    answered = next(m for m in chat.state.nodes.values() if m.tool_call_id == "c9")
+    assert answered.content == "No tools are offered now; answer without them."
+    assert answered.tool_failed
+
+
+@pytest.mark.row("EVT-13")
 def test_status_text_names_the_running_tool_and_is_cleared_at_the_end() -> None:
     chat = asked(("c0", "clock"))
     assert chat.state.runtime.status_text == "running clock"

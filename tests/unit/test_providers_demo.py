@@ -344,4 +344,4 @@ async def test_stream_can_break_after_whole_calls(whole_calls: int, complete: li
     assembler = Assembler(set(), lambda: "made")
     for delta in seen:
         assembler.feed(delta)
-    assert [call.function.name for call in assembler.complete_calls()] == complete
+    assert [call.function.name for call in assembler.answer(is_broken=True).calls] == complete

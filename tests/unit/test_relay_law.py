@@ -7,9 +7,10 @@ import anyio.abc
 import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from protocol.deltas import AppendContent
-from protocol.events import BranchSelected, StreamDelta, StreamStarted
+from protocol.events import BranchSelected, RuntimeUpdated, StreamDelta, StreamStarted
 from protocol.ids import Position
 from protocol.ledger import Ledger
 from protocol.reducer import drafted_message
@@ -71,9 +72,11 @@ class Scene:
         draft = ledger.state.draft
         if draft is None:
             self.answers += 1
+            ledger.say(RuntimeUpdated(state="generating"))
             ledger.say(StreamStarted(message_id=f"m{self.answers}"))
         elif len(str(draft.content)) > 20:
-            ledger.add_message(drafted_message(draft))
+            ledger.add_message(replace(drafted_message(draft), finish_reason="stop"))
+            ledger.say(RuntimeUpdated(state="idle"))
         else:
             ledger.say(StreamDelta(draft.message.message_id, [AppendContent("words ")]))
 

@@ -53,12 +53,12 @@ def test_later_sources_win_and_each_value_knows_who_said_it() -> None:
     environ = {"THREADCAST_SERVER__PORT": "2", "THREADCAST_LIMITS__LEASE_SECONDS": "4.5", "UNRELATED": "x"}
     loaded = load("[server]\nport = 1\nlog_level = 'debug'\n[limits]\nlease_seconds = 9", environ, server__port=3)
     assert (loaded.settings.server.port, loaded.settings.limits.lease_seconds) == (3, 4.5)
-    assert [loaded.origin_of(path) for path in ("server.port", "limits.lease_seconds", "server.log_level")] == [
+    assert [loaded.origins[path] for path in ("server.port", "limits.lease_seconds", "server.log_level")] == [
         "flag --port",
         "environment THREADCAST_LIMITS__LEASE_SECONDS",
         "threadcast.toml",
     ]
-    assert loaded.origin_of("server.host") == "default"
+    assert "server.host" not in loaded.origins
 
 
 def test_flags_that_were_not_given_change_nothing() -> None:
@@ -202,7 +202,7 @@ def test_secrets_show_themselves_nowhere() -> None:
     assert "hunter2" not in said
     providers = loaded.settings.models.providers
     assert [provider.api_key for provider in providers.values()] == [Secret("hunter2"), Secret("hunter2")]
-    assert loaded.origin_of("models.providers.own.api_key") == "environment MY_KEY"
+    assert loaded.origins["models.providers.own.api_key"] == "environment MY_KEY"
 
 
 def test_openai_variables_make_a_provider_with_its_default_model() -> None:

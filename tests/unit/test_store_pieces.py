@@ -90,6 +90,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
     leaving = {"beat", "release", "handover", "delete", "quarantine"}
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
-        flags = {"load": " flags=no-writes"}.get(name, " flags=allow-oom" if name in leaving else "")
+        reading = name in {"load", "blob_get"}
+        flags = " flags=no-writes" if reading else " flags=allow-oom" if name in leaving else ""
         assert (first, second.startswith(f"-- {name}: ")) == (f"#!lua{flags}", True)
         assert "-- Repeat: " in script.source.decode() or name == "writable"

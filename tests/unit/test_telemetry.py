@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from typing import Any, TextIO
 
 import pytest
 import structlog
@@ -80,6 +81,29 @@ def test_exceptions_are_part_of_their_line() -> None:
         structlog.get_logger().exception("actor.crashed")
     (line,) = lines(out)
     assert "ValueError: broken" in str(line["exception"])
+
+
+def test_pretty_tracebacks_show_no_local_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rich(structlog.dev.ConsoleRenderer):
+        """As it is where rich is installed."""
+
+        def __init__(self, **options: Any) -> None:  # Any: structlog's
+            super().__init__(**{"exception_formatter": _traceback_with_locals, **options})
+
+    monkeypatch.setattr(structlog.dev, "ConsoleRenderer", Rich)
+    out = io.StringIO()
+    configure_logging("pretty", "info", out)
+    try:
+        key = "hunter2"
+        raise ValueError(len(key))
+    except ValueError:
+        structlog.get_logger().exception("actor.crashed")
+    assert "ValueError: 7" in out.getvalue()
+    assert "hunter2'" not in out.getvalue()
+
+
+def _traceback_with_locals(out: TextIO, exc_info: Any) -> None:  # Any: structlog's
+    out.write(f"{exc_info[1]!r} {exc_info[2].tb_frame.f_locals}")
 
 
 def test_pretty_lines_are_for_people() -> None:

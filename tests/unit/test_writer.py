@@ -292,10 +292,10 @@ async def test_what_lists_show_is_sent_only_when_it_changed(house: House) -> Non
         await writer.commit(nothing)
     await writer.commit(title("new"))
     metas = [dict(request.meta) for request in house.store.requests]
-    assert [meta.get("title") for meta in metas] == ["New Chat", None, None, "new"]
+    assert [meta.get("title") for meta in metas] == ["first", None, None, "new"]
     assert metas[0] == {
         "state": "generating",
-        "title": "New Chat",
+        "title": "first",
         "model": "",
         "mode": "agent",
         "message_count": "2",

@@ -1,9 +1,9 @@
 #!lua
 -- append: one atomic commit: the entry, the consumption of the commands it answers, the chat's meta, a checkpoint, a
 -- trim, the news. Compare-and-append: only onto the head which the writer knows.
--- KEYS log head inbox meta snap chats
+-- KEYS log head inbox meta snap chats blobs
 -- ARGV chat expected head version events facts acks snap trim lifetime empty_ttl publish_max log_channel feed_channel
---      meta_count [key value]... [inbox id, request]...
+--      meta_count blob_hashes [key value]... [inbox id, request]...
 -- Repeat: DUP. Returns OK, DUP or FENCED.
 local before, head = ARGV[2], ARGV[3]
 local is = redis.call('GET', KEYS[2])
@@ -11,7 +11,7 @@ if not is then return 'FENCED' end
 if is ~= before then return is == head and 'DUP' or 'FENCED' end
 
 -- A command that a failover took back may not take effect from memory: its id would be accepted, and act, once more.
-local consumed = 16 + 2 * ARGV[15]
+local consumed = 17 + 2 * ARGV[15]
 local ids = {}
 for i = consumed, #ARGV, 2 do
   local found = redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i])[1]
@@ -31,8 +31,8 @@ if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 
 redis.call('SET', KEYS[2], head, 'KEEPTTL')
 if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
 
-if consumed > 16 then
-  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 16, consumed - 1))
+if consumed > 17 then
+  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 17, consumed - 1))
   if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[6], now, ARGV[1]) end
   redis.call('PUBLISH', ARGV[14], ARGV[1])
 end
@@ -48,6 +48,17 @@ if ARGV[9] ~= '' then
   elseif epoch then
     redis.call('XTRIM', KEYS[1], 'MINID', string.match(snap, '^%S+'))
   end
+end
+-- What the entry refers to stays; before the lifetime, which a chat without messages gives to all it has.
+for hash in string.gmatch(ARGV[16], '%x+') do
+  redis.call('PERSIST', KEYS[7] .. ':' .. hash)
+  redis.call('PERSIST', KEYS[7])
+end
+if ARGV[10] == 'expire' then
+  for _, hash in ipairs(redis.call('HKEYS', KEYS[7])) do
+    redis.call('EXPIRE', KEYS[7] .. ':' .. hash, ARGV[11])
+  end
+  redis.call('EXPIRE', KEYS[7], ARGV[11])
 end
 if ARGV[10] ~= '' then
   for i = 1, 5 do

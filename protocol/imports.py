@@ -1,0 +1,71 @@
+"""What an import does to a chat: the exported tree is told as events, so that every reader folds the same chat.
+
+Pure. `decider.py` calls it for the internal command `ImportChat`; the lines were read and checked by `exports.py`. Ids
+are kept. The rule: only into a chat in which nothing was said, so that no import ever mixes two histories.
+"""
+
+from msgspec import UNSET
+
+from protocol.commands import ImportChat
+from protocol.errors import Conflict
+from protocol.events import (
+    BackgroundAgentUpdated,
+    BranchSelected,
+    MessageAdded,
+    MessagesTruncated,
+    ThreadUpdated,
+)
+from protocol.exports import in_tree_order
+from protocol.ledger import Ledger
+from protocol.messages import JsonObject, Message
+from protocol.thread import Thread, ThreadChanges, ThreadPatch
+
+__all__ = ["import_chat"]
+
+
+def import_chat(ledger: Ledger, command: ImportChat) -> None:
+    """Thread, then the tree branch by branch, then what the path ends in, payloads and agents.
+
+    Raises:
+        Conflict: the chat has messages, a run or a queue; nothing was written.
+    """
+    state = ledger.state
+    if state.nodes or state.private.run is not None or state.private.queue:
+        raise Conflict("the chat has messages already; delete it first, or import under another id")
+    changes = _changes(state.thread, command.thread)
+    if changes:
+        ledger.say(ThreadUpdated(**changes))
+    for message in in_tree_order(command.messages):
+        _add(ledger, message)
+    path = ledger.state.path
+    if command.leaf_id is None and path:
+        ledger.say(MessagesTruncated(0))
+    elif command.leaf_id is not None and path[-1:] != (command.leaf_id,):
+        ledger.say(BranchSelected(command.leaf_id))
+    for payload in command.payloads:
+        ledger.say(payload)
+    for agent in command.agents:
+        ledger.say(BackgroundAgentUpdated(agent))
+    ledger.settle(command.client_request_id, accepted=True)
+
+
+def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
+    """What makes `now` the wanted thread; what the import does not set is set back, where it can be."""
+    new = Thread(id=now.id)
+    changes: JsonObject = {}
+    for name in ThreadChanges.__struct_fields__:
+        value = getattr(wanted, name)
+        if value is UNSET and name in ThreadPatch.__struct_fields__:
+            value = getattr(new, name)
+        if value is not UNSET and value != getattr(now, name):
+            changes[name] = value
+    return changes
+
+
+def _add(ledger: Ledger, message: Message) -> None:
+    """`message` behind its parent, to which the path is cut back first."""
+    path = ledger.state.path
+    if path and path[-1] != message.parent_id:
+        length = 0 if message.parent_id is None else path.index(message.parent_id) + 1
+        ledger.say(MessagesTruncated(length))
+    ledger.say(MessageAdded(message, len(ledger.state.path)))

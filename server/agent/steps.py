@@ -1,0 +1,37 @@
+"""The steps of a run that are carried out outside the log: ask the model, run a tool, or wait.
+
+The plan returns one; the loop carries it out; its result is committed, and the plan is asked again.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from protocol.messages import ToolCall
+
+__all__ = ["CallModel", "RunTool", "Step", "Wait"]
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask the model. `continuing`: the open draft is this very answer, broken off or taken up again; go on after it."""
+
+    run_id: str
+    message_id: str
+    model: str
+    with_tools: bool = True
+    continuing: bool = False
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Run `call` with `arguments` (the JSON text that the model wrote, or a person's edit of it)."""
+
+    run_id: str
+    call: ToolCall
+    arguments: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing to do until the next command: at rest, or parked."""
+
+
+Step: TypeAlias = CallModel | RunTool | Wait

@@ -1,0 +1,134 @@
+"""The last word on an answer, payloads and events of tools, titles (EVT-11, EVT-18, EVT-19, TREE-5)."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec import decode_event, encode
+from protocol.commands import SetParams
+from protocol.deltas import AppendContent, SetToolCalls
+from protocol.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessCompleted
+from protocol.snapshot import snapshot_of
+from server.agent.client_events import EVENT_MAX_BYTES, as_event
+from server.agent.markers import cut_out, suggested_actions, suggested_values
+from server.agent.request import build_request
+from server.agent.titles import wants_title
+from server.tools.base import ClientEvent, Payload
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+
+
+def answered(text: str) -> PureChat:
+    chat = PureChat()
+    chat.command(say("q", "what now\nand then"))
+    chat.stream(AppendContent(text))
+    chat.finish()
+    return chat
+
+
+@pytest.mark.row("EVT-18", "PAY-5", "PAY-6")
+def test_suggestions_leave_the_text_and_stand_on_the_message() -> None:
+    values = 'SUGGESTED_VALUES: ["yes", {"label": "No }", "value": 0}]'
+    text = f'Choose.\n{values}\nSUGGESTED_ACTIONS: [{{"label": "Go", "action": "go"}}]'
+    chat = answered(text)
+    updated = [event for event in chat.events if isinstance(event, MessageUpdated)]
+    assert len(updated) == 1
+    message = chat.state.nodes[chat.state.path[-1]]
+    assert message.content == "Choose."
+    assert message.suggested_values == [{"label": "yes", "value": "yes"}, {"label": "No }", "value": 0}]
+    assert message.suggested_actions == [{"label": "Go", "action": "go", "handler": "client"}]
+    assert chat.types()[-3:] == ["message_updated", "thread_updated", "runtime_updated"]
+
+
+@pytest.mark.parametrize("text", ["plain", "SUGGESTED_VALUES: [broken", "a SUGGESTED_VALUES: [1]"])
+def test_an_answer_that_stays_as_it_is_gets_no_last_word(text: str) -> None:
+    chat = answered(text)
+    assert not any(isinstance(event, MessageUpdated) for event in chat.events)
+    assert chat.state.nodes[chat.state.path[-1]].content == text
+
+
+@given(st.text(), st.recursive(st.text() | st.integers() | st.booleans(), st.lists), st.text())
+def test_what_follows_a_marker_is_cut_out_whole_whatever_it_holds(before: str, value: object, after: str) -> None:
+    text, found = cut_out(f"{before}\nMARK: {json.dumps([value])}\n{after}", "MARK")
+    assert [value] in found
+    assert text.startswith(before.lstrip()[:5].rstrip()) or "MARK" in before
+
+
+def test_suggestions_of_a_wrong_shape_are_dropped() -> None:
+    assert suggested_values([[1, {"label": 3, "value": 1}, {"label": "x"}], "ok"]) == [{"label": "ok", "value": "ok"}]
+    assert suggested_actions([[{"label": "x", "action": "y", "handler": "moon"}, {"label": "x"}]]) == []
+    assert len(suggested_values([["v"] * 50])) == 20
+
+
+@pytest.mark.row("EVT-11", "PAY-2", "PAY-8")
+def test_a_tools_payload_stands_on_its_message_in_the_snapshot_and_no_model_sees_it() -> None:
+    chat = PureChat(table({"chart": FakeTool(name="chart")}))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c0", "chart")]))
+    chat.finish()
+    payload = Payload(type="chart", data={"secret points": [1, 2]}, summary="two points")
+    events = chat.tool_answers("a chart was drawn", payloads=[payload])
+    added = next(event for event in events if isinstance(event, PayloadAdded))
+    tool_message = chat.state.nodes[added.message_id]
+    assert (tool_message.role, tool_message.payloads) == ("tool", [added.payload_id])
+    assert (added.source, added.tool_call_id, added.payload_type, added.summary) == (
+        "tool",
+        "c0",
+        "chart",
+        "two points",
+    )
+    assert snapshot_of(chat.state).payloads[0].data == {"secret points": [1, 2]}
+    assert b"secret points" not in encode(build_request(chat.state, chat.tools, "m", with_tools=True))
+    chat.stream(AppendContent("Look."))
+    chat.finish()
+    last = chat.state.nodes[chat.state.path[-1]]
+    assert (last.payloads, last.active_payload_id) == ([added.payload_id], added.payload_id)
+
+
+@pytest.mark.row("EVT-19")
+def test_events_of_tools_are_passed_on_with_all_their_fields() -> None:
+    frame = as_event(ClientEvent("browser_frame", {"png": "…", "tab": 3, "type": "forged"}))
+    raw = encode([frame])
+    assert json.loads(raw) == [{"type": "browser_frame", "png": "…", "tab": 3}]
+    assert isinstance(decode_event(encode(frame)), BrowserFrame)
+    done = {"process_id": "p", "status": "done", "exit_code": 0, "short_description": "x", "mode": "bg"}
+    assert isinstance(as_event(ClientEvent("process_completed", done)), ProcessCompleted)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ClientEvent("message_removed", {"message_id": "m"}),
+        ClientEvent("process_completed", {"process_id": 3}),
+        ClientEvent("browser_frame", {"png": "x" * EVENT_MAX_BYTES}),
+        ClientEvent("browser_frame", {"png": object()}),
+    ],
+)
+def test_what_is_no_event_of_a_tool_is_left_out(bad: ClientEvent) -> None:
+    assert as_event(bad) is None
+
+
+@pytest.mark.row("TREE-5")
+def test_the_title_is_the_first_line_until_somebody_or_a_model_says_better() -> None:
+    chat = answered("hm")
+    assert chat.state.thread.title == "what now"
+    assert wants_title(chat.state)
+    chat.command(SetParams(client_request_id="p", patch={"title": "Mine"}))
+    assert chat.state.thread.title == "Mine"
+    assert not wants_title(chat.state)
+
+
+def test_a_title_that_was_set_before_the_first_message_stays() -> None:
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"title": "Mine"}))
+    chat.command(say("q", "hello"))
+    assert chat.state.thread.title == "Mine"
+
+
+def test_a_long_first_line_is_cut_for_the_title() -> None:
+    chat = PureChat()
+    chat.command(say("q", "\n  " + "word " * 40))
+    assert len(chat.state.thread.title) <= 60
+    assert chat.state.thread.title.endswith("…")

@@ -1,0 +1,113 @@
+"""What the model sees: shortened where asked for, never between a call and its result, and announced (HIST-1..7)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.commands import SetParams
+from protocol.deltas import AppendContent, SetToolCalls
+from protocol.events import ThreadUpdated
+from protocol.messages import FunctionCall, Message, ToolCall, Usage
+from server.agent.history import model_view, shorten
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+
+
+def history(shape: str) -> list[Message]:
+    """U: user, A: answer, c: answer with a call, r: its result."""
+    made: list[Message] = []
+    for number, kind in enumerate(shape):
+        key = f"m{number}"
+        if kind == "c":
+            asks = ToolCall(id=f"call{number}", index=0, function=FunctionCall("clock", "{}"))
+            made.append(Message(role="assistant", content="", message_id=key, tool_calls=[asks]))
+        elif kind == "r":
+            made.append(Message(role="tool", content="x", message_id=key, tool_call_id=f"call{number - 1}"))
+        else:
+            made.append(Message(role="user" if kind == "U" else "assistant", content=kind, message_id=key))
+    return made
+
+
+@pytest.mark.row("HIST-3", "HIST-5")
+@pytest.mark.parametrize(
+    ("shape", "most", "left"),
+    [("UAUA", 2, "UA"), ("UcrA", 2, "A"), ("UcrUA", 3, "UA"), ("UA", 5, "UA"), ("AAAA", 2, "AA")],
+)
+def test_the_view_begins_with_a_question_where_it_can(shape: str, most: int, left: str) -> None:
+    assert shape[shorten(history(shape), most) :] == left
+
+
+@given(st.lists(st.sampled_from(["UA", "UcrA", "UcrcrA", "U"]), max_size=8), st.integers(1, 20))
+def test_a_result_never_comes_without_its_call_and_the_question_never_goes(turns: list[str], most: int) -> None:
+    shape = "".join(turns)
+    messages = history(shape)
+    question = shape.rfind("U")
+    at = shorten(messages, most, keep_from=max(0, question))
+    kept = messages[at:]
+    called = {c.id for m in kept for c in m.tool_calls}
+    assert all(m.tool_call_id in called for m in kept if m.role == "tool")
+    assert question < 0 or at <= question
+
+
+def talk(chat: PureChat, *questions: str) -> None:
+    for question in questions:
+        chat.command(say(question[:9], question))
+        chat.stream(AppendContent(f"re {question}"))
+        chat.finish()
+
+
+@pytest.mark.row("HIST-2", "HIST-6", "EVT-17")
+def test_a_shortened_view_is_announced_once_and_nothing_is_deleted() -> None:
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"max_history_messages": 3}))
+    talk(chat, "one", "two")
+    since = len(chat.events)
+    chat.command(say("three", "three"))
+    assert [m.content for m in model_view(chat.state, {})] == ["two", "re two", "three"]
+    told = [
+        e.compaction for e in chat.events[since:] if isinstance(e, ThreadUpdated) and isinstance(e.compaction, dict)
+    ]
+    assert told == [{"strategy": "truncate", "before": 5, "after": 3, "covered": 2, "elapsed_ms": 0}]
+    assert len(chat.state.path) == 6
+
+
+def test_a_bound_in_tokens_drops_whole_turns_but_never_the_question() -> None:
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"max_history_tokens": 1000}))
+    talk(chat, "a" * 3000, "b" * 3000)
+    chat.command(say("q", "c" * 9000))
+    assert [str(m.content)[0] for m in model_view(chat.state, {})] == ["c"]
+
+
+@pytest.mark.row("HIST-1")
+def test_tool_messages_of_earlier_runs_can_be_left_out() -> None:
+    chat = PureChat(table({"clock": FakeTool(name="clock")}))
+    chat.command(SetParams(client_request_id="p", patch={"history_tools": "none"}))
+    for name in ("one", "two"):
+        chat.command(say(name, name))
+        chat.stream(AppendContent("wait"), SetToolCalls([call(f"c{name}", "clock")]))
+        chat.finish()
+        chat.tool_answers("noon")
+        if name == "one":
+            chat.stream(AppendContent("done"))
+            chat.finish()
+    view = model_view(chat.state, {})
+    assert [m.role for m in view] == ["user", "assistant", "assistant", "user", "assistant", "tool"]
+    assert [len(m.tool_calls) for m in view] == [0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.row("HIST-7")
+def test_use_of_the_window_is_shown_and_warned_about() -> None:
+    chat = PureChat(table(windows={"demo/echo": 100}))
+    chat.command(say("q"))
+    chat.stream(AppendContent("x"))
+    chat.finish(usage=Usage(60, 9, 69))
+    use = chat.state.runtime.context
+    assert use is not None
+    assert (use.used, use.total) == (69, 100)
+    assert chat.state.nodes[chat.state.path[-1]].warning is None
+    chat.command(say("r"))
+    chat.stream(AppendContent("y"))
+    chat.finish(usage=Usage(65, 5, 70))
+    assert "window" in (chat.state.nodes[chat.state.path[-1]].warning or "")
+    assert chat.state.thread.usage == Usage(125, 14, 139)

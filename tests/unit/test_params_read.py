@@ -1,0 +1,27 @@
+"""What the protocol says of parameters that nobody reads yet is true: the table holds them all, and none too many."""
+
+import re
+from pathlib import Path
+
+from protocol.thread import ThreadPatch
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_read(key: str, code: str) -> bool:
+    """A parameter is looked up by its name in the layers that hold for a run, or is a field of thread or model call."""
+    by_name = rf'\b(?:param|get|pop)\("{key}"|\beffective\(\w+, "{key}"'
+    return re.search(rf"\b(?:thread|params)\.{key}\b|{by_name}", code) is not None
+
+
+def kept_but_unread() -> set[str]:
+    """The first column of the table in PROTOCOL §16."""
+    page = (ROOT / "protocol/PROTOCOL.md").read_text()
+    table = page.partition("Accepted and kept, not read by the server yet")[2].partition("\n## ")[0]
+    return {key for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_protocol_names_every_parameter_that_is_kept_and_read_by_nobody() -> None:
+    code = "\n".join(path.read_text() for room in ("server", "protocol") for path in (ROOT / room).rglob("*.py"))
+    unread = {key for key in ThreadPatch.__struct_fields__ if not is_read(key, code)}
+    assert kept_but_unread() == unread

@@ -1,0 +1,87 @@
+"""The edge of imports over a store that fails and a worker that is late: what is kept is said to be kept, once."""
+
+import json
+
+import anyio
+import httpx2
+import pytest
+
+from protocol.messages import JsonObject
+from server.api import transfer
+from tests.unit.actor_house import House
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.test_commands_edge import edge
+
+pytestmark = pytest.mark.anyio
+
+NOTHING: JsonObject = {"imported": [], "skipped": [], "accepted": [], "failed": []}
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def export(*chat_ids: str) -> bytes:
+    """Chats of one question each."""
+    lines: list[JsonObject] = []
+    for chat_id in chat_ids:
+        counts = {"message_count": 1, "payload_count": 0, "agent_count": 0}
+        lines.append({"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": "m", "thread": {}, **counts})
+        lines.append({"type": "message", "message": {"role": "user", "content": "hi", "message_id": "m"}})
+    return "\n".join(map(json.dumps, lines)).encode()
+
+
+async def send(client: httpx2.AsyncClient, body: bytes) -> JsonObject:
+    answer = await client.post("/v1/chats/import", content=body)
+    assert answer.status_code == 200, answer.text
+    report: JsonObject = answer.json()
+    return report
+
+
+async def test_what_no_worker_takes_up_in_time_is_accepted_and_imported_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
+    async with edge(house) as client:
+        assert await send(client, export("a", "b")) == {**NOTHING, "accepted": ["a", "b"]}
+        monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", DEADLINE_SECONDS)
+        async with house.hosting("w1"):
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while await house.store.count_chats("local") < 2:
+                    await anyio.sleep(0.01)
+            assert await send(client, export("a", "b", "c")) == {**NOTHING, "skipped": ["a", "b"], "imported": ["c"]}
+
+
+async def test_the_same_import_sent_twice_at_once_takes_effect_once(house: House) -> None:
+    reports: list[JsonObject] = []
+    async with edge(house) as client, house.hosting("w1"):
+
+        async def again() -> None:
+            reports.append(await send(client, export("a")))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(again)
+        assert len((await client.get("/v1/chats/a")).json()["messages"]) == 1
+    assert all(report["failed"] == [] for report in reports)
+    assert any(report["imported"] == ["a"] for report in reports)
+    assert len([request for request in house.store.requests if b"import-" in request.acks]) == 1
+
+
+@pytest.mark.parametrize("call", ["meta", "follow", "post"])
+async def test_what_cannot_be_laid_down_is_reported_and_can_be_sent_again(house: House, call: str) -> None:
+    async with edge(house) as client, house.hosting("w1"):
+        house.store.away.add(call)
+        report = await send(client, export("a"))
+        (failed,) = report["failed"]
+        assert (failed["id"], failed["code"]) == ("a", "unavailable")
+        house.store.away.clear()
+        assert await send(client, export("a")) == {**NOTHING, "imported": ["a"]}
+
+
+async def test_a_post_whose_answer_is_lost_is_one_import(house: House) -> None:
+    async with edge(house) as client, house.hosting("w1"):
+        house.store.fail("post", "lost reply")
+        assert await send(client, export("a")) == {**NOTHING, "imported": ["a"]}
+    assert house.store.calls["post"] == 2

@@ -1,0 +1,270 @@
+"""Export and import without I/O: what lines say, what they refuse, and that a chat survives the way there and back."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from protocol.codec import encode
+from protocol.commands import ImportChat, SetParams
+from protocol.deltas import AppendContent
+from protocol.errors import BadRequest, TooLarge
+from protocol.events import (
+    BackgroundAgentUpdated,
+    BranchSelected,
+    MessageRemoved,
+    MessagesTruncated,
+    PayloadAdded,
+    StreamDelta,
+    StreamStarted,
+    ThreadUpdated,
+)
+from protocol.exports import ChatExport, export_lines, export_of, read_exports, tree_of
+from protocol.ledger import Ledger
+from protocol.messages import JsonObject, Message, Part, TextPart
+from protocol.principal import SYSTEM
+from protocol.reducer import reduce
+from protocol.snapshot import snapshot_of, state_from_snapshot
+from protocol.state import ChatState, empty_state
+from tests.unit.pure_chat import PureChat, acks, say
+
+
+def lines(state: ChatState) -> bytes:
+    return b"".join(export_lines(export_of(state)))
+
+
+def importing(chat: ChatExport) -> ImportChat:
+    return ImportChat(
+        client_request_id="import-1",
+        thread=chat.thread,
+        messages=chat.messages,
+        leaf_id=chat.leaf_id,
+        payloads=chat.payloads,
+        agents=chat.agents,
+    )
+
+
+def grown(steps: list[tuple[str, int]]) -> ChatState:
+    """A chat by drawn steps: messages anywhere in the tree, removals, cuts, an answer being written."""
+    count = 0
+
+    def new_id(prefix: str) -> str:
+        nonlocal count
+        count += 1
+        return f"{prefix}_{count}"
+
+    ledger = Ledger(empty_state("c1"), 1_000, new_id)
+    for step, number in steps:
+        nodes = list(ledger.state.nodes)
+        path = ledger.state.path
+        match step:
+            case "say":
+                role = ("user", "assistant", "event")[number % 3]
+                content: str | list[Part] = [TextPart(f"part {number}")] if number % 2 else f"text {number} \u2028 \n"
+                ledger.add_message(Message(role=role, content=content, message_id=new_id("msg"), created_at=number))
+            case "cut":
+                ledger.say(MessagesTruncated(number % (len(path) + 1)))
+            case "branch" if nodes:
+                ledger.say(BranchSelected(nodes[number % len(nodes)]))
+            case "remove" if nodes:
+                ledger.say(MessageRemoved(nodes[number % len(nodes)]))
+            case "speak":
+                parent = path[-1] if path else None
+                ledger.say(StreamStarted(message_id=new_id("msg"), parent_id=parent, created_at=number))
+                draft = ledger.state.draft
+                assert draft is not None
+                ledger.say(StreamDelta(draft.message.message_id, [AppendContent(f"so far {number}")]))
+            case "rename":
+                ledger.say(ThreadUpdated(title=f"Title {number}", temperature=number / 100, metadata={"n": number}))
+            case "payload":
+                name = new_id("pay")
+                ledger.say(
+                    PayloadAdded(
+                        payload_id=name,
+                        payload_type="t",
+                        data={"n": number},
+                        summary="s",
+                        source="tool",
+                        message_id="m",
+                    )
+                )
+            case "agent":
+                ledger.say(BackgroundAgentUpdated({"id": f"agent{number % 3}", "n": number}))
+    return ledger.state
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["say", "say", "say", "cut", "branch", "remove", "speak", "rename", "payload", "agent"]),
+        st.integers(0, 99),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_any_tree_survives_export_and_import_byte_for_byte_and_every_reader_folds_it(
+    steps: list[tuple[str, int]],
+) -> None:
+    before = grown(steps)
+    first = lines(before)
+    (read,) = read_exports(first)
+    chat = PureChat()
+    chat.command(importing(read), by=SYSTEM)
+    assert lines(chat.state) == first
+    shown = [(m.role, m.content, m.message_id) for m in snapshot_of(before).messages]
+    assert [(m.role, m.content, m.message_id) for m in snapshot_of(chat.state).messages] == shown
+    if not any(isinstance(event, BranchSelected) for event in chat.events):  # in its place readers get a snapshot
+        reader = state_from_snapshot("c1", snapshot_of(chat.states[1]), 0)
+        for position, event in enumerate(chat.events, start=1):
+            reader = reduce(reader, position, event)
+        assert encode(snapshot_of(reader)) == encode(snapshot_of(chat.state))
+
+
+def test_a_finished_conversation_goes_over_with_its_branches() -> None:
+    chat = PureChat()
+    chat.command(say("r1", "hello"))
+    chat.stream(AppendContent("hi"))
+    chat.finish()
+    ledger = Ledger(chat.state, 1, chat.new_id)
+    ledger.say(MessagesTruncated(1))
+    ledger.add_message(Message(role="assistant", content="other", message_id="other"))
+    (read,) = read_exports(lines(ledger.state))
+    fresh = PureChat()
+    fresh.command(importing(read), by=SYSTEM)
+    tree = tree_of(fresh.state)
+    assert [message.content for message in tree] == ["hello", "hi", "other"]
+    assert tree[1].sibling_ids == tree[2].sibling_ids == [tree[1].message_id, "other"]
+    assert [message.sibling_index for message in tree] == [0, 0, 1]
+    assert [message.content for message in snapshot_of(fresh.state).messages] == ["hello", "other"]
+
+
+def test_an_unfinished_answer_goes_over_as_it_stands_and_is_called_partial() -> None:
+    chat = PureChat()
+    chat.command(say("r1"))
+    chat.stream(AppendContent("half an ans"))
+    (read,) = read_exports(lines(chat.state))
+    half = read.messages[-1]
+    assert (half.content, half.status, half.finish_reason) == ("half an ans", "partial", "abort")
+
+
+def test_messages_whose_parent_was_removed_keep_their_place_on_the_path() -> None:
+    whole = grown([("say", 0), ("say", 1), ("say", 2)])
+    path = (whole.path[0], whole.path[2])
+    tree = tree_of(replace(whole, path=path, nodes={key: whole.nodes[key] for key in path}))
+    assert [(m.message_id, m.parent_id) for m in tree] == [("msg_1", None), ("msg_3", "msg_1")]
+
+
+def test_an_import_sets_back_what_it_does_not_name() -> None:
+    chat = PureChat()
+    chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "title": "mine", "max_tokens": 5}))
+    first = lines(grown([("say", 0), ("rename", 50)]))
+    (read,) = read_exports(first)
+    chat.command(importing(read), by=SYSTEM)
+    assert (chat.state.thread.title, chat.state.thread.temperature) == ("Title 50", 0.5)
+    assert chat.state.thread.max_tokens is None
+    assert lines(chat.state) == first
+
+
+def test_a_chat_with_messages_refuses_an_import_and_stays_as_it_was() -> None:
+    chat = PureChat()
+    chat.command(say("r1"))
+    chat.stream(AppendContent("hi"))
+    chat.finish()
+    before = lines(chat.state)
+    (read,) = read_exports(lines(grown([("say", 0)])))
+    (ack,) = acks(chat.command(importing(read), by=SYSTEM))
+    assert (ack[1], ack[2]["code"]) == (False, "conflict")
+    assert lines(chat.state) == before
+
+
+def test_several_exports_one_after_the_other_are_several_chats() -> None:
+    one, two = grown([("say", 0), ("rename", 3)]), replace(grown([("say", 1), ("say", 2)]), chat_id="c2")
+    read = read_exports(lines(one) + b"\n\r\n" + lines(two))
+    assert [(chat.chat_id, len(chat.messages)) for chat in read] == [("c1", 1), ("c2", 2)]
+
+
+def header(**changes: object) -> JsonObject:
+    return {
+        "type": "chat",
+        "format": 1,
+        "chat_id": "c1",
+        "leaf_id": None,
+        "message_count": 0,
+        "payload_count": 0,
+        "agent_count": 0,
+        "thread": {},
+        **changes,
+    }
+
+
+def message(**changes: object) -> JsonObject:
+    return {"type": "message", "message": {"role": "user", "content": "x", "message_id": "m1", **changes}}
+
+
+def picture(url: str) -> JsonObject:
+    return message(content=[{"type": "image_url", "image_url": {"url": url}}])
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ([], None),
+        (["{"], "/1"),
+        ([message()], "/1"),
+        ([{"type": "poem"}], "/1/type"),
+        ([header(format=2)], "/1/format"),
+        ([header(chat_id="../x")], "/1/chat_id"),
+        ([header(chat_id="import")], "/1/chat_id"),
+        ([header(thread={"temperature": 7})], "/1/thread/temperature"),
+        ([header(thread={"metadata": {"x": "y" * 70_000}})], "/1/thread/metadata"),
+        ([header(message_count=1)], "/1"),
+        ([header(leaf_id="m9")], "/1/leaf_id"),
+        ([header(message_count=1), message(content=5)], "/2/message/content"),
+        ([header(message_count=1), message(message_id="a b")], "/2/message/message_id"),
+        ([header(message_count=1), message(role="No Role")], "/2/message/role"),
+        ([header(message_count=1), message(role="tool")], "/2/message/tool_call_id"),
+        ([header(message_count=1), message(parent_id="m0")], "/2/message/parent_id"),
+        ([header(message_count=1), message(parent_id="m1")], "/2/message/parent_id"),
+        ([header(message_count=2), message(), message()], "/3/message/message_id"),
+        ([header(), "\ud800", header()], "/2"),
+        ([header(), header()], "/2/chat_id"),
+        ([header(), {"type": "blob", "hash": "0" * 64, "mime": "text/plain", "data": "eA=="}], "/2/hash"),
+        ([header(message_count=1), picture("javascript:alert(1)")], "/2/message/content/0/image_url/url"),
+        ([header(message_count=1), picture(f"/v1/chats/c2/blobs/{'0' * 64}")], "/2/message/content/0/image_url/url"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number_and_the_place_in_it(body: list[object], path: str | None) -> None:
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in body)
+    with pytest.raises(BadRequest) as caught:
+        read_exports(text.encode("utf-8", "surrogatepass"))
+    assert caught.value.path == path
+    assert path is None or f"line {path.split('/')[1]}: " in caught.value.message
+
+
+def test_more_messages_or_chats_than_are_taken_are_too_large() -> None:
+    with pytest.raises(TooLarge) as caught:
+        read_exports(json.dumps(header(message_count=10_001)).encode())
+    assert caught.value.path == "/1/message_count"
+    many = [json.dumps(header(chat_id=f"c{number}")).encode() for number in range(1_001)]
+    assert len(read_exports(b"\n".join(many[:1_000]))) == 1_000
+    with pytest.raises(TooLarge):
+        read_exports(b"\n".join(many))
+
+
+@given(STEPS, st.data())
+def test_a_file_that_was_cut_is_refused(steps: list[tuple[str, int]], data: st.DataObject) -> None:
+    whole = lines(grown(steps))
+    at = data.draw(st.integers(0, len(whole) - 2))
+    with pytest.raises(BadRequest):
+        read_exports(whole[:at])
+
+
+def test_an_export_can_be_read_by_any_reader_of_json_lines() -> None:
+    exported = lines(grown([("say", 1), ("payload", 1), ("agent", 2)]))
+    kinds = [msgspec.json.decode(line)["type"] for line in exported.splitlines()]
+    assert kinds == ["chat", "message", "payload", "background_agent"]
+    assert isinstance(exported, bytes)
