@@ -38,7 +38,8 @@ def table(
 
 
 class PureChat:
-    """`entries` is the log so far; `step` is what a worker would now be doing outside."""
+    """`entries` is the log so far, `final_acks` what it says finally of commands; `step` is what a worker would now be
+    doing outside."""
 
     def __init__(self, tools: ChatTools | None = None, first_id: int = 1) -> None:
         self.tools = tools or table()
@@ -46,6 +47,7 @@ class PureChat:
         self.states: list[ChatState] = [self.state]
         self.entries: list[RawEntry] = []
         self.events: list[Event] = []
+        self.final_acks: list[tuple[str, bool]] = []
         self.step: Step = Wait()
         self.source: ChatState | None = None
         self.now_ms = 1_000
@@ -157,6 +159,7 @@ class PureChat:
         position = self.state.position + len(ledger.events)
         head = str(Head(entry_id, f"d{entry_id.n}", position))
         after = ledger.as_committed(head, entry_id.epoch)
+        self.final_acks += [(ack.request_id, ack.accepted) for ack in ledger.acks if ack.final]
         self._append(
             RawEntry(
                 entry_id=entry_id,
