@@ -12,6 +12,7 @@
     │   ├── Conflict                conflict
     │   ├── IdempotencyMismatch     idempotency_mismatch same request id, other body
     │   ├── QueueFull               queue_full
+    │   ├── RateLimited             rate_limited         more of something than one caller may have
     │   ├── NotImplementedYet       not_implemented
     │   ├── NoPendingDecision       no_pending_decision
     │   ├── AlreadyClaimed          already_claimed
@@ -47,6 +48,7 @@ __all__ = [
     "NotFound",
     "NotImplementedYet",
     "QueueFull",
+    "RateLimited",
     "Refused",
     "ThreadcastError",
     "TooLarge",
@@ -149,6 +151,11 @@ class IdempotencyMismatch(Refused):
 
 class QueueFull(Refused):
     code = "queue_full"
+    retryable = True
+
+
+class RateLimited(Refused):
+    code = "rate_limited"
     retryable = True
 
 

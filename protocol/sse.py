@@ -42,7 +42,7 @@ class Frame:
     stand side by side, so the last result is kept: they share its bytes.
     """
 
-    __slots__ = ("_base", "_bytes", "_head", "_tail", "position")
+    __slots__ = ("_base", "_bytes", "_head", "_line", "_line_base", "_line_end", "_tail", "epoch", "position")
 
     def __init__(self, chat_id: str, event_json: bytes, epoch: int, position: int) -> None:
         """`event_json` is one line `{"type":…}` as `codec.encode` makes it.
@@ -51,11 +51,13 @@ class Frame:
             BadRequest: `chat_id` is no id.
             Internal: `event_json` is no such line.
         """
+        self.epoch = epoch
         self.position = position
         self._head = b'data: {"chat_id":"%b","seq":"' % check_id(chat_id, "chat_id").encode()
         self._tail = b'",%b\nid: %d-%d-' % (_inside(event_json), epoch, position)
-        self._base = -1
-        self._bytes = b""
+        self._line_end = len(event_json) + 1  # ", and the event without its opening brace
+        self._base = self._line_base = -1
+        self._bytes = self._line = b""
 
     def for_base(self, base: int) -> bytes:
         """The block for a reader whose snapshot stood at position `base`, which is less than this frame's own."""
@@ -63,6 +65,13 @@ class Frame:
             self._bytes = b"%b%d%b%d\n\n" % (self._head, self.position - base, self._tail, base)
             self._base = base
         return self._bytes
+
+    def line_for_base(self, base: int) -> bytes:
+        """Only the data line, without its end: a stream of many chats writes an id of its own after it."""
+        if base != self._line_base:
+            self._line = b"%b%d%b" % (self._head, self.position - base, self._tail[: self._line_end])
+            self._line_base = base
+        return self._line
 
 
 def snapshot_frame(chat_id: str, snapshot_json: bytes, epoch: int, position: int) -> bytes:

@@ -101,7 +101,14 @@ async def _edge(
 ) -> AsyncIterator[None]:
     """HTTP is answered for as long as it is entered; then streams are told to come back, and the rest finishes."""
     limits = settings.limits
-    hub = Hub(store, metrics, heartbeat_seconds=limits.heartbeat_seconds)
+    hub = Hub(
+        store,
+        metrics,
+        heartbeat_seconds=limits.heartbeat_seconds,
+        streams_per_principal=limits.streams_per_principal,
+        streams_max=limits.streams_max,
+        shows_names=bool(settings.auth.tokens),
+    )
     feeds = Feeds(store, heartbeat_seconds=limits.heartbeat_seconds)
     edge = Edge(
         store=store,

@@ -300,6 +300,13 @@ class Limits(_Section, frozen=True):
     subscriber_stall_seconds: Seconds = 60.0
     """A reader that takes no byte for so long is disconnected."""
 
+    streams_per_principal: Count = 256
+    """Open event streams of one caller in one process; more are answered 429. Raise it when all users of a GUI come
+    with one token."""
+
+    streams_max: Count = 20_000
+    """Open event streams of one process; more are answered 429. Lower it on small machines: an idle one costs 16 kB."""
+
     heartbeat_seconds: Annotated[float, Meta(gt=0, le=40)] = 15.0
     """Silence after which a stream says that it lives. Clients give up after 45 s. Lower it below the idle timeout of
     a proxy in between."""

@@ -11,10 +11,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from protocol.errors import CODES
 from protocol.events import Runtime, Snapshot
+from protocol.ids import ID_PATTERN
 from protocol.messages import JsonObject, Message
+from protocol.places import CHATS_MAX
 from protocol.thread import Thread
 
 __all__ = [
+    "Addition",
     "AgentChatRequest",
     "BlobStored",
     "Capabilities",
@@ -38,12 +41,15 @@ __all__ = [
     "SidebarEvent",
     "SidebarFrame",
     "Status",
+    "StreamChange",
     "TextChatRequest",
     "ToolInfo",
     "Trajectory",
     "TrajectoryList",
+    "TypingNotice",
 ]
 
+Id: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
 Code: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": sorted(CODES)})]
 
 
@@ -77,7 +83,28 @@ class BlobStored(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    status: Literal["cancelled", "deleted"]
+    status: Literal["cancelled", "deleted", "applied"]
+
+
+class Addition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A chat for a running stream. `from`: an SSE id of that chat, or of a stream that carried it, to go on after."""
+
+    chat_id: Id
+    place: str | None = msgspec.field(name="from", default=None)
+
+
+class StreamChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What becomes of a running stream; removed before added."""
+
+    add: Annotated[list[Addition], Meta(max_length=CHATS_MAX)] = []
+    remove: Annotated[list[Id], Meta(max_length=CHATS_MAX)] = []
+
+
+class TypingNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`stream_id`: the named stream of whoever types, which is not told."""
+
+    typing: bool
+    stream_id: Id | None = None
 
 
 class ParamValue(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Final
 from protocol.content import TEXT_MAX_BYTES
 from protocol.ids import ID_PATTERN
 from protocol.messages import JsonObject
+from protocol.places import CHATS_MAX
 from protocol.schema import answers
 from protocol.schema.shapes import command_components, event_components, wire_event
 
@@ -42,6 +43,8 @@ _BODIES = (
     answers.AgentChatRequest,
     answers.PageChatRequest,
     answers.CompletionsRequest,
+    answers.StreamChange,
+    answers.TypingNotice,
 )
 
 
@@ -80,6 +83,11 @@ def _paths() -> JsonObject:
     return {
         "/v1/chats/{chat_id}/commands": {"parameters": [_CHAT_ID], "post": _post_command()},
         "/v1/chats/subscribe": {"get": _subscribe()},
+        "/v1/chats/{chat_id}/typing": {"parameters": [_CHAT_ID], "post": _type_in_chat()},
+        "/v1/streams/{stream_id}": {
+            "parameters": [_path("stream_id", "The name that the stream was opened with.")],
+            "post": _change_stream(),
+        },
         "/v1/chats/{chat_id}/queue/{client_request_id}": {
             "parameters": [_CHAT_ID, _path("client_request_id", "The id of the waiting command.")],
             "delete": _operation(
@@ -290,19 +298,56 @@ def _subscribe() -> JsonObject:
     return _operation(
         "subscribe",
         "stream",
-        "Watch a chat: a snapshot, then every event. Stays open until either side leaves.",
+        "Watch one chat or many: for each a snapshot, then every event. Stays open until either side leaves.",
         {
             "200": stream,
             "400": _BAD_ID,
-            "404": _failure("`not_found`: deleted, or somebody else's. An unknown chat is an empty snapshot."),
-            "501": _failure("`not_implemented`: more than one chat on one stream."),
+            "404": _failure("`not_found`: one is deleted, or somebody else's. An unknown chat is an empty snapshot."),
+            "429": _failure("`rate_limited`: more open streams than one caller may have.", retry_after=True),
             "503": _UNAVAILABLE,
         },
         parameters=[
-            {"name": "chat_id", "in": "query", "required": True, "schema": _ID},
+            {
+                "name": "chat_id",
+                "in": "query",
+                "description": "Repeated for each chat. Needed unless the stream is named.",
+                "schema": {"type": "array", "items": _ID, "maxItems": CHATS_MAX},
+            },
+            _query("stream_id", _ID, "Names the stream, so that it can be changed while it runs."),
+            _query("presence", {"const": "1"}, "Also send the transient frames `presence` and `typing`."),
             {"name": "from", "in": "query", "description": description, "schema": {"type": "string"}},
             {"name": "Last-Event-ID", "in": "header", "description": description, "schema": {"type": "string"}},
         ],
+    )
+
+
+def _change_stream() -> JsonObject:
+    return _operation(
+        "changeStream",
+        "stream",
+        "Add chats to a running stream and take others away, from any process.",
+        {
+            "200": _json("The stream has changed; snapshots follow on it.", "Status"),
+            "400": _failure("`bad_request`: a malformed id or body, or more than 64 chats."),
+            "404": _failure("`not_found`: nobody holds this stream, or no such chat."),
+            "503": _UNAVAILABLE,
+        },
+        body={"required": True, "content": {"application/json": {"schema": _ref("StreamChange")}}},
+    )
+
+
+def _type_in_chat() -> JsonObject:
+    return _operation(
+        "typeInChat",
+        "stream",
+        "Tell the readers that asked for presence that somebody types. Stored nowhere, passed on once a second.",
+        {
+            "204": {"description": "Told, if anybody is there."},
+            "400": _failure("`bad_request`: a malformed id or body."),
+            "404": _NOT_FOUND,
+            "503": _UNAVAILABLE,
+        },
+        body={"required": True, "content": {"application/json": {"schema": _ref("TypingNotice")}}},
     )
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from protocol.codec import encode
 from protocol.errors import BadRequest, Refused, ThreadcastError
 
-__all__ = ["BodyTooSlow", "ErrorBoundary", "answer", "error_response"]
+__all__ = ["BodyTooSlow", "ErrorBoundary", "answer", "error_response", "tell_started"]
 
 _log = structlog.get_logger()
 
@@ -78,26 +78,40 @@ class ErrorBoundary:
         structlog.contextvars.clear_contextvars()
         has_started = False
 
-        async def watched(message: Message) -> None:
+        def started(status: int) -> None:
             nonlocal has_started
             has_started = True
+            self._requests.labels(_route_of(scope), status).inc()
+
+        async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._requests.labels(_route_of(scope), message["status"]).inc()
+                started(message["status"])
             await send(message)
 
+        scope[_STARTED] = started
         try:
-            # Streams step `send` by hand; they get the server's own, and start it themselves.
             await self._app(scope, receive, send if scope.get("path") in _STREAMS else watched)
-        except ThreadcastError as error:
-            if has_started:
-                raise
-            await error_response(error)(scope, receive, watched)
-        except Exception:  # the boundary of a request
-            _log.exception("request.crashed", path=scope.get("path"))
+        except Exception as wrong:  # the boundary of a request
+            error = _ours(wrong)
+            if error is None:
+                _log.exception("request.crashed", path=scope.get("path"))
             if has_started:
                 raise
             failed = {"detail": "something failed inside the server; it is in its log", "code": "internal"}
-            await answer(500, failed)(scope, receive, watched)
+            response = answer(500, failed) if error is None else error_response(error)
+            await response(scope, receive, watched)
+
+
+def tell_started(scope: Scope, status: int) -> None:
+    """For streams, which step the server's own `send` by hand: called just before they start their answer."""
+    scope[_STARTED](status)
+
+
+def _ours(wrong: BaseException) -> ThreadcastError | None:
+    """Our error, also when a task group wrapped it; None for any other, or several at once."""
+    while isinstance(wrong, BaseExceptionGroup) and len(wrong.exceptions) == 1:
+        wrong = wrong.exceptions[0]
+    return wrong if isinstance(wrong, ThreadcastError) else None
 
 
 def _route_of(scope: Scope) -> str:
@@ -107,3 +121,6 @@ def _route_of(scope: Scope) -> str:
 
 
 _STREAMS = frozenset({"/v1/chats/subscribe"})
+"""They get the server's own `send`, and say themselves when they have started."""
+
+_STARTED = "threadcast.started"

@@ -18,6 +18,7 @@ from protocol.messages import JsonObject
 from server.api.edge import Edge
 from server.api.listing import item_of
 from server.api.stream import ABORT, SSE_HEADERS
+from server.relay.connection import Connection
 from server.relay.feeds import Feed
 from server.relay.subscriber import Subscriber
 from server.store.port import ChatMeta
@@ -58,8 +59,7 @@ async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Calla
     async with edge.feeds.feed(principal.id) as feed, anyio.create_task_group() as tasks:
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
         reader = ViewReader(view_of(feed))
-        reader.subscriber = Subscriber(
-            reader,
+        connection = Connection(
             send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
             tasks,
             edge.metrics,
@@ -68,6 +68,7 @@ async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Calla
             buffer_max_bytes=edge.buffer_max_bytes,
             stall_seconds=edge.stall_seconds,
         )
+        reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
         try:
@@ -81,7 +82,7 @@ async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Calla
             feed.readers.discard(reader)
             edge.metrics.subscribers_inflight.dec()
             tasks.cancel_scope.cancel()
-            reason = reader.subscriber.ended or "left"
+            reason = connection.ended or "left"
             edge.metrics.streams_ended.labels(reason).inc()
             duration_ms = int((time.monotonic() - begun_at) * 1000)
             _log.info("feed.ended", path=scope["path"], reason=reason, duration_ms=duration_ms)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import blobs, caps, chats, commands, foreign, oneshot, transfer
+from server.api import blobs, caps, chats, commands, foreign, oneshot, streams, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
@@ -24,6 +24,8 @@ PREFLIGHT_SECONDS = 600
 ROUTES = [
     Route("/v1/chats/subscribe", subscribe),
     Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
+    Route("/v1/chats/{chat_id}/typing", streams.type_in_chat, methods=["POST"]),
+    Route("/v1/streams/{stream_id}", streams.change_stream, methods=["POST"]),
     Route("/v1/chats/{chat_id}/queue/{client_request_id}", commands.cancel_queued, methods=["DELETE"]),
     Route("/v1/chats/{chat_id}/blobs", blobs.upload_blob, methods=["POST"]),
     Route("/v1/chats/{chat_id}/blobs/{hash}", blobs.read_blob),

@@ -1,19 +1,28 @@
-"""GET /v1/chats/subscribe: one chat as Server-Sent Events; sends bytes, keeps alive, notices the goodbye (PROTOCOL §4).
+"""GET /v1/chats/subscribe: one chat or many as Server-Sent Events; opens, and notices the goodbye (PROTOCOL §4).
 
 A raw ASGI application, because its `send` is stepped by the relay without waking a task (`relay/subscriber.py`). The
 task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
 """
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
-from protocol.errors import BadRequest, NotImplementedYet, Unavailable
-from protocol.ids import Position, check_chat_id
+from protocol.errors import BadRequest, Unavailable
+from protocol.ids import check_chat_id, check_id
+from protocol.places import CHATS_MAX, parse_places
+from protocol.principal import Principal
 from server.api.edge import Edge
+from server.api.errors import tell_started
+from server.relay.connection import Connection
+from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
 
 __all__ = ["ABORT", "subscribe"]
@@ -31,6 +40,18 @@ SSE_HEADERS = [
 ]
 """NET-2. The third keeps nginx from collecting the stream."""
 
+FIELDS_MAX = 200
+"""Of a query: the chats of a stream, and what else may stand there."""
+
+
+class _Wish(NamedTuple):
+    """What the client asks for. `place` is an SSE id, or ''; `stream_id` too may be ''."""
+
+    chat_ids: list[str]
+    place: str
+    stream_id: str
+    has_presence: bool
+
 
 class _Subscribe:
     """The endpoint; Starlette takes an instance as an ASGI application of its own."""
@@ -38,66 +59,123 @@ class _Subscribe:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         edge: Edge = scope["app"].state.edge
         principal = edge.principal(scope)
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        chat_id = _one_chat(query.get("chat_id", []))
-        await edge.own_or_new(chat_id, principal)
-        place = _place_of(scope, query)
-        async with edge.hub.relay(chat_id) as relay, anyio.create_task_group() as tasks:
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-            subscriber = Subscriber(
-                relay,
-                send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
-                tasks,
-                edge.metrics,
-                principal_id=principal.id,
-                abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
-                buffer_max_bytes=edge.buffer_max_bytes,
-                stall_seconds=edge.stall_seconds,
-            )
-            edge.metrics.subscribers_inflight.inc()
-            begun_at = time.monotonic()
-            try:
-                try:
-                    await relay.join(subscriber, place)
-                except Unavailable:
-                    subscriber.end("store")
-                if edge.hub.is_closing:  # it began while this reader came in, and did not find it
-                    subscriber.end("shutdown")
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-            finally:
-                relay.leave(subscriber)
-                edge.metrics.subscribers_inflight.dec()
-                tasks.cancel_scope.cancel()
-                reason = subscriber.ended or "left"
-                edge.metrics.streams_ended.labels(reason).inc()
-                duration_ms = int((time.monotonic() - begun_at) * 1000)
-                _log.info(
-                    "subscription.ended",
-                    chat_id=chat_id,
-                    reason=reason,
-                    is_resumed=place is not None,
-                    duration_ms=duration_ms,
-                )
+        wish = _wish_of(scope)
+        with edge.hub.admitted(principal.id):
+            for chat_id in wish.chat_ids:
+                await edge.own_or_new(chat_id, principal)
+            if len(wish.chat_ids) == 1 and not wish.stream_id:
+                await _stream_one(edge, principal, wish, scope, receive, send)
+            else:
+                await _stream_many(edge, principal, wish, scope, receive, send)
 
 
 subscribe = _Subscribe()
+
+
+async def _stream_one(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """One chat, in blocks that all its readers share."""
+    (chat_id,) = wish.chat_ids
+    place = parse_places(wish.place, wish.chat_ids).get(chat_id)
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(edge.hub.relay(chat_id))
+        connection, _ = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
+        if wish.has_presence:
+            stack.enter_context(edge.hub.presence.visiting(chat_id, connection))
+        subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+        stack.callback(relay.leave, subscriber)
+        try:
+            await relay.join(subscriber, place)
+        except Unavailable:
+            subscriber.end("store")
+        await _goodbye(receive)
+
+
+async def _stream_many(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Any number of chats, which may change while it runs when the client named the stream."""
+    places = parse_places(wish.place, wish.chat_ids)
+    async with AsyncExitStack() as stack:
+        name = None
+        if wish.stream_id:  # before the answer begins, so that who has it can change the stream at once
+            name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
+        connection, tasks = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
+        many = ManyChats(edge.hub, edge.store, connection, tasks, has_presence=wish.has_presence)
+        if name is not None:
+            tasks.start_soon(many.obey, *name)
+        for chat_id in wish.chat_ids:
+            many.add(chat_id, places.get(chat_id))
+        if not wish.chat_ids:
+            connection.greet()
+        await _goodbye(receive)
+
+
+@asynccontextmanager
+async def _open(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
+) -> AsyncIterator[tuple[Connection, TaskGroup]]:
+    """The answer has begun; when its connection ends, what runs in the block is cancelled."""
+    async with anyio.create_task_group() as tasks:
+        tell_started(scope, 200)
+        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        connection = Connection(
+            send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
+            tasks,
+            edge.metrics,
+            principal_id=principal.id,
+            abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
+            name=wish.stream_id,
+            buffer_max_bytes=edge.buffer_max_bytes,
+            stall_seconds=edge.stall_seconds,
+        )
+        edge.metrics.subscribers_inflight.inc()
+        begun_at = time.monotonic()
+        try:
+            with edge.hub.kept_alive(connection):
+                yield connection, tasks
+        finally:
+            edge.metrics.subscribers_inflight.dec()
+            tasks.cancel_scope.cancel()
+            reason = connection.ended or "left"
+            edge.metrics.streams_ended.labels(reason).inc()
+            _log.info(
+                "subscription.ended",
+                chat_ids=wish.chat_ids,
+                reason=reason,
+                is_resumed=bool(wish.place),
+                duration_ms=int((time.monotonic() - begun_at) * 1000),
+            )
+
+
+async def _goodbye(receive: Receive) -> None:
+    """Wait until the reader has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _cannot_abort() -> None:
     """Under another server than ours the connection is left to it."""
 
 
-def _one_chat(chat_ids: list[str]) -> str:
-    if not chat_ids:
+def _wish_of(scope: Scope) -> _Wish:
+    """Raises BadRequest. A place that cannot be read is none (`parse_places`)."""
+    try:
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        raise BadRequest(f"the query has more than {FIELDS_MAX} fields") from None
+    chat_ids = list(dict.fromkeys(query.get("chat_id", [])))
+    stream_id = query.get("stream_id", [""])[0]
+    if stream_id:
+        check_id(stream_id, "stream_id")
+    elif not chat_ids:
         raise BadRequest("name the chat: ?chat_id=ID", path="/chat_id")
-    if len(chat_ids) > 1:
-        raise NotImplementedYet("this server streams one chat per connection", path="/chat_id")
-    return check_chat_id(chat_ids[0])
-
-
-def _place_of(scope: Scope, query: dict[str, list[str]]) -> Position | None:
-    """Where to go on: Last-Event-ID, which EventSource sends by itself, before `?from=`. Malformed counts as none."""
+    if len(chat_ids) > CHATS_MAX:
+        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/chat_id")
+    for chat_id in chat_ids:
+        check_chat_id(chat_id)
+    # EventSource sends Last-Event-ID by itself, so it knows more than the address that it was opened with.
     sent = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
-    text = sent or query.get("from", [""])[0]
-    return Position.parse(text) if text else None
+    place = sent or query.get("from", [""])[0]
+    return _Wish(chat_ids, place, stream_id, has_presence=query.get("presence", [""])[0] == "1")

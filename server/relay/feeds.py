@@ -16,8 +16,9 @@ import structlog
 from anyio.abc import TaskGroup
 
 from protocol.errors import Unavailable
+from server.relay.connection import EndReason
 from server.relay.hub import HEARTBEAT_SECONDS, OPEN_SECONDS, TICK_SECONDS
-from server.relay.subscriber import EndReason, Subscriber
+from server.relay.subscriber import Subscriber
 from server.store.port import ChatMeta, Store
 
 __all__ = ["FEED_MAX_CHATS", "Feed", "FeedReader", "Feeds"]
@@ -228,4 +229,4 @@ class Feeds:
             now = time.monotonic()
             for here in self._open.values():
                 for reader in list(here.feed.readers):
-                    reader.subscriber.beat(now, self._heartbeat_seconds)
+                    reader.subscriber.connection.beat(now, self._heartbeat_seconds)

@@ -1,20 +1,24 @@
 """The hub: a relay per watched chat; the first subscriber opens it, the last one closes it.
 
-It also does what is done once for all relays: heartbeats, the pipelined position checks that find what pub/sub lost,
-and the end of all streams at shutdown.
+It also does what is done once for all: heartbeats of the open streams, how many there may be, the pipelined position
+checks that find what pub/sub lost, and the end of all streams at shutdown. One relay's trouble is its own: each check
+has its own boundary, and heartbeats wait for no store.
 """
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.errors import Unavailable
-from server.relay.relay import Relay
+from protocol.errors import Failed, RateLimited, Unavailable
+from server.relay.connection import Connection
+from server.relay.presence import PresenceRooms
+from server.relay.relay import LOADS_AT_ONCE, Relay
 from server.store.port import Store
 from server.telemetry import Metrics
 
@@ -34,6 +38,10 @@ CHECK_EVERY_SECONDS = 20.0
 """A chat quiet this long is compared with the store: soon after its last event while a run is open, else now and
 then (DESIGN §5)."""
 
+STREAMS_PER_PRINCIPAL = 256
+STREAMS_MAX = 20_000
+"""The defaults of `limits.streams_per_principal` and `limits.streams_max`."""
+
 
 @dataclass(slots=True)
 class _Open:
@@ -47,11 +55,27 @@ class _Open:
 class Hub:
     """Runs inside `async with hub.running()`. `heartbeat_seconds` of silence bring a heartbeat."""
 
-    def __init__(self, store: Store, metrics: Metrics, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        metrics: Metrics,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        streams_per_principal: int = STREAMS_PER_PRINCIPAL,
+        streams_max: int = STREAMS_MAX,
+        shows_names: bool = False,
+    ) -> None:
+        """`shows_names`: presence tells whose streams they are."""
+        self.presence = PresenceRooms(store, shows_names=shows_names)
         self._store = store
         self._metrics = metrics
         self.heartbeat_seconds = heartbeat_seconds
+        self._streams_per_principal = streams_per_principal
+        self._streams_max = streams_max
         self._open: dict[str, _Open] = {}
+        self._loads = anyio.CapacityLimiter(LOADS_AT_ONCE)
+        self._streams_of: Counter[str] = Counter()
+        self._connections: set[Connection] = set()
         self._tasks: TaskGroup | None = None
         self._is_closing = False
 
@@ -64,12 +88,44 @@ class Hub:
     async def running(self) -> AsyncIterator["Hub"]:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._tick_forever)
+            self.presence.run_in(tasks)
+            tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._check_forever)
             try:
                 yield self
             finally:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
+
+    @contextmanager
+    def admitted(self, principal_id: str) -> Iterator[None]:
+        """A place for one more stream, for as long as it is open.
+
+        Raises:
+            RateLimited: this caller, or the process, has as many as it may have.
+        """
+        if self._streams_of[principal_id] >= self._streams_per_principal:
+            raise RateLimited(f"you have {self._streams_per_principal} open streams; close one, or share one for chats")
+        if self._streams_of.total() >= self._streams_max:
+            raise RateLimited("this server has as many open streams as it may have; come back later")
+        self._streams_of[principal_id] += 1
+        try:
+            yield
+        finally:
+            self._streams_of[principal_id] -= 1
+            if not self._streams_of[principal_id]:
+                del self._streams_of[principal_id]
+
+    @contextmanager
+    def kept_alive(self, connection: Connection) -> Iterator[None]:
+        """Heartbeats, and the goodbye at shutdown, for as long as the stream is open."""
+        self._connections.add(connection)
+        if self._is_closing:  # it began while this reader came in
+            connection.end("shutdown")
+        try:
+            yield
+        finally:
+            self._connections.discard(connection)
 
     @asynccontextmanager
     async def relay(self, chat_id: str) -> AsyncIterator[Relay]:
@@ -82,7 +138,7 @@ class Hub:
             raise Unavailable("the server is going down; connect again")
         here = self._open.get(chat_id)
         if here is None:
-            here = self._open[chat_id] = _Open(Relay(chat_id, self._store, self._metrics))
+            here = self._open[chat_id] = _Open(Relay(chat_id, self._store, self._metrics, self._loads))
             self._tasks.start_soon(self._run, here)
         here.users += 1
         try:
@@ -101,9 +157,8 @@ class Hub:
     async def close_streams(self) -> None:
         """Tell every reader to come back elsewhere, and end its stream."""
         self._is_closing = True
-        for here in list(self._open.values()):
-            for subscriber in list(here.relay.subscribers):
-                subscriber.end("shutdown")
+        for connection in list(self._connections):
+            connection.end("shutdown")
 
     async def _run(self, here: _Open) -> None:
         with here.scope:
@@ -111,22 +166,29 @@ class Hub:
                 await here.relay.run()
             except Exception:  # the boundary of a relay: one chat's trouble must not end the others' streams
                 _log.exception("relay.crashed", chat_id=here.relay.chat_id)
+                here.relay.trouble = "store"
+                here.relay.ready.set()
             for subscriber in list(here.relay.subscribers):
                 subscriber.end("store")
         if self._open.get(here.relay.chat_id) is here:
             del self._open[here.relay.chat_id]
 
-    async def _tick_forever(self) -> None:
+    async def _beat_forever(self) -> None:
         while True:
             await anyio.sleep(TICK_SECONDS)
             now = time.monotonic()
-            for here in self._open.values():
-                for subscriber in list(here.relay.subscribers):
-                    subscriber.beat(now, self.heartbeat_seconds)
+            for connection in list(self._connections):
+                connection.beat(now, self.heartbeat_seconds)
+
+    async def _check_forever(self) -> None:
+        while True:
+            await anyio.sleep(TICK_SECONDS)
             try:
-                await self._check_positions(now)
+                await self._check_positions(time.monotonic())
             except Unavailable:
                 continue  # the relays notice by themselves; checks go on when the store is back
+            except Exception:  # the boundary of a round of checks: the next one may succeed
+                _log.exception("relay.check_failed")
 
     async def _check_positions(self, now: float) -> None:
         """Compare heads, all in one pipeline. A relay that moved meanwhile is left alone."""
@@ -134,9 +196,19 @@ class Hub:
         if not asked:
             return
         heads = await self._store.heads([relay.chat_id for relay, _ in asked])
-        for (relay, head_then), head in zip(asked, heads, strict=True):
-            relay.checked_at = now
+        async with anyio.create_task_group() as tasks:
+            for (relay, head_then), head in zip(asked, heads, strict=True):
+                relay.checked_at = now
+                if head != head_then:
+                    tasks.start_soon(self._check, relay, head, head_then)
+
+    async def _check(self, relay: Relay, head: str, head_then: str) -> None:
+        try:
             await relay.check_against(head, head_then)
+        except Failed as failed:
+            _log.warning("relay.check_failed", chat_id=relay.chat_id, error=str(failed))
+        except Exception:  # the boundary of a relay
+            _log.exception("relay.check_failed", chat_id=relay.chat_id)
 
 
 def _is_due(relay: Relay, now: float) -> bool:

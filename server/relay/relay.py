@@ -15,14 +15,15 @@ import structlog
 
 from protocol.codec import encode, split_array
 from protocol.entries import RawEntry
-from protocol.errors import Unavailable
+from protocol.errors import Failed, Unavailable
 from protocol.events import BranchSelected
 from protocol.ids import EntryId, Head, Position
 from protocol.reducer import Gap
 from protocol.snapshot import resume_is_possible, snapshot_of
 from protocol.sse import Frame, snapshot_frame
 from protocol.state import empty_state
-from server.relay.subscriber import EndReason, Subscriber
+from server.relay.connection import EndReason
+from server.relay.subscriber import Subscriber
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Notice, Store
 from server.telemetry import Metrics
@@ -37,11 +38,21 @@ HELD_MAX_BYTES = 1_000_000
 
 STORE_PAUSE_SECONDS = 0.5
 
+LOADS_AT_ONCE = 8
+"""Of all relays of a process: enough to keep the store busy, few enough that the herd after a restart does not read
+thousands of chats into memory at the same time."""
+
+LOAD_SECONDS = 10.0
+"""A load that takes longer, its turn included, counts as a store that does not answer; it is tried again."""
+
 
 class Relay:
     """Watches `chat_id` until cancelled. `ready` is set once the state is there, or `trouble` says why not."""
 
-    def __init__(self, chat_id: str, store: Store, metrics: Metrics) -> None:
+    def __init__(
+        self, chat_id: str, store: Store, metrics: Metrics, loads: anyio.CapacityLimiter | None = None
+    ) -> None:
+        """`loads` bounds how many relays read their chats at once."""
         self.chat_id = chat_id
         self.ready = anyio.Event()
         self.trouble: EndReason | None = None
@@ -52,6 +63,8 @@ class Relay:
         self._metrics = metrics
         self._state = empty_state(chat_id)
         self._owner: str | None = None
+        self._loads = loads or anyio.CapacityLimiter(LOADS_AT_ONCE)
+        self._histories = 0
         self._frames: deque[tuple[Frame, int]] = deque()
         self._frames_bytes = 0
         self._snapshot: tuple[bytes, int] | None = None
@@ -72,11 +85,14 @@ class Relay:
                 async with self._store.follow(self.chat_id) as notices:
                     async with self._lock:
                         await self._load("open")
+                    self.trouble = None
                     self.ready.set()
                     async for notice in notices:
                         async with self._lock:
                             await self._take(notice)
-            except Unavailable:
+            except Failed as failed:
+                if not isinstance(failed, Unavailable):
+                    _log.error("relay.failed", chat_id=self.chat_id, error=str(failed))
                 if not self.ready.is_set():
                     self.trouble = "store"
                     self.ready.set()
@@ -96,6 +112,9 @@ class Relay:
     async def join(self, subscriber: Subscriber, place: Position | None) -> None:
         """Begin to serve: from `place` when everything after it is still held, else with a snapshot."""
         missed = await self._frames_after(place) if place is not None else None
+        if self.trouble is not None:  # it failed while this reader was coming in
+            subscriber.end(self.trouble)
+            return
         if self._owner not in (None, subscriber.principal_id):
             subscriber.end("not_found")  # the id became somebody else's chat while this reader was coming in
             return
@@ -103,7 +122,7 @@ class Relay:
         if place is None or missed is None:
             subscriber.start_with_snapshot()
         else:
-            subscriber.start_at(place.base, b"".join(frame.for_base(place.base) for frame in missed))
+            subscriber.start_at(place, missed)
 
     def leave(self, subscriber: Subscriber) -> None:
         self.subscribers.discard(subscriber)
@@ -120,41 +139,55 @@ class Relay:
                     self._fail(trouble)
 
     async def _frames_after(self, place: Position) -> Sequence[Frame] | None:
-        """The frames after `place`, or None when it is not of this history or something after it is gone."""
-        while True:
-            if not resume_is_possible(self._state, place.epoch, place.position):
-                return None
-            first = self._frames[0][0].position if self._frames else self._state.position + 1
-            if place.position + 1 >= first:
-                return [frame for frame, _ in self._frames if frame.position > place.position]
-            head = self._state.head
-            entries = await self._store.read_log(self.chat_id)
-            if self._state.head == head:
-                break
+        """The frames after `place`, or None when it is not of this history or something after it is gone.
+
+        What is not held is read from the log, once: what is folded meanwhile is held.
+        """
+        if not resume_is_possible(self._state, place.epoch, place.position):
+            return None
+        first = self._frames[0][0].position if self._frames else self._state.position + 1
+        if place.position + 1 >= first:
+            return self._held_after(place.position)
+        head, history = self._state.head, self._histories
+        entries = await self._store.read_log(self.chat_id)
+        if self._histories != history or all(entry.head != head for entry in entries):
+            return None
         return self._frames_from_log(entries, place.position)
 
+    def _held_after(self, position: int) -> list[Frame]:
+        return [frame for frame, _ in self._frames if frame.position > position]
+
     def _frames_from_log(self, entries: list[RawEntry], position: int) -> Sequence[Frame] | None:
+        """The log's frames after `position`, then those that this relay folded since the log was read."""
         frames: list[Frame] = []
         expected = position + 1
         for entry in entries:
             raws = split_array(entry.events)
             first = entry.position - len(raws) + 1
             for at, raw in enumerate(raws, start=first):
-                if at < expected:
+                if at < expected or at > self._state.position:  # beyond: the relay hears of it in a moment
                     continue
-                if at > expected or at > self._state.position or b'"branch_selected"' in bytes(raw)[:26]:
+                if at > expected or b'"branch_selected"' in bytes(raw)[:26]:
                     return None
                 frames.append(Frame(self.chat_id, bytes(raw), entry.entry_id.epoch, at))
                 expected += 1
-        return frames if expected == self._state.position + 1 else None
+        newer = self._held_after(expected - 1)
+        if newer and newer[0].position != expected:
+            return None
+        frames += newer
+        return frames if expected + len(newer) == self._state.position + 1 else None
 
     def _fail(self, trouble: Exception) -> None:
         """What the log holds cannot be shown by this process; who watches is told to stop."""
         _log.error("relay.unfoldable", chat_id=self.chat_id, error=str(trouble))
         self.trouble = "unfoldable"
         self.ready.set()
+        self._end_all("unfoldable")
+
+    def _end_all(self, reason: EndReason) -> None:
         for subscriber in list(self.subscribers):
-            subscriber.end("unfoldable")
+            subscriber.end(reason)
+        self.subscribers.clear()
 
     async def _take(self, notice: Notice) -> None:
         mine = Head.parse(self._state.head).entry_id if self._state.head else EntryId(0, 0)
@@ -163,6 +196,9 @@ class Relay:
             if Head.parse(notice.head).entry_id <= mine:
                 return
             entry = await self._store.read_entry(self.chat_id, Head.parse(notice.head).entry_id)
+        if notice.kind == "deleted":
+            self._owner = None
+            self._end_all("not_found")
         if notice.kind in ("deleted", "reconnected") or entry is None:
             await self._load(notice.kind)
         elif entry.entry_id > mine:
@@ -173,7 +209,12 @@ class Relay:
 
     async def _load(self, reason: str) -> None:
         """Read the chat anew. Readers go on if what they hold is a prefix of what is there, else get a snapshot."""
-        loaded = await self._store.load(self.chat_id)
+        try:
+            with anyio.fail_after(LOAD_SECONDS):
+                async with self._loads:
+                    loaded = await self._store.load(self.chat_id)
+        except TimeoutError:
+            raise Unavailable("the store is too slow; try again") from None
         self.checked_at = time.monotonic()
         if loaded.head == self._state.head:
             return
@@ -218,11 +259,14 @@ class Relay:
         """All frames of an entry in one write per reader; readers of one base share the bytes."""
         ready: dict[int, bytes] = {}
         for subscriber in list(self.subscribers):
-            base = subscriber.base
-            data = ready.get(base)
-            if data is None:
-                data = ready[base] = b"".join(frame.for_base(base) for frame in frames)
-            subscriber.write(data)
+            if subscriber.is_one_of_many:
+                subscriber.write_frames(frames)
+            elif not subscriber.needs_snapshot:
+                base = subscriber.base
+                data = ready.get(base)
+                if data is None:
+                    data = ready[base] = b"".join(frame.for_base(base) for frame in frames)
+                subscriber.connection.write(data, subscriber)
 
     def _keep(self, frames: list[Frame], size_each: int) -> None:
         for frame in frames:
@@ -232,6 +276,7 @@ class Relay:
             self._frames_bytes -= self._frames.popleft()[1]
 
     def _forget_frames(self) -> None:
+        self._histories += 1
         self._frames.clear()
         self._frames_bytes = 0
         self._snapshot = None
@@ -240,10 +285,10 @@ class Relay:
     async def _know_owner(self) -> None:
         """Whose chat this is. Who watched an id before it was a chat must not see what somebody else makes of it."""
         meta = await self._store.meta(self.chat_id)
-        self._owner = None if meta is None else meta.owner
+        self._owner = None if meta is None or meta.deleted else meta.owner
         if meta is None:  # no chat yet, or one that expired: whose it will be is asked again
             return
         for subscriber in list(self.subscribers):
-            if subscriber.principal_id != meta.owner:
+            if meta.deleted or subscriber.principal_id != meta.owner:
                 subscriber.end("not_found")
                 self.subscribers.discard(subscriber)

@@ -1,40 +1,25 @@
-"""One reader's connection: ready bytes in, a socket out, and what happens when the reader is slow.
+"""One chat on one stream: which snapshot its reader holds, and what goes into the blocks of this chat.
 
-While the socket takes bytes, a write is finished where it is made, without waking a task: the server's `send` is
-stepped once, and if it does not block it is done (DESIGN §5). A reader under back-pressure gets a task of its own, the
-pump, and a bounded queue. A full queue is dropped, and a fresh snapshot follows when the reader takes bytes again; the
-snapshot does not count against the bound, because it is made at that moment and shared. Nobody else waits.
+A relay offers it frames; the `Connection`, shared by all chats of the stream, takes the bytes. A stream of one chat
+writes blocks that are shared by all readers of one base, id included (DESIGN §5). A stream of many chats shares the
+data line, and ends each block with an id of its own that tells where its reader stands in all of them (PROTOCOL §4).
 """
 
-import random
-import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, MutableMapping
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
-import structlog
-from anyio.abc import TaskGroup
 
-from protocol.sse import heartbeat, retry
-from server.telemetry import Metrics
+from protocol.ids import Position
+from protocol.places import place_word, tag_of
+from protocol.sse import Frame
+from protocol.transient import ChatRemoved, frame_of
+from server.relay.connection import Connection, EndReason
 
-__all__ = ["EndReason", "Send", "SnapshotSource", "Subscriber"]
+__all__ = ["SnapshotSource", "Subscriber"]
 
-_log = structlog.get_logger()
-
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]  # Any: ASGI's own types
-
-EndReason: TypeAlias = Literal["shutdown", "slow", "left", "not_found", "store", "unfoldable"]
-"""Why a stream ends. shutdown, slow, store: come back; not_found, unfoldable: there is nothing to come back for."""
-
-BUFFER_MAX_BYTES = 256_000
-SLICE_BYTES = 65_536
-STALL_SECONDS = 60.0
-"""Queue bound, snapshot slice, and how long a reader may take no byte at all (DESIGN §5)."""
-
-RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
-"""Told to clients when the server goes down, at random, so that they do not come back all at once (PROTOCOL §4)."""
+_OF_THE_STREAM: frozenset[EndReason] = frozenset({"shutdown", "slow", "store", "left", "replaced"})
+"""Reasons that concern the whole stream, also one of many chats."""
 
 
 class SnapshotSource(Protocol):
@@ -45,167 +30,86 @@ class SnapshotSource(Protocol):
 
 
 class Subscriber:
-    """A stream of one chat. `base` is the position of the snapshot that this reader holds; `abort` drops the
-    connection without waiting for bytes that nobody takes."""
+    """`base` is the position of the snapshot that this reader holds. `left` is set when
+    this chat has ended, on a stream of many, which goes on."""
 
-    def __init__(
-        self,
-        source: SnapshotSource,
-        send: Send,
-        tasks: TaskGroup,
-        metrics: Metrics,
-        *,
-        principal_id: str,
-        abort: Callable[[], None],
-        buffer_max_bytes: int = BUFFER_MAX_BYTES,
-        stall_seconds: float = STALL_SECONDS,
-    ) -> None:
+    def __init__(self, connection: Connection, source: SnapshotSource, chat_id: str, *, is_one_of_many: bool) -> None:
+        self.connection = connection
+        self.chat_id = chat_id
+        self.is_one_of_many = is_one_of_many
         self.base = 0
-        self.principal_id = principal_id
-        self.written_at = time.monotonic()
+        self.needs_snapshot = False
+        self.left = anyio.Event()
         self._source = source
-        self._send = send
-        self._tasks = tasks
-        self._metrics = metrics
-        self._buffer_max_bytes = buffer_max_bytes
-        self._stall_seconds = stall_seconds
-        self._abort = abort
-        self._queue: deque[bytes] = deque()
-        self._queue_bytes = 0
-        self._needs_snapshot = False
-        self._is_pumping = False
-        self._blocked: _Blocked | None = None
-        self._greeting = b""
-        self.ended: EndReason | None = None
+        self._tag = tag_of(chat_id) if is_one_of_many else ""
+
+    @property
+    def principal_id(self) -> str:
+        return self.connection.principal_id
 
     def start_with_snapshot(self) -> None:
         """Begin, or begin again, with a snapshot of what then is."""
-        self._queue.clear()
-        self._queue_bytes = 0
-        self._needs_snapshot = True
-        self._pump_soon()
+        self.needs_snapshot = True
+        self.connection.places.pop(self.chat_id, None)
+        self.connection.want_snapshot(self, drop=not self.is_one_of_many)
 
-    def start_at(self, base: int, missed: bytes) -> None:
-        """Go on where this reader stopped: `missed` are the blocks after its position."""
-        self.base = base
-        self.write(missed + heartbeat(int(time.time())))
+    def start_at(self, place: Position, missed: Sequence[Frame]) -> None:
+        """Go on where this reader stopped: `missed` are the frames after its place."""
+        self.base = place.base
+        if self.is_one_of_many:
+            self._stand_at(place.epoch, place.position)
+            self.write_frames(missed)
+        else:
+            self.write(b"".join(frame.for_base(place.base) for frame in missed))
+        self.connection.greet()
 
     def resync(self, reason: str) -> None:
         """What this reader holds cannot be continued."""
-        self._metrics.resyncs.labels(reason).inc()
+        self.connection.metrics.resyncs.labels(reason).inc()
         self.start_with_snapshot()
 
     def write(self, data: bytes) -> None:
-        """Hand over ready blocks. Never waits."""
-        if self.ended is not None or self._needs_snapshot:
-            return
-        if self._is_pumping:
-            self._queue.append(data)
-            self._queue_bytes += len(data)
-            if self._queue_bytes > self._buffer_max_bytes:
-                self.resync("slow")
-            return
-        self.written_at = time.monotonic()
-        try:
-            blocked = _step(self._send(_body(data)))
-        except Exception:  # the boundary of a reader: its connection's trouble must not end the others' streams
-            _log.exception("subscriber.failed")
-            self.end("left")
-            return
-        if blocked is not None:
-            self._blocked = blocked
-            self._pump_soon()
+        """Hand over ready blocks of the log. Never waits."""
+        if not self.needs_snapshot:
+            self.connection.write(data, self)
 
-    def beat(self, now: float, silence_seconds: float) -> None:
-        """A heartbeat, if nothing was written for that long."""
-        if not self._is_pumping and now - self.written_at >= silence_seconds:
-            self.write(heartbeat(int(time.time())))
+    def write_frames(self, frames: Sequence[Frame]) -> None:
+        """The same on a stream of many chats: each block gets this stream's own id."""
+        if self.needs_snapshot or not frames:
+            return
+        pieces: list[bytes] = []
+        for frame in frames:
+            self._stand_at(frame.epoch, frame.position)
+            pieces += (frame.line_for_base(self.base), self.connection.id_line())
+        self.connection.write(b"".join(pieces), self)
+
+    def take_snapshot(self) -> tuple[bytes, int, bytes]:
+        """A snapshot of what now is: a buffer, how much of it to write, and what to write after that."""
+        data, self.base = self._source.snapshot()
+        self.needs_snapshot = False
+        if not self.is_one_of_many:
+            return data, len(data), b""
+        end = data.rindex(b"\nid: ")
+        place = Position.parse(data[end + len(b"\nid: ") :].decode().strip())
+        self._stand_at(0 if place is None else place.epoch, self.base)
+        return data, end, self.connection.id_line()
 
     def end(self, reason: EndReason) -> None:
-        """End the stream after what is already on its way."""
-        if self.ended is None:
-            self.ended = reason
-            self._tasks.start_soon(self._close, reason)
+        """End the stream; or, when it is the chat that is no more, its part of a stream of many."""
+        if not self.is_one_of_many or reason in _OF_THE_STREAM:
+            self.connection.end(reason)
+        elif not self.left.is_set():
+            self.leave()
+            self.connection.write(frame_of(self.chat_id, ChatRemoved(reason)))
 
-    async def _close(self, reason: EndReason) -> None:
-        with anyio.move_on_after(1.0):
-            if not self._is_pumping:
-                last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in ("shutdown", "store") else b""
-                await self._send({"type": "http.response.body", "body": last, "more_body": False})
-        self._tasks.cancel_scope.cancel()
+    def leave(self) -> None:
+        """Nothing more of this chat. Safe to repeat."""
+        if not self.left.is_set():
+            self.left.set()
+            self.needs_snapshot = True  # what is still offered goes nowhere
+            self.connection.places.pop(self.chat_id, None)
+            self.connection.forget(self)
 
-    def _pump_soon(self) -> None:
-        if not self._is_pumping:
-            self._is_pumping = True
-            self._tasks.start_soon(self._pump)
-
-    async def _pump(self) -> None:
-        """Write what waits, as fast as the reader takes it, then let `write` do without a task again."""
-        try:
-            while self.ended is None:
-                if self._blocked is not None:
-                    blocked, self._blocked = self._blocked, None
-                    with anyio.fail_after(self._stall_seconds):
-                        await blocked
-                elif self._needs_snapshot:
-                    data, self.base = self._source.snapshot()
-                    self._needs_snapshot = False
-                    for start in range(0, len(data), SLICE_BYTES):
-                        await self._put(data[start : start + SLICE_BYTES])
-                    if not self._greeting:
-                        self._greeting = heartbeat(int(time.time()))
-                        await self._put(self._greeting)
-                elif self._queue:
-                    data = b"".join(self._queue)
-                    self._queue.clear()
-                    self._queue_bytes = 0
-                    await self._put(data)
-                else:
-                    break
-        except TimeoutError:
-            self.end("slow")
-            self._abort()
-        finally:
-            self._is_pumping = False
-
-    async def _put(self, data: bytes) -> None:
-        with anyio.fail_after(self._stall_seconds):
-            await self._send(_body(data))
-        self.written_at = time.monotonic()
-
-
-def _body(data: bytes) -> dict[str, object]:
-    return {"type": "http.response.body", "body": data, "more_body": True}
-
-
-class _Blocked:
-    """A coroutine that was stepped once outside a task and waits for a future; awaiting this goes on with it."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:  # Any: asyncio's future
-        self._coroutine = coroutine
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        waits_for = self._waits_for
-        while True:
-            try:
-                sent = yield waits_for
-            except BaseException as thrown:
-                step = self._coroutine.throw
-                try:
-                    waits_for = step(thrown)
-                except StopIteration:
-                    return
-            else:
-                try:
-                    waits_for = self._coroutine.send(sent)
-                except StopIteration:
-                    return
-
-
-def _step(coroutine: Coroutine[Any, Any, None]) -> _Blocked | None:
-    """Run `coroutine` as far as it goes without waiting; None when that was all of it."""
-    try:
-        return _Blocked(coroutine, coroutine.send(None))
-    except StopIteration:
-        return None
+    def _stand_at(self, epoch: int, position: int) -> None:
+        word = place_word(self._tag, Position(epoch, position, self.base))
+        self.connection.places[self.chat_id] = word.encode()

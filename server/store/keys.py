@@ -20,6 +20,7 @@ P = `tc:{bNN}:`            type        lifetime, content
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
 `P feed:<owner>`           channel     chat id: its meta changed, or it was deleted
+`tc:whisper:<topic>`       channel     what web processes tell each other (streams, presence); nothing is stored
 
 `{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids
 match `[A-Za-z0-9_-]{1,128}` before they come here, so no id can spell another's key.
@@ -138,6 +139,9 @@ class Keys:
 
     def chats(self, bucket: int, owner: str) -> bytes:
         return self._prefixes[bucket] + b"chats:" + owner.encode()
+
+    def whisper_channel(self, topic: str) -> bytes:
+        return b"tc:whisper:" + topic.encode()
 
     def feed_channels(self, owner: str) -> list[bytes]:
         """An owner's chats lie in every bucket, and a script publishes beside the chat's keys."""

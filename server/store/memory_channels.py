@@ -126,3 +126,12 @@ class MemoryChannels:
         """One process, so one or none."""
         await anyio.lowlevel.checkpoint()
         return int(self._switchboard.is_watched(f"log:{chat_id}"))
+
+    async def whisper(self, topic: str, payload: bytes) -> int:
+        await anyio.lowlevel.checkpoint()
+        return self._switchboard.publish(f"whisper:{topic}", payload)
+
+    @asynccontextmanager
+    async def overhear(self, topic: str) -> AsyncIterator[AsyncIterator[bytes | None]]:
+        async with self._listen(f"whisper:{topic}") as listener:
+            yield listener

@@ -341,3 +341,10 @@ class Store(Protocol):
 
     async def watchers(self, chat_id: str) -> int:
         """How many processes follow the chat's log channel."""
+
+    # whispers: between web processes, stored nowhere, lost when nobody listens
+    async def whisper(self, topic: str, payload: bytes) -> int:
+        """Tell those who overhear `topic`, in any process; 0 when there is nobody."""
+
+    def overhear(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[bytes | None]]:
+        """What is whispered about `topic` from now on; None: something may have been missed."""

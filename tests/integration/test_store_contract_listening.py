@@ -115,3 +115,17 @@ async def test_ping_and_clock_answer(store: Store) -> None:
     await store.ping()
     first = await store.now_ms()
     assert first <= await store.now_ms()
+
+
+async def test_a_whisper_reaches_all_who_overhear_its_topic_and_its_sender_learns_when_there_is_nobody(
+    store: Store,
+) -> None:
+    assert await store.whisper("room:c1", b"nobody hears this") == 0
+    async with store.overhear("room:c1") as one, store.overhear("room:c1") as two, store.overhear("room:c2") as other:
+        assert await store.whisper("room:c1", b"psst") > 0
+        assert await store.whisper("room:c2", b"elsewhere") > 0
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(one), await anext(two), await anext(other)) == (b"psst", b"psst", b"elsewhere")
+    with anyio.fail_after(WAIT_SECONDS):
+        while await store.whisper("room:c1", b"again nobody"):
+            await anyio.sleep(0.01)

@@ -74,7 +74,8 @@ class Hold:
             await self._gate.wait()
 
 
-Fault: TypeAlias = Literal["refused", "lost reply"] | Hold
+Trouble: TypeAlias = Literal["refused", "lost reply", "broken reply"]
+Fault: TypeAlias = Trouble | Hold
 
 
 class _Sieve:
@@ -109,12 +110,13 @@ class FaultyStore(MemoryStore):
         self.loses_mail = False
         self.loses_bells = False
         self.loses_publishes = False
+        self.loses_deletes = False
         self._lost_heads: set[str] = set()
         self._faults: dict[str, deque[Fault]] = {}
         self._called = anyio.Event()
 
-    def fail(self, call: str, *faults: Literal["refused", "lost reply"]) -> None:
-        """The next calls are not carried out, or carried out without an answer."""
+    def fail(self, call: str, *faults: Trouble) -> None:
+        """The next calls are not carried out, carried out without an answer, or answered by nonsense."""
         self._faults.setdefault(call, deque()).extend(faults)
 
     def hold(self, call: str, *, reply_only: bool = False) -> Hold:
@@ -156,6 +158,8 @@ class FaultyStore(MemoryStore):
         answer = await step()
         if isinstance(fault, Hold) and fault.reply_only:
             await fault.pass_through()
+        if fault == "broken reply":
+            raise Internal("the store answered what no version of it would")
         if fault == "lost reply":
             raise Unavailable("the store did not answer in time")
         return answer
@@ -230,4 +234,4 @@ class FaultyStore(MemoryStore):
     def _is_lost(self, notice: Notice) -> bool:
         if "notice" in self.away:
             raise Unavailable("the store does not answer")
-        return notice.head in self._lost_heads
+        return notice.head in self._lost_heads or (self.loses_deletes and notice.kind == "deleted")

@@ -15,6 +15,7 @@ import anyio
 from protocol.ids import Position
 from protocol.principal import LOCAL
 from protocol.sse import EventFrame, FrameParser, ParsedFrame
+from server.relay.connection import Connection
 from server.relay.hub import Hub
 from server.relay.relay import Relay
 from server.relay.subscriber import Subscriber
@@ -80,16 +81,16 @@ class Socket:
         async with hub.relay(self.watcher.chat_id) as relay, anyio.create_task_group() as tasks:
             self._relay = relay
             self.watcher.begin()
-            subscriber = Subscriber(
-                relay, self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, **more
-            )
-            try:
-                await relay.join(subscriber, place)
-                self.joined.set()
-                await anyio.sleep_forever()
-            finally:
-                relay.leave(subscriber)
-                self.ended = subscriber.ended
+            connection = Connection(self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, **more)
+            subscriber = Subscriber(connection, relay, relay.chat_id, is_one_of_many=False)
+            with hub.kept_alive(connection):
+                try:
+                    await relay.join(subscriber, place)
+                    self.joined.set()
+                    await anyio.sleep_forever()
+                finally:
+                    relay.leave(subscriber)
+                    self.ended = connection.ended
         self.watcher.end()
 
 

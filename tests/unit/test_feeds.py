@@ -15,6 +15,7 @@ from protocol.messages import JsonObject
 from protocol.sse import EventFrame, FrameParser
 from server.api.feed import ChatsView, ViewReader
 from server.relay import feeds as feeds_module
+from server.relay.connection import Connection
 from server.relay.feeds import Feed, Feeds
 from server.relay.subscriber import Subscriber
 from server.store.memory import MemoryStore
@@ -106,8 +107,7 @@ async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 256
     screen = Screen()
     async with feeds.feed(owner) as feed, anyio.create_task_group() as tasks:
         reader = ViewReader(ChatsView(feed))
-        reader.subscriber = Subscriber(
-            reader,
+        connection = Connection(
             screen.send,
             tasks,
             Metrics(),
@@ -115,6 +115,7 @@ async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 256
             abort=lambda: None,
             buffer_max_bytes=buffer_max_bytes,
         )
+        reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
         feed.readers.add(reader)
         reader.subscriber.start_with_snapshot()
         with anyio.fail_after(DEADLINE_SECONDS):

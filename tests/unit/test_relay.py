@@ -12,7 +12,7 @@ from protocol.ids import EntryId, Head, Position
 from server.actor.writer import Writer
 from server.relay.hub import Hub
 from server.store.bounds import EMPTY_CHAT_TTL_SECONDS
-from server.store.port import AppendRequest
+from server.store.port import AppendRequest, PostRequest
 from tests.unit.actor_house import CHAT, House, is_right, params, stands, title, titles, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.readers import Socket, reading
@@ -124,15 +124,43 @@ async def test_a_large_entry_that_is_gone_when_it_is_read_is_found_by_loading(ho
         assert socket.watcher.snapshot == await house.snapshot()
 
 
-async def test_readers_of_a_deleted_chat_are_told_by_an_empty_snapshot_and_see_its_next_life(house: House) -> None:
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "checked"])
+async def test_streams_of_a_deleted_chat_end_and_its_next_life_is_seen_by_new_readers_of_its_owner(
+    house: House, is_heard: bool
+) -> None:
     writer = await house.writer()
     await writer.commit(title("old"))
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
-        await stands(socket, writer)
-        await house.store.delete(CHAT, "local", "n1")
-        await socket.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)
-        assert socket.watcher.state is not None
-        assert (socket.watcher.state.thread.title, socket.place.position) == ("New Chat", 0)
+    async with Hub(house.store, house.metrics).running() as hub:
+        async with reading(hub) as socket:
+            await stands(socket, writer)
+            house.store.loses_deletes = not is_heard
+            await house.store.delete(CHAT, "local", "n1")
+            if not is_heard:
+                look_now(socket)
+            await socket.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
+        assert socket.ended == "not_found"
+        async with reading(hub, principal_id="local") as after:
+            await after.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+            assert after.place.position == 0
+            await house.store.post(
+                PostRequest(
+                    chat_id=CHAT,
+                    owner="local",
+                    principal=b"{}",
+                    request_id="r",
+                    digest="d",
+                    nonce="n2",
+                    body=b"{}",
+                    kind="import",
+                )
+            )
+            await house.claim("w1")
+            await house.store.take(CHAT, "w1", "wake")
+            again = Writer(
+                house.store, "w1", await house.state(), owner="local", new_id=house.new_id, metrics=house.metrics
+            )
+            await again.commit(title("new"))
+            await is_right(house, after, again)
 
 
 # what is not heard of

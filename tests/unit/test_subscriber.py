@@ -11,9 +11,11 @@ import pytest
 from anyio.abc import TaskGroup
 
 from protocol.events import ThreadUpdated
+from protocol.ids import Position
 from protocol.ledger import Ledger
 from protocol.principal import LOCAL
-from protocol.sse import CommentFrame, RetryFrame
+from protocol.sse import CommentFrame, Frame, RetryFrame
+from server.relay.connection import Connection
 from server.relay.hub import Hub
 from server.relay.subscriber import Subscriber
 from server.telemetry import Metrics
@@ -78,8 +80,7 @@ class Setting:
         self.source = Source(size)
         self.aborts = 0
         self.metrics = Metrics()
-        self.subscriber = Subscriber(
-            self.source,
+        self.connection = Connection(
             self.pipe.send,
             tasks,
             self.metrics,
@@ -87,6 +88,7 @@ class Setting:
             abort=self.abort,
             **bounds,
         )
+        self.subscriber = Subscriber(self.connection, self.source, CHAT, is_one_of_many=False)
 
     def abort(self) -> None:
         self.aborts += 1
@@ -102,11 +104,12 @@ async def test_while_nothing_blocks_no_task_is_made_and_bytes_are_sent_where_the
     async with anyio.create_task_group() as tasks:
         setting = Setting(tasks)
         before = asyncio.all_tasks()
-        setting.subscriber.start_at(7, b"missed ")
+        missed = Frame(CHAT, b'{"type":"missed"}', 1, 8)
+        setting.subscriber.start_at(Position(1, 8, 7), [missed])
         for number in range(100):
             setting.subscriber.write(b"%d " % number)
         expected = b"".join(b"%d " % number for number in range(100))
-        assert re.fullmatch(rb"missed : hb \d+\n\n" + expected, setting.pipe.taken)
+        assert re.fullmatch(re.escape(missed.for_base(7)) + rb": hb \d+\n\n" + expected, setting.pipe.taken)
         assert asyncio.all_tasks() == before
         assert setting.subscriber.base == 7
 
@@ -206,9 +209,9 @@ async def test_a_reader_that_takes_nothing_is_ended_and_its_connection_dropped()
                     setting.subscriber.start_with_snapshot()
                 else:
                     setting.subscriber.write(b"x")
-                while setting.subscriber.ended is None:
+                while setting.connection.ended is None:
                     await anyio.lowlevel.checkpoint()
-                assert setting.aborts == 1 and setting.subscriber.ended == "slow"
+                assert setting.aborts == 1 and setting.connection.ended == "slow"
                 setting.subscriber.write(b"nobody hears this")
                 setting.pipe.open()
                 await anyio.sleep_forever()  # the end of the stream cancels its tasks, this one too
@@ -234,21 +237,21 @@ async def test_an_end_tells_those_who_may_come_back_how_long_to_wait(reason: Any
     assert found is not None
     assert (found[1] is not None) is says_retry
     assert found[1] is None or 500 <= int(found[1]) <= 3_000
-    assert setting.subscriber.ended == reason, "the first reason counts"
+    assert setting.connection.ended == reason, "the first reason counts"
 
 
 async def test_a_heartbeat_is_sent_only_after_silence_and_never_into_a_queue() -> None:
     async with anyio.create_task_group() as tasks:
         setting = Setting(tasks)
         setting.subscriber.write(b"[1]")
-        now = setting.subscriber.written_at
-        setting.subscriber.beat(now + 14.9, 15.0)
+        now = setting.connection.written_at
+        setting.connection.beat(now + 14.9, 15.0)
         assert setting.pipe.taken == b"[1]"
-        setting.subscriber.beat(now + 15.0, 15.0)
+        setting.connection.beat(now + 15.0, 15.0)
         assert re.fullmatch(rb"\[1\]: hb \d+\n\n", setting.pipe.taken)
         setting.pipe.shut()
         setting.subscriber.write(b"[2]")
-        setting.subscriber.beat(now + 1_000.0, 15.0)
+        setting.connection.beat(now + 1_000.0, 15.0)
         setting.pipe.open()
         await setting.pipe.until(b"[2]")
         await turns()
@@ -261,7 +264,7 @@ async def test_a_connection_that_fails_ends_its_own_reader_alone() -> None:
             setting = Setting(tasks)
             setting.pipe.error = RuntimeError("the server's own mistake")
             setting.subscriber.write(b"[1]")
-            assert setting.subscriber.ended == "left"
+            assert setting.connection.ended == "left"
             setting.pipe.error = None
             await anyio.sleep_forever()
 

@@ -1,0 +1,95 @@
+"""Running streams: which chats they carry, changed from any process; and "somebody is typing" (PROTOCOL §4).
+
+Checks what the caller may see and asks the process that holds the stream (`relay/many.py`); where that is, nobody here
+knows. Nothing is stored. Only the principal that opened a stream can find it.
+"""
+
+import secrets
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from protocol.errors import BadRequest, NotFound, Unavailable, explain
+from protocol.ids import check_chat_id, check_id
+from protocol.places import CHATS_MAX
+from server.api.edge import edge_of, read_body
+from server.api.errors import answer
+from server.relay.many import Change, ask_for_change
+
+__all__ = ["change_stream", "type_in_chat"]
+
+BODY_MAX_BYTES = 262_144
+"""64 chats to add with an id of 2.5 kB each, and 64 to remove."""
+
+
+T = TypeVar("T")
+
+
+class _Addition(msgspec.Struct, frozen=True):
+    chat_id: str
+    place: str = msgspec.field(name="from", default="")
+
+
+class _Body(msgspec.Struct, frozen=True):
+    add: list[_Addition] = []
+    remove: list[str] = []
+
+
+class _Typing(msgspec.Struct, frozen=True):
+    typing: bool
+    stream_id: str = ""
+
+
+_bodies = msgspec.json.Decoder(_Body)
+_typings = msgspec.json.Decoder(_Typing)
+
+
+async def change_stream(request: Request) -> Response:
+    """`POST /v1/streams/{stream_id}` `{"add":[{"chat_id","from"?}],"remove":["chat_id"]}`: done when it answers 200."""
+    edge = edge_of(request)
+    principal = edge.principal(request.scope)
+    stream_id = check_id(request.path_params["stream_id"], "stream_id")
+    body = _decode(_bodies, await read_body(request, BODY_MAX_BYTES))
+    if len(body.add) > CHATS_MAX or len(body.remove) > CHATS_MAX:
+        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/add")
+    for chat_id in (*(addition.chat_id for addition in body.add), *body.remove):
+        check_chat_id(chat_id)
+    for addition in body.add:
+        await edge.own_or_new(addition.chat_id, principal)
+    pairs = [(addition.chat_id, addition.place) for addition in body.add]
+    change = Change(secrets.token_hex(16), pairs, body.remove)
+    try:
+        outcome = await ask_for_change(edge.store, principal.id, stream_id, change)
+    except TimeoutError:
+        raise Unavailable("the process that holds the stream does not answer; try again") from None
+    if outcome is None:
+        raise NotFound("no such stream; open it with GET /v1/chats/subscribe?stream_id=…")
+    if outcome.is_full:
+        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; remove some, or open another one", path="/add")
+    return answer(200, {"status": "applied"})
+
+
+async def type_in_chat(request: Request) -> Response:
+    """`POST /v1/chats/{chat_id}/typing` `{"typing": BOOL, "stream_id"?}`: tell the others, not that stream."""
+    edge = edge_of(request)
+    principal = edge.principal(request.scope)
+    chat_id = check_chat_id(request.path_params["chat_id"])
+    body = _decode(_typings, await read_body(request, BODY_MAX_BYTES))
+    if body.stream_id:
+        check_id(body.stream_id, "stream_id")
+    await edge.own(chat_id, principal)
+    await edge.hub.presence.type(chat_id, principal.id, body.typing, body.stream_id)
+    return Response(status_code=204)
+
+
+def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    """Raises BadRequest."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as wrong:
+        text, path = explain(wrong)
+        raise BadRequest(text, path=path) from None
+    except msgspec.DecodeError as wrong:
+        raise BadRequest(f"the body is no JSON: {wrong}") from None

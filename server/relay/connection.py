@@ -1,0 +1,248 @@
+"""One open stream: ready bytes in, a socket out, and what happens when the reader is slow.
+
+While the socket takes bytes, a write is finished where it is made, without waking a task: the server's `send` is
+stepped once, and if it does not block it is done (DESIGN §5). A reader under back-pressure gets a task of its own, the
+pump, and a bounded queue, shared by all chats of the stream. A full queue is dropped, and each chat that lost something
+follows with a fresh snapshot when the reader takes bytes again; snapshots do not count against the bound, because they
+are made at that moment and shared. Nobody else waits. It knows chats only as its `Subscriber`s.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, MutableMapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from protocol.sse import heartbeat, retry
+from server.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from server.relay.subscriber import Subscriber
+
+__all__ = ["Connection", "EndReason", "Send"]
+
+_log = structlog.get_logger()
+
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]  # Any: ASGI's own types
+
+EndReason: TypeAlias = Literal["shutdown", "slow", "left", "not_found", "store", "unfoldable", "replaced"]
+"""Why a stream ends. shutdown, slow, store: come back; not_found, unfoldable, replaced: there is nothing to come back
+for (replaced: the client opened a stream of the same name)."""
+
+BUFFER_MAX_BYTES = 256_000
+SLICE_BYTES = 65_536
+STALL_SECONDS = 60.0
+"""Queue bound, snapshot slice, and how long a reader may take no byte at all (DESIGN §5)."""
+
+CLOSE_SECONDS = 1.0
+"""How long an ending stream waits for its reader to take what is being written, so that it hears the goodbye."""
+
+RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
+"""Told to clients when the server goes down, at random, so that they do not come back all at once (PROTOCOL §4)."""
+
+
+class Connection:
+    """`abort` drops the connection without waiting for bytes that nobody takes. `name` is the client's, if it gave one;
+    `places` the words of its id, on a stream of many chats; `drops` how often its queue was thrown away."""
+
+    def __init__(
+        self,
+        send: Send,
+        tasks: TaskGroup,
+        metrics: Metrics,
+        *,
+        principal_id: str,
+        abort: Callable[[], None],
+        name: str = "",
+        buffer_max_bytes: int = BUFFER_MAX_BYTES,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        self.principal_id = principal_id
+        self.name = name
+        self.metrics = metrics
+        self.written_at = time.monotonic()
+        self.ended: EndReason | None = None
+        self.places: dict[str, bytes] = {}
+        self.drops = 0
+        self._send = send
+        self._tasks = tasks
+        self._buffer_max_bytes = buffer_max_bytes
+        self._stall_seconds = stall_seconds
+        self._abort = abort
+        self._queue: deque[bytes] = deque()
+        self._queue_bytes = 0
+        self._queued_of: set[Subscriber] = set()
+        self._want_snapshots: list[Subscriber] = []
+        self._is_pumping = False
+        self._pumped: anyio.Event | None = None
+        self._blocked: _Blocked | None = None
+        self._is_greeted = False
+
+    def id_line(self) -> bytes:
+        """The end of a block on a stream of many chats: where its reader stands in all of them."""
+        return b"\nid: %b\n\n" % b".".join(self.places.values())
+
+    def want_snapshot(self, subscriber: "Subscriber", *, drop: bool) -> None:
+        """A fresh snapshot for one chat, as soon as the reader takes bytes. `drop`: what waits has become useless."""
+        if drop and self._queue:
+            self._drop_queue()
+            self.drops += 1
+        if subscriber not in self._want_snapshots:
+            self._want_snapshots.append(subscriber)
+        self._pump_soon()
+
+    def forget(self, subscriber: "Subscriber") -> None:
+        """The chat is not on this stream any more."""
+        self._queued_of.discard(subscriber)
+        if subscriber in self._want_snapshots:
+            self._want_snapshots.remove(subscriber)
+
+    def write(self, data: bytes, subscriber: "Subscriber | None" = None) -> None:
+        """Hand over ready blocks, of one chat's log or (None) such as may be lost. Never waits."""
+        if self.ended is not None:
+            return
+        if self._is_pumping:
+            self._queue.append(data)
+            self._queue_bytes += len(data)
+            if subscriber is not None:
+                self._queued_of.add(subscriber)
+            if self._queue_bytes > self._buffer_max_bytes:
+                self._overflow()
+            return
+        self.written_at = time.monotonic()
+        try:
+            blocked = _step(self._send(_body(data)))
+        except Exception:  # the boundary of a reader: its connection's trouble must not end the others' streams
+            _log.exception("subscriber.failed")
+            self.end("left")
+            return
+        if blocked is not None:
+            self._blocked = blocked
+            self._pump_soon()
+
+    def beat(self, now: float, silence_seconds: float) -> None:
+        """A heartbeat, if nothing was written for that long."""
+        if not self._is_pumping and now - self.written_at >= silence_seconds:
+            self.write(heartbeat(int(time.time())))
+
+    def end(self, reason: EndReason) -> None:
+        """End the stream after what is being written."""
+        if self.ended is None:
+            self.ended = reason
+            self._tasks.start_soon(self._close, reason)
+
+    def _overflow(self) -> None:
+        lost = list(self._queued_of)
+        self._drop_queue()
+        self.drops += 1
+        for subscriber in lost:
+            subscriber.resync("slow")
+
+    def _drop_queue(self) -> None:
+        self._queue.clear()
+        self._queued_of.clear()
+        self._queue_bytes = 0
+
+    async def _close(self, reason: EndReason) -> None:
+        with anyio.move_on_after(CLOSE_SECONDS):
+            if self._is_pumping and self._pumped is not None:
+                await self._pumped.wait()
+            last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in ("shutdown", "store") else b""
+            await self._send({"type": "http.response.body", "body": last, "more_body": False})
+        self._tasks.cancel_scope.cancel()
+
+    def _pump_soon(self) -> None:
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._pumped = anyio.Event()
+            self._tasks.start_soon(self._pump)
+
+    async def _pump(self) -> None:
+        """Write what waits, as fast as the reader takes it, then let `write` do without a task again."""
+        try:
+            while True:
+                if self._blocked is not None:  # begun, so it is finished even at the end
+                    blocked, self._blocked = self._blocked, None
+                    with anyio.fail_after(self._stall_seconds):
+                        await blocked
+                elif self.ended is not None:
+                    break
+                elif self._queue:
+                    data = b"".join(self._queue)
+                    self._drop_queue()
+                    await self._put(data)
+                    if self._want_snapshots:  # also while the other chats give the queue no rest
+                        await self._put_snapshot(self._want_snapshots.pop(0))
+                elif self._want_snapshots:
+                    await self._put_snapshot(self._want_snapshots.pop(0))
+                else:
+                    break
+        except TimeoutError:
+            self.end("slow")
+            self._abort()
+        finally:
+            self._is_pumping = False
+            if self._pumped is not None:
+                self._pumped.set()
+
+    async def _put_snapshot(self, subscriber: "Subscriber") -> None:
+        data, length, last = subscriber.take_snapshot()
+        for start in range(0, length, SLICE_BYTES):
+            await self._put(data[start : min(start + SLICE_BYTES, length)])
+        if last:
+            await self._put(last)
+        if not self._is_greeted:
+            self._is_greeted = True
+            await self._put(heartbeat(int(time.time())))
+
+    def greet(self) -> None:
+        """The first sign of life of a stream that begins without a snapshot."""
+        if not self._is_greeted:
+            self._is_greeted = True
+            self.write(heartbeat(int(time.time())))
+
+    async def _put(self, data: bytes) -> None:
+        with anyio.fail_after(self._stall_seconds):
+            await self._send(_body(data))
+        self.written_at = time.monotonic()
+
+
+def _body(data: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": data, "more_body": True}
+
+
+class _Blocked:
+    """A coroutine that was stepped once outside a task and waits for a future; awaiting this goes on with it."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:  # Any: asyncio's future
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waits_for = self._waits_for
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as thrown:
+                step = self._coroutine.throw
+                try:
+                    waits_for = step(thrown)
+                except StopIteration:
+                    return
+            else:
+                try:
+                    waits_for = self._coroutine.send(sent)
+                except StopIteration:
+                    return
+
+
+def _step(coroutine: Coroutine[Any, Any, None]) -> _Blocked | None:
+    """Run `coroutine` as far as it goes without waiting; None when that was all of it."""
+    try:
+        return _Blocked(coroutine, coroutine.send(None))
+    except StopIteration:
+        return None

@@ -1,0 +1,231 @@
+"""Who else is here, and who is typing: rooms of the readers that asked for it, over all web processes.
+
+Nothing is stored. Each process whispers how many readers it has in a room when that changes and every 10 s; what was
+not repeated for 25 s is forgotten, so a process that died is gone after that. Rooms are as private as chats: the topic
+carries the principal whose chat it is. It knows neither chats' logs nor HTTP. The rule: presence may be late or lost,
+and never costs the readers of a chat anything.
+"""
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from protocol.errors import Failed
+from protocol.transient import Presence, Transient, Typing, frame_of
+from server.relay.connection import Connection
+from server.store.port import Store
+
+__all__ = ["PresenceRooms"]
+
+_log = structlog.get_logger()
+
+REFRESH_SECONDS = 10.0
+FORGET_SECONDS = 25.0
+"""Two repetitions may be lost before readers of another process count as gone."""
+
+SETTLE_SECONDS = 0.05
+"""Comings and goings this close together are told once: a herd that reconnects costs one frame each, not its square."""
+
+PAUSE_SECONDS = 1.0
+"""Between attempts while the store does not answer."""
+
+TYPING_SECONDS = 1.0
+TYPING_MAX_REMEMBERED = 10_000
+"""At most one frame of "typing" and one of "not typing" per second, chat and principal are passed on."""
+
+NAMES_MAX = 50
+"""Names told in one frame; `count` is always the whole number."""
+
+
+class _Here(msgspec.Struct, frozen=True, tag="here"):
+    """A process tells how many readers it has in the room. `asks`: it is new, and wants to hear of the others."""
+
+    room: str
+    count: int
+    names: list[str]
+    asks: bool
+
+
+class _Types(msgspec.Struct, frozen=True, tag="types"):
+    by: str
+    typing: bool
+    stream_id: str
+
+
+_whispers = msgspec.json.Decoder(_Here | _Types)
+
+
+class PresenceRooms:
+    """All rooms of a process. `shows_names` when principals are known, that is, with auth on."""
+
+    def __init__(self, store: Store, *, shows_names: bool) -> None:
+        self._store = store
+        self._shows_names = shows_names
+        self._rooms: dict[tuple[str, str], _Room] = {}
+        self._tasks: TaskGroup | None = None
+        self._typed: OrderedDict[tuple[str, str, bool], float] = OrderedDict()
+
+    def run_in(self, tasks: TaskGroup) -> None:
+        """Rooms run as tasks of this group."""
+        self._tasks = tasks
+
+    @contextmanager
+    def visiting(self, chat_id: str, visitor: Connection) -> Iterator[None]:
+        """In the room for as long as the block runs; the first frame comes by itself."""
+        key = (visitor.principal_id, chat_id)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = _Room(self._store, chat_id, visitor.principal_id, self._shows_names)
+            if self._tasks is not None:
+                self._tasks.start_soon(room.run)
+        room.enter(visitor)
+        try:
+            yield
+        finally:
+            room.leave(visitor)
+            if room.is_empty and self._rooms.get(key) is room:
+                del self._rooms[key]
+
+    async def type(self, chat_id: str, principal_id: str, typing: bool, stream_id: str) -> None:
+        """Tell the others; more often than once a second is dropped. Raises Unavailable."""
+        key = (principal_id, chat_id, typing)
+        now = time.monotonic()
+        if now - self._typed.get(key, -TYPING_SECONDS) < TYPING_SECONDS:
+            return
+        self._typed[key] = now
+        self._typed.move_to_end(key)
+        if len(self._typed) > TYPING_MAX_REMEMBERED:
+            self._typed.popitem(last=False)
+        said = _Types(principal_id, typing, stream_id)
+        await self._store.whisper(_topic(principal_id, chat_id), msgspec.json.encode(said))
+
+
+def _topic(principal_id: str, chat_id: str) -> str:
+    return f"presence:{principal_id}:{chat_id}"
+
+
+class _Room:
+    """The readers of one chat that asked for presence. `visitors` maps each to the count of its drops when it was last
+    told, or -1: a frame that was dropped is told again."""
+
+    def __init__(self, store: Store, chat_id: str, principal_id: str, shows_names: bool) -> None:
+        self._store = store
+        self._chat_id = chat_id
+        self._topic = _topic(principal_id, chat_id)
+        self._shows_names = shows_names
+        self._id = secrets.token_hex(8)
+        self._visitors: dict[Connection, int] = {}
+        self._others: dict[str, tuple[_Here, float]] = {}
+        self._told: Presence | None = None
+        self._said: _Here | None = None
+        self._must_say = False
+        self._changed = anyio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._visitors
+
+    def enter(self, visitor: Connection) -> None:
+        self._visitors[visitor] = -1
+        self._changed.set()
+
+    def leave(self, visitor: Connection) -> None:
+        self._visitors.pop(visitor, None)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until the last reader has left; trouble with the store is waited out."""
+        while not self.is_empty:
+            try:
+                async with self._store.overhear(self._topic) as heard, anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._listen, heard)
+                    await self._tell_while_somebody_is_here()
+                    tasks.cancel_scope.cancel()
+            except Exception as wrong:  # the boundary of a room: nothing else may suffer from it
+                if not _is_failed(wrong):
+                    _log.exception("presence.failed", chat_id=self._chat_id)
+                self._said = None
+                await anyio.sleep(PAUSE_SECONDS)
+
+    async def _tell_while_somebody_is_here(self) -> None:
+        refresh_at = anyio.current_time() + REFRESH_SECONDS
+        while True:
+            await anyio.sleep(SETTLE_SECONDS)
+            self._changed = anyio.Event()
+            await self._say()
+            if self.is_empty:
+                return
+            self._tell()
+            with anyio.CancelScope(deadline=refresh_at):
+                await self._changed.wait()
+            if anyio.current_time() >= refresh_at:
+                refresh_at += REFRESH_SECONDS
+                self._must_say = True
+
+    async def _say(self) -> None:
+        """To the other processes, what is new to them."""
+        names = sorted({visitor.principal_id for visitor in self._visitors})[:NAMES_MAX]
+        here = _Here(self._id, len(self._visitors), names, asks=self._said is None)
+        is_said = self._said is not None and (here.count, here.names) == (self._said.count, self._said.names)
+        if is_said and not self._must_say:
+            return
+        self._must_say = False
+        await self._store.whisper(self._topic, msgspec.json.encode(here))
+        self._said = here
+
+    def _tell(self) -> None:
+        """To the readers here, what is new to them."""
+        now = time.monotonic()
+        self._others = {room: other for room, other in self._others.items() if now - other[1] < FORGET_SECONDS}
+        others = [here for here, _ in self._others.values()]
+        names = sorted(
+            {visitor.principal_id for visitor in self._visitors} | {name for here in others for name in here.names}
+        )
+        count = len(self._visitors) + sum(here.count for here in others)
+        presence = Presence(count, names[:NAMES_MAX] if self._shows_names else None)
+        for visitor, drops in self._visitors.items():
+            if presence != self._told or drops != visitor.drops:
+                self._visitors[visitor] = visitor.drops
+                self._send(visitor, presence)
+        self._told = presence
+
+    def _send(self, visitor: Connection, transient: Transient) -> None:
+        visitor.write(frame_of(self._chat_id, transient))
+
+    async def _listen(self, heard: AsyncIterator[bytes | None]) -> None:
+        async for payload in heard:
+            try:
+                said = None if payload is None else _whispers.decode(payload)
+            except msgspec.DecodeError:
+                continue  # written by another version, or by somebody who reaches the store
+            if said is None:  # something may be missing: ask again
+                self._said = None
+                self._changed.set()
+            elif isinstance(said, _Types):
+                typing = Typing(said.typing, said.by if self._shows_names else None)
+                for visitor in list(self._visitors):
+                    if not said.stream_id or visitor.name != said.stream_id:
+                        self._send(visitor, typing)
+            elif said.room != self._id:
+                self._hear(said)
+
+    def _hear(self, here: _Here) -> None:
+        if here.count > 0:
+            self._others[here.room] = (here, time.monotonic())
+        else:
+            self._others.pop(here.room, None)
+        self._must_say = self._must_say or here.asks
+        self._changed.set()
+
+
+def _is_failed(wrong: BaseException) -> bool:
+    if isinstance(wrong, BaseExceptionGroup):
+        return all(_is_failed(each) for each in wrong.exceptions)
+    return isinstance(wrong, Failed)

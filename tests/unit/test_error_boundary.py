@@ -1,0 +1,79 @@
+"""The boundary of a request: before the first byte every exception is an answer, after it none writes a second one."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from protocol.errors import NotFound, Unavailable
+from server.api.errors import ErrorBoundary, tell_started
+from server.telemetry import Metrics
+
+pytestmark = pytest.mark.anyio
+
+STREAM = "/v1/chats/subscribe"
+
+
+class Client:
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.metrics = Metrics()
+
+    async def ask(self, raises: BaseException, path: str, *, is_started: bool) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if is_started:
+                if path == STREAM:
+                    tell_started(scope, 200)
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise raises
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            self.sent.append(message)
+
+        scope: dict[str, Any] = {"type": "http", "path": path, "headers": []}  # Any: ASGI's own type
+        await ErrorBoundary(app, self.metrics.http_requests)(scope, receive, send)
+
+    @property
+    def statuses(self) -> list[int]:
+        return [message["status"] for message in self.sent if message["type"] == "http.response.start"]
+
+    def counted(self, status: int) -> float | None:
+        labels = {"route": "nonetype", "status": str(status)}
+        return self.metrics.registry.get_sample_value("threadcast_http_requests_total", labels)
+
+
+@pytest.mark.parametrize("path", [STREAM, "/v1/chats"])
+@pytest.mark.parametrize("error", [RuntimeError("x"), NotFound("x"), ExceptionGroup("x", [Unavailable("x")])])
+async def test_what_fails_after_the_first_byte_starts_no_second_answer_and_was_counted(
+    path: str, error: Exception
+) -> None:
+    client = Client()
+    with pytest.raises(type(error)):
+        await client.ask(error, path, is_started=True)
+    assert client.statuses == [200]
+    assert client.counted(200) == 1
+
+
+@pytest.mark.row("ERR-5")
+@pytest.mark.parametrize("path", [STREAM, "/v1/chats"])
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NotFound("x"), 404, "not_found"),
+        (ExceptionGroup("x", [ExceptionGroup("y", [Unavailable("x")])]), 503, "unavailable"),
+        (ExceptionGroup("x", [Unavailable("x"), RuntimeError("x")]), 500, "internal"),
+        (RuntimeError("x"), 500, "internal"),
+    ],
+)
+async def test_what_fails_before_the_first_byte_is_an_answer_also_when_a_task_group_wrapped_it(
+    path: str, error: Exception, status: int, code: str
+) -> None:
+    client = Client()
+    await client.ask(error, path, is_started=False)
+    assert client.statuses == [status]
+    assert json.loads(client.sent[-1]["body"])["code"] == code
+    assert client.counted(status) == 1

@@ -1,0 +1,203 @@
+"""A relay's or the store's trouble stays where it is: other chats are checked, heartbeats go on, readers come back."""
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from protocol.errors import RateLimited, Unavailable
+from protocol.ids import Position
+from protocol.sse import CommentFrame
+from server.relay import hub as hub_module
+from server.relay import relay as relay_module
+from server.relay.connection import Connection
+from server.relay.hub import Hub
+from server.relay.relay import Relay
+from tests.unit.actor_house import CHAT, House, is_right, stands, title, titles, turns
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.readers import Socket, reading
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def look_now(socket: Socket) -> None:
+    """Make the relay due for the hub's next position check."""
+    socket.relay.changed_at -= 1.0
+    socket.relay.checked_at -= 20.0
+
+
+async def test_a_store_that_answers_nonsense_pauses_the_relay_and_costs_readers_nothing(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(title("a"))
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        house.store.fail("load", "broken reply")
+        house.store.loses_publishes = True
+        await writer.commit(title("b"))
+        house.store.loses_publishes = False
+        await writer.commit(title("c"))
+        await is_right(house, socket, writer)
+        assert (socket.watcher.snapshots, socket.ended) == (1, None)
+
+
+@pytest.mark.parametrize("call", ["heads", "load"])
+async def test_one_chat_s_trouble_in_a_position_check_does_not_stop_the_checks_of_others(
+    house: House, call: str
+) -> None:
+    writer, other = await house.writer(), await house.writer(chat_id="c2")
+    async with (
+        Hub(house.store, house.metrics).running() as hub,
+        reading(hub) as socket,
+        reading(hub, "c2") as second,
+    ):
+        await stands(socket, writer)
+        await stands(second, other)
+        house.store.loses_publishes = True
+        await writer.commit(title("b"))
+        await other.commit(title("c"))
+        house.store.fail(call, "broken reply")
+        seen = house.store.calls[call]
+        for _ in range(2):
+            look_now(socket)
+            look_now(second)
+            await house.store.called(call, seen := seen + 1)
+            await turns()
+        await is_right(house, socket, writer)
+        await stands(second, other)
+        assert second.watcher.snapshot == await house.snapshot("c2")
+
+
+async def test_a_reader_that_joins_a_relay_which_just_failed_is_ended_and_does_not_wait_for_ever(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(titles("a", "b"))
+    place = Position(writer.state.epoch, 1, 0)
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as first, anyio.create_task_group() as t:
+        await stands(first, writer)
+        held = house.store.hold("read_log")
+        late = Socket()
+        t.start_soon(late.serve, hub, house.metrics, place, "local")
+        await held.entered()
+        await house.add_entry(b'[{"type":"of tomorrow"}]')
+        await first.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
+        held.let_go()
+        await late.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
+    assert late.ended == first.ended == "unfoldable"
+
+
+async def test_a_relay_that_crashes_tells_those_who_come_in_and_the_next_one_begins_anew(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await house.writer()
+
+    async def crash(_: Relay) -> None:
+        raise ZeroDivisionError
+
+    async with Hub(house.store, house.metrics).running() as hub:
+        with monkeypatch.context() as patched:
+            patched.setattr(Relay, "run", crash)
+            with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(Unavailable):
+                async with hub.relay(CHAT):
+                    pass
+        async with reading(hub) as socket:
+            await is_right(house, socket, writer)
+
+
+async def test_one_read_of_the_log_is_enough_for_a_chat_that_goes_on_all_the_time(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(title("a"))
+    back = Socket()
+    back.watcher.state = await house.state()
+    place = Position(writer.state.epoch, 1, 0)
+    await writer.commit(titles("b", "c"))
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as first, anyio.create_task_group() as t:
+        await stands(first, writer)
+        held = house.store.hold("read_log", reply_only=True)
+        t.start_soon(back.serve, hub, house.metrics, place, "local")
+        await held.entered()
+        for text in "defgh":
+            await writer.commit(title(text))
+        await stands(first, writer)
+        held.let_go()
+        await is_right(house, back, writer)
+        assert (back.watcher.snapshots, house.store.calls["read_log"]) == (0, 1)
+        t.cancel_scope.cancel()
+    assert back.mistake is None
+
+
+async def test_heartbeats_do_not_wait_for_the_store(house: House) -> None:
+    await house.writer()
+    async with (
+        Hub(house.store, house.metrics, heartbeat_seconds=0.05).running() as hub,
+        reading(hub) as socket,
+    ):
+        await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+        held = house.store.hold("heads")
+        look_now(socket)
+        await held.entered()
+        beats = len(socket.frames)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while len(socket.frames) < beats + 2:
+                await anyio.sleep(0.01)
+        assert isinstance(socket.frames[-1], CommentFrame)
+        held.let_go()
+
+
+async def test_only_so_many_chats_are_loaded_at_once_and_none_without_a_deadline(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "LOADS_AT_ONCE", 2)
+    async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+        held = [house.store.hold("load") for _ in range(2)]
+        sockets = [Socket(f"chat-{number}") for number in range(3)]
+        for socket in sockets:
+            tasks.start_soon(socket.serve, hub, house.metrics, None, "local")
+        for one in held:
+            await one.entered()
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert house.store.calls["load"] == 2
+        held[0].let_go()
+        await sockets[2].watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
+        held[1].let_go()
+        tasks.cancel_scope.cancel()
+
+    monkeypatch.setattr(relay_module, "LOAD_SECONDS", 0.02)
+    async with Hub(house.store, house.metrics).running() as hub:
+        house.store.hold("load")
+        with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(Unavailable):
+            async with hub.relay("slow"):
+                pass
+
+
+async def test_a_caller_and_a_process_have_only_so_many_streams(house: House) -> None:
+    hub = Hub(house.store, house.metrics, streams_per_principal=2, streams_max=3)
+    with hub.admitted("ann"):
+        with hub.admitted("ann"):
+            with pytest.raises(RateLimited), hub.admitted("ann"):
+                pass
+            with hub.admitted("bob"), pytest.raises(RateLimited), hub.admitted("eve"):
+                pass
+        with hub.admitted("ann"), hub.admitted("eve"):
+            pass
+
+
+async def test_a_reader_in_the_middle_of_a_write_hears_when_to_come_back_once_it_takes_it(house: House) -> None:
+    socket = Socket()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            connection = Connection(socket.send, tasks, house.metrics, principal_id="local", abort=socket.abort)
+            socket.is_blocked = True
+            connection.write(b": 1\n\n")
+            connection.write(b": 2\n\n")
+            await anyio.lowlevel.checkpoint()
+            connection.end("shutdown")
+            await anyio.lowlevel.checkpoint()
+            socket.free()
+            await anyio.sleep_forever()
+    first, last = socket.bodies
+    assert first == b": 1\n\n"
+    assert last.startswith(b"retry: ")

@@ -1,0 +1,106 @@
+"""Many chats on one connection: one buffer, an id that tells of all, and one chat's trouble that stays its own."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from protocol.ids import Position
+from protocol.places import parse_places
+from protocol.sse import EventFrame, Frame, FrameParser, snapshot_frame
+from server.relay.subscriber import Subscriber
+from tests.unit.test_subscriber import Setting, turns
+
+pytestmark = pytest.mark.anyio
+
+
+class Many(Setting):
+    """Two chats on one connection, whose snapshots and frames are told apart by their letters."""
+
+    def __init__(self, tasks: TaskGroup, **bounds: Any) -> None:  # Any: bounds of a Connection
+        super().__init__(tasks, **bounds)
+        self.a = Subscriber(self.connection, LetterSource("a"), "a", is_one_of_many=True)
+        self.b = Subscriber(self.connection, LetterSource("b"), "b", is_one_of_many=True)
+
+    def frame(self, letter: str, position: int) -> list[Frame]:
+        return [Frame(letter, b'{"type":"%b%d"}' % (letter.encode(), position), 1, position)]
+
+
+class LetterSource:
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+
+    def snapshot(self) -> tuple[bytes, int]:
+        return snapshot_frame(self.letter, b'{"type":"snapshot"}', 1, 10), 10
+
+
+def blocks(taken: bytes) -> list[tuple[str, str, dict[str, Position]]]:
+    """(chat, type, the places that the block's id tells) of every block."""
+    frames = [frame for frame in FrameParser().feed(taken) if isinstance(frame, EventFrame)]
+    bodies = [json.loads(frame.data) for frame in frames]
+    return [
+        (body["chat_id"], body["type"], parse_places(frame.last_event_id, ["a", "b"]))
+        for body, frame in zip(bodies, frames, strict=True)
+    ]
+
+
+async def test_each_block_of_many_tells_where_its_reader_stands_in_all_chats_at_that_moment() -> None:
+    async with anyio.create_task_group() as tasks:
+        many = Many(tasks)
+        many.a.start_with_snapshot()
+        await many.pipe.until(b": hb")
+        many.a.write_frames(many.frame("a", 11))
+        many.b.start_with_snapshot()
+        await many.pipe.until(b'"chat_id":"b"')
+        await turns()
+        many.b.write_frames([*many.frame("b", 11), *many.frame("b", 12)])
+        told = [
+            (kind, {chat: place.position for chat, place in places.items()})
+            for _, kind, places in blocks(many.pipe.taken)
+        ]
+        assert told == [
+            ("snapshot", {"a": 10}),
+            ("a11", {"a": 11}),
+            ("snapshot", {"a": 11, "b": 10}),
+            ("b11", {"a": 11, "b": 11}),
+            ("b12", {"a": 11, "b": 12}),
+        ]
+
+
+async def test_an_overflow_gives_a_snapshot_to_each_chat_that_lost_something_and_to_no_other() -> None:
+    async with anyio.create_task_group() as tasks:
+        many = Many(tasks, buffer_max_bytes=400)
+        for subscriber in (many.a, many.b):
+            subscriber.start_with_snapshot()
+        await many.pipe.until(b'"chat_id":"b"')
+        await turns()
+        many.pipe.shut()
+        for position in range(11, 20):
+            many.a.write_frames(many.frame("a", position))
+        assert many.a.needs_snapshot and not many.b.needs_snapshot
+        many.b.write_frames(many.frame("b", 11))
+        many.pipe.open()
+        await many.pipe.until(b'"b11"')
+        await turns()
+        told = blocks(many.pipe.taken)
+        assert [(chat, kind) for chat, kind, _ in told[2:]] == [("a", "a11"), ("b", "b11"), ("a", "snapshot")]
+        assert "a" not in told[3][2], "what was dropped is told by no id"
+        assert told[4][2].keys() == {"a", "b"}
+
+
+async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone() -> None:
+    async with anyio.create_task_group() as tasks:
+        many = Many(tasks)
+        for subscriber in (many.a, many.b):
+            subscriber.start_with_snapshot()
+        await many.pipe.until(b'"chat_id":"b"')
+        await turns()
+        many.a.end("not_found")
+        many.a.end("unfoldable")
+        many.a.write_frames(many.frame("a", 11))
+        many.b.write_frames(many.frame("b", 11))
+        assert many.connection.ended is None and many.a.left.is_set()
+        assert [kind for _, kind, _ in blocks(many.pipe.taken)] == ["snapshot", "snapshot", "chat_removed", "b11"]
+        assert blocks(many.pipe.taken)[-1][2].keys() == {"b"}
