@@ -21,6 +21,7 @@ from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
 from server.api.edge import Edge
 from server.api.errors import tell_started
+from server.api.inlining import InliningSend
 from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
@@ -45,12 +46,14 @@ FIELDS_MAX = 200
 
 
 class _Wish(NamedTuple):
-    """What the client asks for. `place` is an SSE id, or ''; `stream_id` too may be ''."""
+    """What the client asks for. `place` is an SSE id, or ''; `stream_id` too may be ''. `inlines`: data in place of
+    references to blobs."""
 
     chat_ids: list[str]
     place: str
     stream_id: str
     has_presence: bool
+    inlines: bool
 
 
 class _Subscribe:
@@ -121,7 +124,8 @@ async def _open(
         tell_started(scope, 200)
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
         connection = Connection(
-            send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
+            # type: Starlette says Awaitable; every server's send is a coroutine function, and so is ours
+            InliningSend(send, edge.store, principal.id) if wish.inlines else send,  # type: ignore[arg-type]  # see above
             tasks,
             edge.metrics,
             principal_id=principal.id,
@@ -178,4 +182,10 @@ def _wish_of(scope: Scope) -> _Wish:
     # EventSource sends Last-Event-ID by itself, so it knows more than the address that it was opened with.
     sent = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
     place = sent or query.get("from", [""])[0]
-    return _Wish(chat_ids, place, stream_id, has_presence=query.get("presence", [""])[0] == "1")
+    return _Wish(
+        chat_ids,
+        place,
+        stream_id,
+        has_presence=query.get("presence", [""])[0] == "1",
+        inlines=query.get("blobs", [""])[0] == "inline",
+    )

@@ -1,10 +1,13 @@
 """Blobs as resources: what may be referred to, how bytes are served, what an upload may be."""
 
+import base64
+
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import Process, user_message
+from protocol.messages import ImagePart, JsonObject
+from tests.integration.harness import Process, Watcher, user_message, watching
+from tests.integration.many import watching_many
 from tests.unit.pictures import JPEG, PNG, hash_of, png_of
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +82,35 @@ async def test_an_upload_out_of_bounds_is_refused(
     async with httpx2.AsyncClient(base_url=server.url) as client:
         answer = await client.post(f"/v1/chats/{chat_id}/blobs", content=content, headers={"Content-Type": kind})
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+@pytest.mark.row("ATT-5")
+async def test_who_cannot_fetch_is_sent_data_in_events_in_snapshots_and_on_a_stream_of_many(
+    server: Process, chat_id: str
+) -> None:
+    picture = "data:image/png;base64," + base64.b64encode(png_of(200_000)).decode()
+    body = {**user_message("a", "look"), "attachments": [{"image_url": {"url": picture}}]}
+    async with (
+        watching(server.url, chat_id) as plain,
+        watching(server.url, chat_id, query="&blobs=inline") as inlined,
+        httpx2.AsyncClient() as client,
+    ):
+        await inlined.until(lambda w: w.state is not None)
+        assert (await client.post(f"{server.url}/v1/chats/{chat_id}/commands", json=body)).status_code == 202
+        await plain.at_rest()
+        await inlined.at_rest()
+    async with watching(server.url, chat_id, query="&blobs=inline") as late:
+        await late.until(lambda w: w.state is not None)
+    async with watching_many(server.url, [chat_id, f"{chat_id}-2"], query="blobs=inline") as many:
+        await many.until(lambda w: chat_id in w.chats)
+    assert picture_in(plain).startswith(f"/v1/chats/{chat_id}/blobs/")
+    assert [picture_in(w) for w in (inlined, late, many.chats[chat_id])] == [picture] * 3
+    assert inlined.snapshot == late.snapshot
+    assert (inlined.last_id, len(inlined.events)) == (plain.last_id, len(plain.events))
+
+
+def picture_in(watcher: Watcher) -> str:
+    assert watcher.state is not None
+    content = watcher.state.nodes[watcher.state.path[0]].content
+    (picture,) = [part for part in content if isinstance(part, ImagePart)]
+    return picture.image_url.url

@@ -1,0 +1,61 @@
+"""`&blobs=inline`: a stream whose references to blobs become data on their way out, for clients that cannot fetch.
+
+It stands between a connection and the server's `send`, and works on whole blocks: what is shared by all readers stays
+shared, and the bound of a slow reader's queue counts references, not megabytes (PROTOCOL §10). Each chat's blobs are
+read as its reader's own.
+"""
+
+import functools
+import re
+from collections.abc import Generator
+from types import coroutine
+
+import msgspec
+from starlette.types import Message, Send
+
+from server.api.blobs import inline_blobs
+from server.store.port import Store
+
+__all__ = ["InliningSend"]
+
+_BLOCK = re.compile(rb"data: (\{.*\})(\n.*)?", re.DOTALL)
+_END = b"\n\n"
+
+
+class _Place(msgspec.Struct):
+    chat_id: str = ""
+
+
+class InliningSend:
+    """An ASGI `send`. `owner` is who reads."""
+
+    def __init__(self, send: Send, store: Store, owner: str) -> None:
+        self._send = send
+        self._store = store
+        self._owner = owner
+        self._rest = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] != "http.response.body":
+            await self._send(message)
+            return
+        await _in_a_task()
+        *blocks, self._rest = (self._rest + message.get("body", b"")).split(_END)
+        ready = [await self._inlined(block) + _END for block in blocks]
+        if not message.get("more_body", False):
+            ready.append(self._rest)
+        await self._send({**message, "body": b"".join(ready)})
+
+    async def _inlined(self, block: bytes) -> bytes:
+        found = _BLOCK.fullmatch(block)
+        if found is None:
+            return block
+        chat_id = msgspec.json.decode(found[1], type=_Place).chat_id
+        fetch = functools.partial(self._store.get_blob, chat_id, self._owner)
+        return b"data: " + await inline_blobs(found[1], fetch) + (found[2] or b"")
+
+
+@coroutine
+def _in_a_task() -> Generator[None, None, None]:
+    """Let a connection that steps its sends by hand go on in its pump: fetching needs a task of its own."""
+    yield
