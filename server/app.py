@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Conflict
 from server.api.edge import Edge
+from server.api.opening import ABORT
 from server.api.routes import build_app
-from server.api.stream import ABORT
 from server.assembly import Furniture, authenticator_of, furnish, open_store
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
@@ -109,7 +109,7 @@ async def _edge(
         streams_max=limits.streams_max,
         shows_names=bool(settings.auth.tokens),
     )
-    feeds = Feeds(store, heartbeat_seconds=limits.heartbeat_seconds)
+    feeds = Feeds(store)
     edge = Edge(
         store=store,
         hub=hub,
@@ -145,7 +145,6 @@ async def _edge(
             with anyio.CancelScope(shield=True):
                 server.should_exit = True
                 await hub.close_streams()
-                await feeds.close_streams()
                 with anyio.move_on_after(CLOSE_SECONDS + 1):
                     await server.ended.wait()
             tasks.cancel_scope.cancel()

@@ -5,27 +5,21 @@ everything. `stream_feed` is the endpoint's body, shared with the foreign sideba
 stands in `relay/feeds.py`. The rule: `seq` counts from the snapshot, so a reader knows when it missed something.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import anyio
-import structlog
 from starlette.types import Receive, Scope, Send
 
 from protocol.codec import encode
 from protocol.messages import JsonObject
 from server.api.edge import Edge
 from server.api.listing import item_of
-from server.api.stream import ABORT, SSE_HEADERS
-from server.relay.connection import Connection
+from server.api.opening import goodbye, opened
 from server.relay.feeds import Feed
 from server.relay.subscriber import Subscriber
 from server.store.port import ChatMeta
 
 __all__ = ["ChatsView", "FeedView", "ViewReader", "feed", "sse_block", "stream_feed"]
-
-_log = structlog.get_logger()
 
 
 class FeedView(Protocol):
@@ -56,36 +50,16 @@ async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Calla
     """Serve the caller's feed until either side leaves."""
     edge: Edge = scope["app"].state.edge
     principal = edge.principal(scope)
-    async with edge.feeds.feed(principal.id) as feed, anyio.create_task_group() as tasks:
-        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-        reader = ViewReader(view_of(feed))
-        connection = Connection(
-            send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
-            tasks,
-            edge.metrics,
-            principal_id=principal.id,
-            abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
-            buffer_max_bytes=edge.buffer_max_bytes,
-            stall_seconds=edge.stall_seconds,
-        )
-        reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
-        edge.metrics.subscribers_inflight.inc()
-        begun_at = time.monotonic()
-        try:
+    with edge.hub.admitted(principal.id):
+        async with edge.feeds.feed(principal.id) as feed, opened(edge, principal, scope, send) as (connection, _):
+            reader = ViewReader(view_of(feed))
+            reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
             feed.readers.add(reader)
-            reader.subscriber.start_with_snapshot()
-            if edge.feeds.is_closing:  # it began while this reader came in, and did not find it
-                reader.subscriber.end("shutdown")
-            while (await receive())["type"] != "http.disconnect":
-                pass
-        finally:
-            feed.readers.discard(reader)
-            edge.metrics.subscribers_inflight.dec()
-            tasks.cancel_scope.cancel()
-            reason = connection.ended or "left"
-            edge.metrics.streams_ended.labels(reason).inc()
-            duration_ms = int((time.monotonic() - begun_at) * 1000)
-            _log.info("feed.ended", path=scope["path"], reason=reason, duration_ms=duration_ms)
+            try:
+                reader.subscriber.start_with_snapshot()
+                await goodbye(receive)
+            finally:
+                feed.readers.discard(reader)
 
 
 def sse_block(body: JsonObject) -> bytes:
@@ -121,7 +95,3 @@ class _Feed:
 
 
 feed = _Feed()
-
-
-def _cannot_abort() -> None:
-    """Under another server than ours the connection is left to it."""

@@ -4,6 +4,7 @@ Each number stands where it is enforced; this is only their list. The few that a
 here again, and a test holds them to the place where they count.
 """
 
+from protocol.blobs import BLOB_MAX_BYTES, BLOB_TTL_SECONDS
 from protocol.content import (
     BINARY_MAX_BYTES,
     CONTEXT_FILE_NOTES_MAX_BYTES,
@@ -14,9 +15,12 @@ from protocol.content import (
     PARTS_MAX_COUNT,
     TEXT_MAX_BYTES,
 )
+from protocol.copies import RESTORED_MAX_COUNT
 from protocol.exports import IMPORT_MAX_CHATS, IMPORT_MAX_MESSAGES
+from protocol.ide import CLAIM_MS
 from protocol.ids import NAME_MAX_CHARACTERS
 from protocol.params import MAX_ROUNDS
+from protocol.places import CHATS_MAX
 from protocol.state import RECENT_ACKS_KEPT
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.profile import DEFAULT_PROFILE
@@ -65,6 +69,11 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "waiting_commands_max_count": INBOX_MAX["normal"],
         "waiting_exempt_max_count": INBOX_MAX["exempt"],
         "prefer_wait_max_seconds": PREFER_WAIT_MAX_SECONDS,
+        "stream_chats_max_count": CHATS_MAX,
+        "blob_max_bytes": BLOB_MAX_BYTES,
+        "blob_unused_seconds": BLOB_TTL_SECONDS,
+        "client_tool_claim_seconds": CLAIM_MS / 1_000,
+        "restored_messages_max_count": RESTORED_MAX_COUNT,
         "subscriber_buffer_bytes": edge.buffer_max_bytes,
         "subscriber_stall_seconds": edge.stall_seconds,
         "max_rounds": _default_rounds(edge),

@@ -26,8 +26,8 @@ from server.api.commands import lay_down, take_back
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import STATUS_OF_CODE, answer
 from server.api.oneshot_bodies import Ask, Fresh, read_agent_chat, read_completions, read_page_chat, read_text_chat
+from server.api.opening import ABORT, SSE_HEADERS
 from server.api.run_watch import RunWatch, watch_chat
-from server.api.stream import ABORT, SSE_HEADERS
 from server.projections.base import AWAITS_DECISION, OutFrame, RunSlice
 
 __all__ = ["agent_chat", "chat_completions", "page_chat", "text_chat"]

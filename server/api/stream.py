@@ -4,14 +4,10 @@ A raw ASGI application, because its `send` is stepped by the relay without wakin
 task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
 """
 
-import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
-import anyio
-import structlog
 from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
@@ -20,26 +16,13 @@ from protocol.ids import check_chat_id, check_id
 from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
 from server.api.edge import Edge
-from server.api.errors import tell_started
 from server.api.inlining import InliningSend
+from server.api.opening import goodbye, opened
 from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
 
-__all__ = ["ABORT", "subscribe"]
-
-_log = structlog.get_logger()
-
-ABORT = "threadcast.abort"
-"""ASGI extension by which `app.py` lends us the way to drop a connection that takes no bytes."""
-
-SSE_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-    (b"connection", b"keep-alive"),
-]
-"""NET-2. The third keeps nginx from collecting the stream."""
+__all__ = ["subscribe"]
 
 FIELDS_MAX = 200
 """Of a query: the chats of a stream, and what else may stand there."""
@@ -92,7 +75,7 @@ async def _stream_one(
             await relay.join(subscriber, place)
         except Unavailable:
             subscriber.end("store")
-        await _goodbye(receive)
+        await goodbye(receive)
 
 
 async def _stream_many(
@@ -112,55 +95,14 @@ async def _stream_many(
             many.add(chat_id, places.get(chat_id))
         if not wish.chat_ids:
             connection.greet()
-        await _goodbye(receive)
+        await goodbye(receive)
 
 
-@asynccontextmanager
-async def _open(
+def _open(
     edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
-) -> AsyncIterator[tuple[Connection, TaskGroup]]:
-    """The answer has begun; when its connection ends, what runs in the block is cancelled."""
-    async with anyio.create_task_group() as tasks:
-        tell_started(scope, 200)
-        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-        connection = Connection(
-            # type: Starlette says Awaitable; every server's send is a coroutine function, and so is ours
-            InliningSend(send, edge.store, principal.id) if wish.inlines else send,  # type: ignore[arg-type]  # see above
-            tasks,
-            edge.metrics,
-            principal_id=principal.id,
-            abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
-            name=wish.stream_id,
-            buffer_max_bytes=edge.buffer_max_bytes,
-            stall_seconds=edge.stall_seconds,
-        )
-        edge.metrics.subscribers_inflight.inc()
-        begun_at = time.monotonic()
-        try:
-            with edge.hub.kept_alive(connection):
-                yield connection, tasks
-        finally:
-            edge.metrics.subscribers_inflight.dec()
-            tasks.cancel_scope.cancel()
-            reason = connection.ended or "left"
-            edge.metrics.streams_ended.labels(reason).inc()
-            _log.info(
-                "subscription.ended",
-                chat_ids=wish.chat_ids,
-                reason=reason,
-                is_resumed=bool(wish.place),
-                duration_ms=int((time.monotonic() - begun_at) * 1000),
-            )
-
-
-async def _goodbye(receive: Receive) -> None:
-    """Wait until the reader has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _cannot_abort() -> None:
-    """Under another server than ours the connection is left to it."""
+) -> AbstractAsyncContextManager[tuple[Connection, TaskGroup]]:
+    out = InliningSend(send, edge.store, principal.id) if wish.inlines else send
+    return opened(edge, principal, scope, out, name=wish.stream_id, chat_ids=wish.chat_ids, is_resumed=bool(wish.place))
 
 
 def _wish_of(scope: Scope) -> _Wish:

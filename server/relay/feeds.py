@@ -5,7 +5,6 @@ channel names. It does not know how readers show it (`api/feed.py`, `api/foreign
 a chat was read after the news of it came; when news may have been missed, it lists again and every reader starts over.
 """
 
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,9 +14,8 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.errors import Unavailable
-from server.relay.connection import EndReason
-from server.relay.hub import HEARTBEAT_SECONDS, OPEN_SECONDS, TICK_SECONDS
+from protocol.errors import Failed, Unavailable
+from server.relay.hub import OPEN_SECONDS
 from server.relay.subscriber import Subscriber
 from server.store.port import ChatMeta, Store
 
@@ -78,7 +76,7 @@ class Feed:
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._collect, news)
                         await self._tell_forever()
-            except Unavailable:
+            except Failed:
                 if not self.ready.is_set():
                     self.trouble = "store"
                     self.ready.set()
@@ -103,7 +101,7 @@ class Feed:
                         reader.subscriber.resync("feed")
                 else:
                     await self._read_pending()
-            except Unavailable:
+            except Failed:
                 self._must_list = True
                 self._news.set()
                 await anyio.sleep(STORE_PAUSE_SECONDS)
@@ -151,24 +149,17 @@ class _Open:
 
 class Feeds:
     """A feed per watched owner; the first reader opens it, the last one closes it. Runs inside
-    `async with feeds.running()`; `heartbeat_seconds` of silence bring a heartbeat."""
+    `async with feeds.running()`. Heartbeats and goodbyes are the hub's business, which knows every connection."""
 
-    def __init__(self, store: Store, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._heartbeat_seconds = heartbeat_seconds
         self._open: dict[str, _Open] = {}
         self._tasks: TaskGroup | None = None
-        self._is_closing = False
-
-    @property
-    def is_closing(self) -> bool:
-        return self._is_closing
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feeds"]:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._beat_forever)
             try:
                 yield self
             finally:
@@ -182,7 +173,7 @@ class Feeds:
         Raises:
             Unavailable: it did not become ready in time, or the server is going down.
         """
-        if self._tasks is None or self._is_closing:
+        if self._tasks is None:
             raise Unavailable("the server is going down; connect again")
         here = self._open.get(owner)
         if here is None:
@@ -202,31 +193,13 @@ class Feeds:
                 if self._open.get(owner) is here:
                     del self._open[owner]
 
-    async def close_streams(self) -> None:
-        """Tell every reader to come back elsewhere, and end its stream."""
-        self._is_closing = True
-        self._end_all([here.feed for here in self._open.values()], "shutdown")
-
-    @staticmethod
-    def _end_all(feeds: Sequence[Feed], reason: EndReason) -> None:
-        for feed in feeds:
-            for reader in list(feed.readers):
-                reader.subscriber.end(reason)
-
     async def _run(self, here: _Open) -> None:
         with here.scope:
             try:
                 await here.feed.run()
             except Exception:  # the boundary of a feed: one owner's trouble must not end the others' streams
                 _log.exception("feed.crashed")
-            self._end_all([here.feed], "store")
+            for reader in list(here.feed.readers):
+                reader.subscriber.end("store")
         if self._open.get(here.feed.owner) is here:
             del self._open[here.feed.owner]
-
-    async def _beat_forever(self) -> None:
-        while True:
-            await anyio.sleep(TICK_SECONDS)
-            now = time.monotonic()
-            for here in self._open.values():
-                for reader in list(here.feed.readers):
-                    reader.subscriber.connection.beat(now, self._heartbeat_seconds)

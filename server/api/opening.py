@@ -1,0 +1,77 @@
+"""An event stream from its first byte to its goodbye: headers, connection, counting, the line in the log (NET-2).
+
+Streams of chats and feeds are opened here, whatever goes into them. A task group lives as long as the stream: what runs
+in it ends with the connection. Whoever opens a stream was admitted by the hub before.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from starlette.types import Receive, Scope, Send
+
+from protocol.principal import Principal
+from server.api.edge import Edge
+from server.api.errors import tell_started
+from server.relay.connection import Connection
+
+__all__ = ["ABORT", "SSE_HEADERS", "goodbye", "opened"]
+
+_log = structlog.get_logger()
+
+ABORT = "threadcast.abort"
+"""ASGI extension by which `app.py` lends us the way to drop a connection that takes no bytes."""
+
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+    (b"connection", b"keep-alive"),
+]
+"""NET-2. The third keeps nginx from collecting the stream."""
+
+
+@asynccontextmanager
+async def opened(
+    edge: Edge, principal: Principal, scope: Scope, send: Send, *, name: str = "", **told: object
+) -> AsyncIterator[tuple[Connection, TaskGroup]]:
+    """The answer has begun; when its connection ends, what runs in the block is cancelled. `name` is the client's name
+    for the stream; `told` stands in the log's line about it."""
+    async with anyio.create_task_group() as tasks:
+        tell_started(scope, 200)
+        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        connection = Connection(
+            send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
+            tasks,
+            edge.metrics,
+            principal_id=principal.id,
+            abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
+            name=name,
+            buffer_max_bytes=edge.buffer_max_bytes,
+            stall_seconds=edge.stall_seconds,
+        )
+        edge.metrics.subscribers_inflight.inc()
+        begun_at = time.monotonic()
+        try:
+            with edge.hub.kept_alive(connection):
+                yield connection, tasks
+        finally:
+            edge.metrics.subscribers_inflight.dec()
+            tasks.cancel_scope.cancel()
+            reason = connection.ended or "left"
+            edge.metrics.streams_ended.labels(reason).inc()
+            duration_ms = int((time.monotonic() - begun_at) * 1000)
+            _log.info("subscription.ended", path=scope["path"], reason=reason, duration_ms=duration_ms, **told)
+
+
+async def goodbye(receive: Receive) -> None:
+    """Wait until the reader has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _cannot_abort() -> None:
+    """Under another server than ours the connection is left to it."""
