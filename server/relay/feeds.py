@@ -119,9 +119,10 @@ class Feed:
     async def _read_pending(self) -> None:
         asked = sorted(self._pending)
         self._pending.clear()
-        changed = await self._store.listed(self.owner, asked)
+        listed = await self._store.listed(self.owner, asked)
+        changed = [chat for chat in listed if self._chats.get(chat.chat_id) != chat]
         self._chats.update({chat.chat_id: chat for chat in changed})
-        left = set(asked) - {chat.chat_id for chat in changed}
+        left = set(asked) - {chat.chat_id for chat in listed}
         # One that stood beyond the newest may be on somebody's screen; one that was in no list is nobody's business.
         removed = sorted(chat_id for chat_id in left if chat_id in self._chats or self.has_more)
         for chat_id in removed:
