@@ -4,14 +4,14 @@ While the socket takes bytes, a write is finished where it is made, without waki
 stepped once, and if it does not block it is done (DESIGN §5). A reader under back-pressure gets a task of its own, the
 pump, and a bounded queue, shared by all chats of the stream. A full queue is dropped, and each chat that lost something
 follows with a fresh snapshot when the reader takes bytes again; snapshots do not count against the bound, because they
-are made at that moment and shared. Nobody else waits. It knows chats only as its `Subscriber`s.
+are made at that moment and shared. Nobody else waits. A chat is to it only what gives snapshots.
 """
 
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, MutableMapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
 import structlog
@@ -20,10 +20,7 @@ from anyio.abc import TaskGroup
 from protocol.sse import heartbeat, retry
 from server.telemetry import Metrics
 
-if TYPE_CHECKING:
-    from server.relay.subscriber import Subscriber
-
-__all__ = ["Connection", "EndReason", "Send"]
+__all__ = ["ChatOnStream", "Connection", "EndReason", "Send"]
 
 _log = structlog.get_logger()
 
@@ -43,6 +40,16 @@ CLOSE_SECONDS = 1.0
 
 RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
 """Told to clients when the server goes down, at random, so that they do not come back all at once (PROTOCOL §4)."""
+
+
+class ChatOnStream(Protocol):
+    """What a connection asks of one of its chats."""
+
+    def resync(self, reason: str) -> None:
+        """What was queued for this chat is lost."""
+
+    def take_snapshot(self) -> tuple[bytes, int, bytes]:
+        """A snapshot of what now is: a buffer, how much of it to write, and what to write after that."""
 
 
 class Connection:
@@ -75,8 +82,8 @@ class Connection:
         self._abort = abort
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
-        self._queued_of: set[Subscriber] = set()
-        self._want_snapshots: list[Subscriber] = []
+        self._queued_of: set[ChatOnStream] = set()
+        self._want_snapshots: list[ChatOnStream] = []
         self._is_pumping = False
         self._pumped: anyio.Event | None = None
         self._blocked: _Blocked | None = None
@@ -86,7 +93,7 @@ class Connection:
         """The end of a block on a stream of many chats: where its reader stands in all of them."""
         return b"\nid: %b\n\n" % b".".join(self.places.values())
 
-    def want_snapshot(self, subscriber: "Subscriber", *, drop: bool) -> None:
+    def want_snapshot(self, subscriber: ChatOnStream, *, drop: bool) -> None:
         """A fresh snapshot for one chat, as soon as the reader takes bytes. `drop`: what waits has become useless."""
         if drop and self._queue:
             self._drop_queue()
@@ -95,13 +102,13 @@ class Connection:
             self._want_snapshots.append(subscriber)
         self._pump_soon()
 
-    def forget(self, subscriber: "Subscriber") -> None:
+    def forget(self, subscriber: ChatOnStream) -> None:
         """The chat is not on this stream any more."""
         self._queued_of.discard(subscriber)
         if subscriber in self._want_snapshots:
             self._want_snapshots.remove(subscriber)
 
-    def write(self, data: bytes, subscriber: "Subscriber | None" = None) -> None:
+    def write(self, data: bytes, subscriber: ChatOnStream | None = None) -> None:
         """Hand over ready blocks, of one chat's log or (None) such as may be lost. Never waits."""
         if self.ended is not None:
             return
@@ -189,7 +196,7 @@ class Connection:
             if self._pumped is not None:
                 self._pumped.set()
 
-    async def _put_snapshot(self, subscriber: "Subscriber") -> None:
+    async def _put_snapshot(self, subscriber: ChatOnStream) -> None:
         data, length, last = subscriber.take_snapshot()
         for start in range(0, length, SLICE_BYTES):
             await self._put(data[start : min(start + SLICE_BYTES, length)])
