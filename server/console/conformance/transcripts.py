@@ -58,7 +58,7 @@ class Transcript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The chat's model, set before the first step. Without it nothing is set up: the chat does not exist yet."""
     params: JsonObject = {}
     """More parameters, set together with the model."""
-    chats: list[str] = ["chat"]
+    chats: list[str] = msgspec.field(default_factory=lambda: ["chat"])
     """Names of the chats; each gets a fresh id and is watched from the beginning. The first one is set up."""
     final: dict[str, JsonObject] = {}
     """Chat name to what a snapshot of it holds at the end; such a chat is also read and resumed anew."""
