@@ -244,7 +244,9 @@ class _Player:
         stream = self._stream(name)
         last_snapshot = max(i for i, frame in enumerate(stream.frames) if frame.get("type") == "snapshot")
         count = len(stream.frames)
-        middle = range(last_snapshot, count - 1)
+        # Before its first command a chat has no log, so there is nothing yet to resume from (PROTOCOL §4).
+        had_log = last_snapshot > 0 or (bool(self._transcript.model) and name == self._transcript.chats[0])
+        middle = range(last_snapshot if had_log else last_snapshot + 1, count - 1)
         places = sorted({middle[len(middle) * i // RESUMES_COUNT] for i in range(RESUMES_COUNT)}) if middle else []
         for turn, place in enumerate(places):
             event_id = stream.ids[place]
