@@ -219,7 +219,8 @@ class _Player:
             await self._resume(name)
         except Failed as wrong:
             raise Failed(f"at the end: {wrong}") from None
-        stream.law.at_end(self._accepted[name], self._refused[name])
+        finally:
+            stream.law.at_end(self._accepted[name], self._refused[name])
 
     async def _compare_fresh(self, name: str) -> None:
         """What a newcomer is given is what the live reader has folded. Events may still be on their way to either."""
