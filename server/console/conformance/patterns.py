@@ -28,8 +28,14 @@ class BadPattern(Exception):
 
 
 def fill(value: object, names: Names) -> object:
-    """`value` with every `"$name"`, and every `${name}` inside a string, replaced. Raises BadPattern: never bound."""
+    """`value` with every `"$name"`, every `${name}` inside a string, and `{"$repeat": [text, count]}` replaced.
+
+    Raises:
+        BadPattern: a name that was never bound.
+    """
     match value:
+        case {"$repeat": [str() as text, int() as count]}:
+            return text * count
         case str():
             if whole := _WHOLE.fullmatch(value):
                 return _bound(whole[1], names)
