@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import JsonObject
 from server.console.conformance.patterns import BadPattern, Names, fill, mismatch
 from server.console.conformance.target import Target
 from server.console.conformance.transcripts import BadTranscript, load, transcripts_directory
@@ -89,12 +90,13 @@ def test_every_transcript_requires_the_models_and_tools_that_it_names() -> None:
 def test_a_misspelt_key_two_verbs_and_another_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadTranscript, match="--transcripts"):
         load(tmp_path)
-    for wrong, words in [
+    wrongs: list[tuple[JsonObject, str]] = [
         ({"finale": {}}, "finale"),
         ({"steps": [{"expect": [], "state": {}}]}, "step 1 must have one of"),
         ({"steps": [{"expect": [], "chat": "other"}]}, "not in chats"),
         ({"name": "other"}, "called like its file"),
-    ]:
+    ]
+    for wrong, words in wrongs:
         (tmp_path / "one.json").write_text(json.dumps({"name": "one", "about": "", "steps": [], **wrong}))
         with pytest.raises(BadTranscript, match=words):
             load(tmp_path)

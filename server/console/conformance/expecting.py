@@ -150,13 +150,13 @@ def _joined(run: JsonObject, frame: JsonObject) -> JsonObject:
     """A run of deltas and the next one: `content`, `reasoning` joined; `tool_calls` the latest."""
     longer = dict(run)
     for op in frame.get("ops", ()):
-        match op.get("op"):
-            case "append_content":
-                longer["content"] += op["text"]
-            case "append_reasoning":
-                longer["reasoning"] += op["text"]
-            case "set_reasoning":
-                longer["reasoning"] = op["text"]
-            case "set_tool_calls":
-                longer["tool_calls"] = op["tool_calls"]
+        match op:
+            case {"op": "append_content", "text": str() as text}:
+                longer["content"] += text
+            case {"op": "append_reasoning", "text": str() as text}:
+                longer["reasoning"] += text
+            case {"op": "set_reasoning", "text": str() as text}:
+                longer["reasoning"] = text
+            case {"op": "set_tool_calls", "tool_calls": list() as calls}:
+                longer["tool_calls"] = calls
     return longer

@@ -33,8 +33,8 @@ class Law:
         """Tool calls of finished answers to how often they were answered."""
         self._finished_tools: set[str] = set()
 
-    def see(self, frame: JsonObject, event_id: str, state: ChatState) -> None:
-        """`state` is the one after this frame."""
+    def see(self, frame: JsonObject, event_id: str, state: ChatState | None) -> None:
+        """`state` is the one after this frame; None when the frame has not the shape of its type."""
         kind = frame.get("type")
         seq = frame.get("seq")
         if not self._has_begun and kind != "snapshot":
@@ -49,7 +49,7 @@ class Law:
         if not event_id:
             self._break(f"{kind} with seq {seq} has no id to resume from")
         see = getattr(self, f"_see_{kind}", None)
-        if see is not None:
+        if see is not None and state is not None:
             see(frame, state)
 
     def at_end(self, accepted: set[str], refused: Counter[str]) -> None:

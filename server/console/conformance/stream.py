@@ -57,11 +57,10 @@ class Stream:
         self.frames.append(frame)
         fresh_id = event_id if event_id not in self.ids[-1:] else ""  # a parser repeats the last id it saw
         self.ids.append(event_id)
-        self._fold(frame)
-        self.law.see(frame, fresh_id, self.state)
+        self.law.see(frame, fresh_id, self.state if self._fold(frame) else None)
         self._notify()
 
-    def _fold(self, frame: JsonObject) -> None:
+    def _fold(self, frame: JsonObject) -> bool:
         kind = frame.get("type")
         raw = json.dumps({key: value for key, value in frame.items() if key not in ("chat_id", "seq")}).encode()
         position = self.state.position + 1
@@ -74,6 +73,9 @@ class Stream:
                 self.state = msgspec.structs.replace(self.state, position=position)
         except msgspec.DecodeError as wrong:
             self.law.broken.append(f"{kind} has another shape than PROTOCOL §5 says: {wrong}")
+            self.state = msgspec.structs.replace(self.state, position=position)
+            return False
+        return True
 
     def end(self, why: str) -> None:
         self.ended = why

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from protocol.messages import JsonObject
 from server.settings import is_loopback
 
 __all__ = ["NotThere", "Target"]
@@ -67,13 +66,17 @@ class Target:
             caps = await self._http.get(f"{self.url}/v1/caps")
             tools = await self._http.get(f"{self.url}/v1/tools")
         except httpx2.TransportError as wrong:
-            raise NotThere(f"{self.url}: {str(wrong) or 'nobody answers there'}") from None
+            raise NotThere(f"{self.url}: nobody answers there ({wrong})") from None
         if caps.status_code == 401:
             raise NotThere(f"{self.url} wants a token; give one with --token or THREADCAST_TOKEN")
-        if caps.status_code == 200 and isinstance(models := _json(caps).get("chat_models"), dict):
-            self._offered_models = frozenset(models)
-        if tools.status_code == 200 and isinstance(listed := msgspec.json.decode(tools.content), list):
-            self._offered_tools = {str(tool.get("name")): str(tool.get("policy")) for tool in listed}
+        match _json(caps):
+            case {"chat_models": dict() as models} if caps.status_code == 200:
+                self._offered_models = frozenset(models)
+        match _json(tools):
+            case list() as listed if tools.status_code == 200:
+                self._offered_tools = {
+                    str(tool.get("name")): str(tool.get("policy")) for tool in listed if isinstance(tool, dict)
+                }
 
     def lacks(self, requires: list[str]) -> list[str]:
         """Which of a transcript's requirements the server says that it has not. What it does not say, it may have."""
@@ -132,9 +135,9 @@ class Target:
             yield response
 
 
-def _json(response: httpx2.Response) -> JsonObject:
+def _json(response: httpx2.Response) -> object:
     try:
-        value = msgspec.json.decode(response.content)
+        found: object = msgspec.json.decode(response.content)
     except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return found
