@@ -21,6 +21,7 @@ examples:
   REDIS_URL=redis://127.0.0.1:6379 threadcast web
   REDIS_URL=redis://127.0.0.1:6379 threadcast worker
                                           the two halves, any number of each
+  threadcast conformance                  whether a server keeps the protocol
   threadcast doctor                       what is configured, by whom, and whether it works
 
 Configuration: threadcast.toml in this directory; threadcast.example.toml names every value."""
@@ -46,6 +47,17 @@ _TOKEN = """\
 A new bearer token. The lines for threadcast.toml go to standard output, the token itself to standard error:
 
   threadcast token alice >> threadcast.toml"""
+
+
+_CONFORMANCE = """\
+Play the transcripts of the protocol against a server, and print what it does otherwise. Each is played in a fresh
+chat, which is deleted when all went well. The server needs the demo models, or others that behave like them.
+
+  threadcast conformance http://127.0.0.1:8000
+  threadcast conformance URL --only 'approval-*' plain-turn
+  threadcast conformance URL --model demo/echo=test/parrot --json
+
+Exit code: 0 nothing failed, 1 something did, 2 nothing could be played. docs/conformance.md describes transcripts."""
 
 
 class _Version(argparse.Action):
@@ -95,7 +107,36 @@ def _run(options: argparse.Namespace) -> int:
             from server.console.doctor import doctor
 
             return doctor(os.environ, options.config)
+        case "conformance":
+            return _run_conformance(options)
     return _run_client(options)
+
+
+def _run_conformance(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from server.console.conformance.report import Wanted, conformance
+
+    if not options.url.startswith(("http://", "https://")):
+        return _refuse(f"URL {options.url!r} must begin with http:// or https://")
+    models = dict(pair.partition("=")[::2] for pair in options.model)
+    if not all(models.values()):
+        return _refuse("--model is given as NAME=THEIRS, such as demo/echo=test/parrot")
+    if options.at_once < 1 or not options.wait > 0:
+        return _refuse("--at-once and --wait must be above 0")
+    return conformance(
+        Wanted(
+            url=options.url,
+            token=options.token or os.environ.get("THREADCAST_TOKEN"),
+            only=options.only,
+            models=models,
+            directory=Path(options.transcripts) if options.transcripts else None,
+            at_once=options.at_once,
+            wait_seconds=options.wait,
+            as_json=options.json,
+            lists=options.list,
+        )
+    )
 
 
 def _run_client(options: argparse.Namespace) -> int:
@@ -193,6 +234,19 @@ def _parser() -> argparse.ArgumentParser:
     tail.add_argument("--from", dest="last_event_id", metavar="EVENT_ID", help="go on after this event id")
     tail.add_argument("--raw", action="store_true", help="the bytes of one connection, exactly")
     tail.add_argument("--url", help=url)
+
+    play = command("conformance", "check that a server keeps the protocol", _CONFORMANCE)
+    play.add_argument("url", metavar="URL", nargs="?", default="http://127.0.0.1:8000", help="http://127.0.0.1:8000")
+    play.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these transcripts; * stands for anything")
+    play.add_argument("--list", action="store_true", help="print names and what they are about; play nothing")
+    play.add_argument("--token", help="a bearer token (THREADCAST_TOKEN); it needs the permission approve")
+    play.add_argument(
+        "--model", action="append", default=[], metavar="NAME=THEIRS", help="play THEIRS where a transcript says NAME"
+    )
+    play.add_argument("--transcripts", metavar="DIR", help="other transcripts than the ones that come along")
+    play.add_argument("--at-once", type=int, default=4, metavar="N", help="transcripts played together (4)")
+    play.add_argument("--wait", type=float, default=15, metavar="SECONDS", help="for any one expected thing (15)")
+    play.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
     doctor = command("doctor", "check configuration, store and models, a line each")
     doctor.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")

@@ -1,0 +1,143 @@
+"""The server under test: requests, subscriptions, and what it offers of models and tools.
+
+Black box: URLs and headers of PROTOCOL §1, nothing else. Model names of the transcripts are translated here
+(`--model`), in what is sent and in what is expected. Nothing is tried twice: a conformance test wants the first answer.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from server.settings import is_loopback
+
+__all__ = ["NotThere", "Target"]
+
+SILENCE_SECONDS = 45.0
+"""Three heartbeats (PROTOCOL §4)."""
+
+ANSWER_SECONDS = 35.0
+"""More than `Prefer: wait` can take (PROTOCOL §18)."""
+
+
+class NotThere(Exception):
+    """Nobody answers at the URL, or it is no server of this protocol."""
+
+
+class Target:
+    """Enter it once; several players share it."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        models: Mapping[str, str] | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._models = dict(models or {})
+        self._offered_models: frozenset[str] | None = None
+        self._offered_tools: dict[str, str] | None = None
+        self._http = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=5.0),
+            limits=httpx2.Limits(max_connections=None),  # every player holds a few streams; players are bounded
+            transport=transport,
+            trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy leads to our own machine
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, wrong, where)
+
+    async def look(self) -> None:
+        """Learn what the server offers (PROTOCOL §13). Raises NotThere."""
+        try:
+            caps = await self._http.get(f"{self.url}/v1/caps")
+            tools = await self._http.get(f"{self.url}/v1/tools")
+        except httpx2.TransportError as wrong:
+            raise NotThere(f"{self.url}: nobody answers there ({wrong})") from None
+        if caps.status_code == 401:
+            raise NotThere(f"{self.url} wants a token; give one with --token or THREADCAST_TOKEN")
+        match _json(caps):
+            case {"chat_models": dict() as models} if caps.status_code == 200:
+                self._offered_models = frozenset(models)
+        match _json(tools):
+            case list() as listed if tools.status_code == 200:
+                self._offered_tools = {
+                    str(tool.get("name")): str(tool.get("policy")) for tool in listed if isinstance(tool, dict)
+                }
+
+    def lacks(self, requires: list[str]) -> list[str]:
+        """Which of a transcript's requirements the server says that it has not. What it does not say, it may have."""
+        return [each for each in requires if not self._has(each)]
+
+    def _has(self, requirement: str) -> bool:
+        kind, _, name = requirement.partition(":")
+        if kind == "model":
+            wanted = self.model(name).partition("?")[0]
+            return self._offered_models is None or wanted in self._offered_models
+        if self._offered_tools is None:
+            return True
+        return name in self._offered_tools and (kind != "client_tool" or self._offered_tools[name] == "client")
+
+    def model(self, name: str) -> str:
+        """The server's name for a model of the transcripts. Options behind "?" are the demo models' own, so a
+        replacement of the plain name drops them."""
+        return self._models.get(name) or self._models.get(name.partition("?")[0]) or name
+
+    def translate(self, value: object) -> object:
+        """`value` with the model names in it replaced, wherever a key is called `model`."""
+        match value:
+            case dict():
+                return {
+                    key: self.model(item) if key == "model" and isinstance(item, str) else self.translate(item)
+                    for key, item in value.items()
+                }
+            case list():
+                return [self.translate(item) for item in value]
+            case _:
+                return value
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
+        """Raises httpx2.TransportError."""
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        return await self._http.request(method, self.url + path, content=body, headers={**kind, **(headers or {})})
+
+    @asynccontextmanager
+    async def subscribe(
+        self, chat_id: str, *, last_event_id: str | None = None, in_query: bool = False
+    ) -> AsyncIterator[httpx2.Response]:
+        """A stream, its status not yet looked at; resumed by header, or by query. Raises httpx2.TransportError."""
+        params = {"chat_id": chat_id}
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            (params if in_query else headers)["from" if in_query else "Last-Event-ID"] = last_event_id
+        async with self._http.stream(
+            "GET",
+            f"{self.url}/v1/chats/subscribe",
+            params=params,
+            headers=headers,
+            timeout=httpx2.Timeout(SILENCE_SECONDS, connect=5.0),
+        ) as response:
+            yield response
+
+
+def _json(response: httpx2.Response) -> object:
+    try:
+        found: object = msgspec.json.decode(response.content)
+    except msgspec.DecodeError:
+        return None
+    return found
