@@ -117,7 +117,7 @@ async def chat_modes(request: Request) -> Response:
             "id": profile.name,
             "title": profile.title,
             "description": profile.description,
-            "tools_count": len(edge.tools) if profile.tools is None else len(profile.tools),
+            "tools_count": len(edge.tools) + len(edge.mcp.tools()) if profile.tools is None else len(profile.tools),
             "thread_defaults": {
                 "include_project_info": True,
                 "checkpoints_enabled": True,
@@ -135,6 +135,7 @@ async def tools(request: Request) -> Response:
     """`GET /v1/tools`: what models may be offered (TOOL-12)."""
     edge = edge_of(request)
     edge.principal(request.scope)
+    await edge.mcp.settled()
     return answer(
         200,
         [
@@ -145,7 +146,7 @@ async def tools(request: Request) -> Response:
                 "source": tool.source,
                 "policy": tool.policy,
             }
-            for tool in edge.tools
+            for tool in [*edge.tools, *edge.mcp.tools().values()]
         ],
     )
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import caps, chats, commands
+from server.api import caps, chats, commands, mcp
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.guard import OriginGuard
@@ -30,6 +30,8 @@ ROUTES = [
     Route("/v1/providers", caps.providers),
     Route("/v1/chat-modes", caps.chat_modes),
     Route("/v1/tools", caps.tools),
+    Route("/v1/mcp/resources", mcp.resources),
+    Route("/v1/mcp/prompts", mcp.prompts),
     Route("/v1/ping", caps.ping),
     Route("/livez", caps.livez),
     Route("/readyz", caps.readyz),

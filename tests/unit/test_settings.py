@@ -104,7 +104,9 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             {},
             "threadcast.toml: unknown key auth.tokens[0].sha; did you mean auth.tokens[0].sha256?",
         ),
-        ("[mcp]\nservers = 1", {}, "threadcast.toml: unknown key mcp.servers; known here: nothing yet"),
+        ("[mcp]\nservers = 1", {}, "threadcast.toml: mcp.servers must be a table, not int"),
+        ("[mcp.files]\npolicy = 'auto'", {}, "mcp.files: an MCP server needs either a command or a url"),
+        ("[mcp.a__b]\ncommand = 'x'", {}, "mcp: 'a__b' cannot be the name of an MCP server"),
         ("[server]\nport = 'x'", {}, "threadcast.toml: server.port: Expected `int`, got `str`"),
         ("server = 1", {}, "threadcast.toml: server must be a table, not int"),
         (
