@@ -6,6 +6,7 @@ protocol, which has sessions, is spoken when the third argument is `legacy`.
 """
 
 import asyncio
+import base64
 import os
 import sys
 from typing import Annotated
@@ -37,6 +38,11 @@ def build() -> MCPServer:
     def whose(name: Annotated[str, "of a variable"]) -> str:
         """A variable of the server's environment."""
         return os.environ.get(name, "not there")
+
+    @server.tool()
+    def process() -> str:
+        """The number of the server's process."""
+        return str(os.getpid())
 
     @server.tool(name="count.steps")
     async def count(ctx: Context) -> str:
@@ -114,8 +120,6 @@ def build() -> MCPServer:
 
     @server.resource("notes://pixel", mime_type="image/png")
     def pixel() -> bytes:
-        import base64
-
         return base64.b64decode(PIXEL)
 
     @server.prompt()

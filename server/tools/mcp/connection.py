@@ -192,6 +192,7 @@ class Connection:
         live, self._live = self._live, None
         if live is not None:
             self._up = anyio.Event()
+            self._standing, self._error = "down", live.why or "the session had expired"
             live.close()
             self._offer(())
 

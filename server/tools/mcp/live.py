@@ -91,6 +91,7 @@ class Live:
             request.error = wrong
             if is_expired(wrong):
                 self.end(None)
+            self.changed.set()  # a look at the list shows whether the server is still there
         finally:
             request.done.set()
             places.release()
