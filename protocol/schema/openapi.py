@@ -29,6 +29,8 @@ _BODIES = (
     answers.ChatSnapshot,
     answers.Capabilities,
     answers.ToolInfo,
+    answers.McpResources,
+    answers.McpPrompts,
     answers.ChatModes,
     answers.Providers,
 )
@@ -124,6 +126,10 @@ def _paths() -> JsonObject:
                 {"200": _json("The tools.", "ToolInfo", is_list=True)},
             )
         },
+        "/v1/mcp/resources": {
+            "get": _question("listMcpResources", "What MCP servers offer to be attached.", "McpResources")
+        },
+        "/v1/mcp/prompts": {"get": _question("listMcpPrompts", "The prompts of MCP servers.", "McpPrompts")},
         "/v1/chat-modes": {"get": _question("listChatModes", "The profiles that `mode` may name.", "ChatModes")},
         "/v1/providers": {"get": _question("listProviders", "Where models come from.", "Providers")},
         "/readyz": {

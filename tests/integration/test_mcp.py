@@ -14,6 +14,8 @@ import pytest
 
 from protocol.events import PauseRequired, ToolStatus
 from protocol.messages import JsonObject
+from server.store.server_process import ServerProcess
+from tests.integration.fake_openai import DONE, STOP, Reply, serve_fake_openai, text
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
@@ -360,13 +362,57 @@ def is_running(number: int) -> bool:
 
 
 @pytest.mark.row("MCP-3")
-async def test_a_web_process_alone_connects_when_it_is_asked(tmp_path: Path) -> None:
+async def test_a_web_process_alone_connects_when_it_is_asked(tmp_path: Path, valkey_server: ServerProcess) -> None:
     file = tmp_path / "threadcast.toml"
     file.write_text(f"[mcp.desk]\n{STDIO}\n")
-    arguments = ["web", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(file)]
-    with start(*arguments, log=tmp_path / "log") as process:
+    environment = {"REDIS_URL": valkey_server.url}
+    arguments = ["web", "--port", "0", "--config", str(file)]
+    with start(*arguments, log=tmp_path / "log", environment=environment) as process:
         await process.ready()
         assert "mcp.connected" not in process.log_text()
         resources = (await get(process, "/v1/mcp/resources")).json()
     assert resources["errors"] == []
     assert [item["uri"] for item in resources["resources"]] == ["notes://packing", "notes://pixel"]
+
+
+@pytest.mark.row("MCP-6")
+@pytest.mark.parametrize("servers", [["desk"], []])
+async def test_a_request_names_no_tools_when_there_are_none(tmp_path: Path, servers: list[str]) -> None:
+    file = tmp_path / "threadcast.toml"
+    file.write_text(f'[mcp.desk]\n{STDIO}\n[profiles.agent]\ntools = ["mcp__desk__add", "mcp__gone__*"]\n')
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(file)]
+    with serve_fake_openai() as model:
+        model.replies = [Reply([text("hello"), STOP, DONE])]
+        environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "k", "OPENAI_MODEL": "tiny"}
+        with start(*arguments, log=tmp_path / "log", environment=environment) as process:
+            await process.ready()
+            body = {"type": "set_params", "client_request_id": "p", "patch": {"mcp_servers": servers}}
+            await command(process.url, "c1", body)
+            async with watching(process.url, "c1") as watcher:
+                await command(process.url, "c1", user_message("a", "hi"))
+                await watcher.at_rest()
+    asked = model.asked[0].body
+    if servers:
+        assert [tool["function"]["name"] for tool in asked["tools"]] == ["mcp__desk__add"]
+    else:
+        assert not {"tools", "tool_choice", "parallel_tool_calls"} & asked.keys()
+
+
+@pytest.mark.row("MCP-5")
+async def test_the_doctor_has_a_line_for_every_server(house: Process, tmp_path: Path) -> None:
+    port = house.url.rpartition(":")[2]
+    file = tmp_path / "threadcast.toml"
+    file.write_text(f'[server]\nport = {port}\n[mcp.desk]\n{STDIO}\n[mcp.dead]\ncommand = "no-such-program"\n')
+
+    async def lines() -> list[str]:
+        asked = [sys.executable, "-m", "server.cli", "doctor", "--config", str(file)]
+        done = await anyio.run_process(asked, check=False)
+        return [line for line in done.stdout.decode().splitlines() if " mcp." in line]
+
+    desk, dead = await lines()
+    assert desk.startswith("ok") and "answers the server" in desk
+    assert dead.startswith("fail") and "not connected" in dead
+    file.write_text(file.read_text().replace(f"port = {port}", f"port = {free_port()}"))
+    desk, dead = await lines()
+    assert desk.startswith("ok") and sys.executable in desk
+    assert dead.startswith("fail") and "no-such-program" in dead
