@@ -15,6 +15,7 @@ import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resources import TextResource
 from mcp_types import CallToolResult, ImageContent, TextContent
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -104,6 +105,12 @@ def build() -> MCPServer:
         await ctx.notify_tools_changed()
         if ctx.protocol_version is not None and ctx.protocol_version < "2026":
             await ctx.session.send_tool_list_changed()
+        return "ok"
+
+    @server.tool()
+    def write_down(name: str) -> str:
+        """One more resource, which nobody is told of."""
+        server.add_resource(TextResource(uri=f"notes://{name}", name=name, text=name))
         return "ok"
 
     @server.tool(name="same name")

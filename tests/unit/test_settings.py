@@ -10,6 +10,7 @@ import pytest
 
 from server.settings import (
     Limits,
+    Mcp,
     Model,
     Profile,
     Provider,
@@ -269,6 +270,7 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
     provider = table["models"]["providers"]["local"]
     entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
     entries += [(table["tools"]["write_note"], Tool), (table["auth"]["tokens"][0], Token)]
+    entries += [(table["mcp"]["files"], Mcp)]
     for shown, kind in entries:
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         assert set(shown) == set(fields), kind

@@ -79,11 +79,9 @@ class Connection:
             began_at = anyio.current_time()
             self._standing = "connecting"
             try:
-                why = await self._live_once()
+                why = await self._connected_once()
             except Exception as wrong:  # boundary: a foreign server, through a foreign SDK
                 why = reason_of(wrong)
-            finally:
-                self._go_down()
             if why is None:
                 continue  # only the session had expired: a new one, at once
             self._standing, self._error = "down", why
@@ -140,7 +138,16 @@ class Connection:
             raise McpUnavailable(f"The connection to the MCP server {name} was lost before it answered.")
         return True
 
-    async def _live_once(self) -> str | None:
+    async def _connected_once(self) -> str | None:
+        """Why the connection ended; whatever that was, nothing of it is left."""
+        live = Live()
+        try:
+            return await self._live_once(live)
+        finally:
+            self._go_down()
+            live.close()
+
+    async def _live_once(self, live: Live) -> str | None:
         """One connection from beginning to end: why it ended, None when only its session had expired."""
         await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
         import mcp
@@ -148,7 +155,6 @@ class Connection:
 
         from server.tools.mcp.watch import watched_transport
 
-        live = Live()
         announcements = (
             mcp_types.ToolListChangedNotification,
             mcp_types.ResourceListChangedNotification,
