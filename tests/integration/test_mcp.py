@@ -1,11 +1,7 @@
-"""MCP servers, real ones, behind a real `threadcast serve`: tools, failures, resources, prompts, attachments."""
+"""MCP servers, real ones, behind a real `threadcast serve`: their tools, and what becomes of them when servers fail."""
 
 import os
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -13,129 +9,24 @@ import httpx2
 import pytest
 
 from protocol.events import PauseRequired, ToolStatus
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
 from tests.integration.fake_openai import DONE, STOP, Reply, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
+from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
+from tests.integration.mcp_house import (
+    STDIO,
+    answers_in,
+    free_port,
+    house,
+    offered,
+    results,
+    shop_port,
+    until_offered,
+)
+
+__all__ = ["house", "shop_port"]
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 pytestmark = pytest.mark.anyio
-
-SERVERS = Path(__file__).with_name("mcp_servers.py")
-STDIO = f'command = "{sys.executable}"\nargs = ["{SERVERS}", "stdio"]'
-
-
-def config(base: Path, shop_port: int) -> Path:
-    """Servers of every kind: child processes, one over HTTP with sessions, one that does not exist."""
-    file = base / "threadcast.toml"
-    file.write_text(
-        f"""
-[models]
-default = "demo/tools"
-
-[mcp.desk]
-{STDIO}
-env = {{ DESK_KEY = "of the desk" }}
-policy = "auto"
-
-[mcp.brittle]
-{STDIO}
-policy = "auto"
-
-[mcp.careful]
-{STDIO}
-
-[mcp.shop]
-url = "http://127.0.0.1:{shop_port}/mcp"
-policy = "auto"
-
-[mcp.dead]
-command = "{base}/no-such-program"
-
-[tools.mcp__desk__wait]
-timeout_seconds = 0.5
-
-[tools.mcp__desk__refuse]
-policy = "deny"
-
-[tools.mcp__careful__refuse]
-enabled = false
-"""
-    )
-    return file
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert time.monotonic() < deadline, "the MCP server over HTTP did not start"
-        time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def shop_port() -> Iterator[int]:
-    """An MCP server over HTTP that speaks the protocol with sessions."""
-    port = free_port()
-    child = subprocess.Popen([sys.executable, str(SERVERS), "http", str(port), "legacy"])
-    try:
-        wait_for_port(port)
-        yield port
-    finally:
-        child.kill()
-        child.wait(DEADLINE_SECONDS)
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, shop_port: int) -> Iterator[Process]:
-    base = tmp_path_factory.mktemp("mcp")
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(config(base, shop_port))]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        anyio.run(until_offered, process, "mcp__careful__add")
-        yield process
-
-
-async def get(server: Process, path: str) -> httpx2.Response:
-    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
-        return await client.get(f"{server.url}{path}")
-
-
-async def offered(server: Process) -> dict[str, JsonObject]:
-    return {tool["name"]: tool for tool in (await get(server, "/v1/tools")).json()}
-
-
-async def until_offered(server: Process, name: str, is_there: bool = True) -> None:
-    with anyio.fail_after(DEADLINE_SECONDS):
-        while (name in await offered(server)) is not is_there:
-            await anyio.sleep(0.05)
-
-
-async def results(server: Process, chat_id: str, *calls: str, **more: object) -> list[tuple[str, bool]]:
-    """What a new chat's tools answered to these calls, as (text, failed)."""
-    async with watching(server.url, chat_id) as watcher:
-        text = "\n".join(f"call {one}" for one in calls)
-        answer = await command(server.url, chat_id, user_message("a", text, **more))
-        assert answer.status_code == 202, answer.text
-        await watcher.at_rest()
-    assert watcher.frames[-1]["outcome"] == "complete"
-    return answers_in(watcher)
-
-
-def answers_in(watcher: Watcher) -> list[tuple[str, bool]]:
-    assert watcher.state is not None
-    path = [watcher.state.nodes[key] for key in watcher.state.path]
-    return [(str(m.content), bool(m.tool_failed)) for m in path if m.role == "tool"]
 
 
 @pytest.mark.row("MCP-1", "MCP-2", "TOOL-6", "TOOL-12")
@@ -261,78 +152,6 @@ async def test_a_server_can_be_allowed_as_a_whole(house: Process, chat_id: str) 
     assert len([e for e in watcher.events if isinstance(e, PauseRequired)]) == 1
 
 
-@pytest.mark.row("MCP-3", "MCP-4", "MCP-5")
-async def test_resources_and_prompts_are_listed_and_dead_servers_named(house: Process) -> None:
-    resources = (await get(house, "/v1/mcp/resources")).json()
-    packing = {
-        "server": "desk",
-        "uri": "notes://packing",
-        "name": "packing",
-        "description": "What to take along",
-        "mime_type": "text/plain",
-    }
-    assert packing in resources["resources"]
-    assert {item["server"] for item in resources["resources"]} == {"desk", "brittle", "careful", "shop"}
-    (error,) = resources["errors"]
-    assert error["server"] == "dead" and "not connected" in error["error"]
-    prompts = (await get(house, "/v1/mcp/prompts")).json()
-    assert {
-        "server": "shop",
-        "name": "greet",
-        "description": "Greet somebody.",
-        "arguments": [{"name": "name", "description": "", "required": True}],
-    } in prompts["prompts"]
-    assert [error["server"] for error in prompts["errors"]] == ["dead"]
-
-
-@pytest.mark.row("ATT-3", "MCP-3", "MCP-4")
-async def test_resources_and_prompts_are_attached_with_their_content(house: Process, chat_id: str) -> None:
-    attachments = [
-        {"type": "mcp_resource", "server": "desk", "uri": "notes://packing"},
-        {"type": "mcp_resource", "server": "desk", "uri": "notes://pixel"},
-        {"type": "mcp_prompt", "server": "shop", "name": "greet", "args": {"name": "Bo"}},
-    ]
-    async with watching(house.url, chat_id) as watcher:
-        answer = await command(house.url, chat_id, user_message("a", "Look", attachments=attachments))
-        assert answer.status_code == 202, answer.text
-        await watcher.at_rest()
-    message = next(frame["message"] for frame in watcher.frames if frame["type"] == "message_added")
-    text, packing, label, image, prompt = message["content"]
-    assert text == {"type": "text", "text": "Look"}
-    assert packing == {"type": "file", "name": "desk: notes://packing", "mime": "text/plain", "text": "socks, map"}
-    assert label["text"] == "[desk: notes://pixel]"
-    assert image["image_url"]["url"].startswith("data:image/png;base64,")
-    assert prompt["text"] == "[prompt shop: greet]\nSay hello to Bo."
-
-
-@pytest.mark.row("ATT-3")
-@pytest.mark.parametrize(
-    ("attachment", "words"),
-    [
-        ({"type": "mcp_resource", "server": "desk", "uri": "notes://none"}, "notes://none"),
-        ({"type": "mcp_resource", "server": "nobody", "uri": "x"}, "there is no MCP server 'nobody'"),
-        ({"type": "mcp_prompt", "server": "dead", "name": "greet"}, "not connected"),
-        ({"type": "mcp_prompt", "server": "desk", "name": "greet"}, "greet"),
-        ({"type": "mcp_prompt", "server": "desk"}, "name"),
-    ],
-)
-async def test_what_cannot_be_fetched_refuses_the_command_with_the_reason(
-    house: Process, chat_id: str, attachment: JsonObject, words: str
-) -> None:
-    answer = await command(house.url, chat_id, user_message("a", "Look", attachments=[attachment]))
-    assert answer.status_code == 400
-    assert answer.json()["code"] == "invalid_content" and words in answer.json()["detail"]
-    assert answer.json()["path"].startswith("/attachments/0")
-    assert (await get(house, f"/v1/chats/{chat_id}")).status_code == 404, "nothing was kept"
-
-
-@pytest.mark.row("ATT-3")
-async def test_more_attachments_than_ten_are_not_fetched(house: Process, chat_id: str) -> None:
-    many = [{"type": "mcp_resource", "server": "desk", "uri": "notes://packing"}] * 11
-    answer = await command(house.url, chat_id, user_message("a", "Look", attachments=many))
-    assert answer.status_code == 400 and "at most 10" in answer.json()["detail"]
-
-
 @pytest.mark.row("MCP-1")
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_no_child_process_outlives_the_server(tmp_path: Path, chat_id: str, is_killed: bool) -> None:
@@ -359,20 +178,6 @@ def is_running(number: int) -> bool:
     except (ProcessLookupError, FileNotFoundError):
         return False
     return state != "Z"
-
-
-@pytest.mark.row("MCP-3")
-async def test_a_web_process_alone_connects_when_it_is_asked(tmp_path: Path, valkey_server: ServerProcess) -> None:
-    file = tmp_path / "threadcast.toml"
-    file.write_text(f"[mcp.desk]\n{STDIO}\n")
-    environment = {"REDIS_URL": valkey_server.url}
-    arguments = ["web", "--port", "0", "--config", str(file)]
-    with start(*arguments, log=tmp_path / "log", environment=environment) as process:
-        await process.ready()
-        assert "mcp.connected" not in process.log_text()
-        resources = (await get(process, "/v1/mcp/resources")).json()
-    assert resources["errors"] == []
-    assert [item["uri"] for item in resources["resources"]] == ["notes://packing", "notes://pixel"]
 
 
 @pytest.mark.row("MCP-6")
