@@ -16,6 +16,7 @@ from protocol.principal import Principal
 from protocol.runs import end_run
 from protocol.runtime import say_runtime
 from protocol.state import Run
+from protocol.tool_names import all_of_server
 
 __all__ = ["decide_browser_context", "decide_calls", "limit_call_id"]
 
@@ -104,7 +105,8 @@ def _note_decision(ledger: Ledger, run: Run, reason: PauseReason, decision: Deci
         )
     )
     if decision.accepted and decision.remember in ("tool", "server"):
-        ledger.note(ToolAllowed(tool_name=reason.tool_name))
+        name = reason.tool_name
+        ledger.note(ToolAllowed(tool_name=all_of_server(name) if decision.remember == "server" else name))
 
 
 def limit_call_id(run_id: str) -> str:

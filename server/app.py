@@ -58,6 +58,7 @@ async def _serve(settings: Settings, startup: Startup) -> None:
         stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
+        await stack.enter_async_context(furniture.mcp.running(at_once=True))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
         await stack.enter_async_context(hosting(settings, store, furniture, metrics))  # drained before streams end
         _say_ready(settings, furniture, listener, announce, startup)
@@ -71,6 +72,7 @@ async def _web(settings: Settings, startup: Startup) -> None:
         stop = await stack.enter_async_context(stop_requested())
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
+        await stack.enter_async_context(furniture.mcp.running(at_once=False))
         await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
@@ -119,6 +121,7 @@ async def _edge(
         profiles=furniture.profiles,
         providers=furniture.providers,
         tools=list(furniture.tools.values()),
+        mcp=furniture.mcp,
         body_max_bytes=limits.body_max_bytes,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
         stall_seconds=limits.subscriber_stall_seconds,

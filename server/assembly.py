@@ -8,14 +8,17 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import anyio
+import structlog
 
 from protocol.errors import BadRequest
 from protocol.messages import JsonObject
 from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.principal import Principal
 from protocol.thread import ALWAYS_PRESENT, read_patch
+from protocol.tool_names import mcp_server_of
 from server.actor.host import Rhythm
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
@@ -32,11 +35,14 @@ from server.store.redis_store import RedisStore
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
 from server.tools.client import CLIENT_TIMEOUT_SECONDS, ClientTool
 from server.tools.demo import DEMO_TOOLS
+from server.tools.mcp.base import ServerSpec
+from server.tools.mcp.hub import McpHub
 from server.tools.python import PythonTool
 from server.tools.registry import Tools, load_module
 
 __all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
 
+_log = structlog.get_logger()
 
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
 
@@ -48,6 +54,7 @@ class Furniture:
     providers: Providers
     tools: Tools
     profiles: Profiles
+    mcp: McpHub
 
 
 def furnish(settings: Settings) -> Furniture:
@@ -59,7 +66,8 @@ def furnish(settings: Settings) -> Furniture:
         ]
     )
     own = _tools_of(settings.server.app) if settings.server.app else []
-    tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds))
+    theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
+    tools = Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs))
     profiles = {
         name: Profile(
             name=name,
@@ -74,8 +82,9 @@ def furnish(settings: Settings) -> Furniture:
     }
     limit_only = _profile_params(DEFAULT_PROFILE, ProfileSettings(), settings.limits.max_rounds)
     profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only))
+    mcp = _mcp_hub(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
-    return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default, windows))
+    return Furniture(providers, tools, Profiles(profiles, tools, settings.models.default, windows, mcp), mcp)
 
 
 def _profile_params(name: str, wanted: ProfileSettings, max_rounds: int) -> JsonObject:
@@ -146,8 +155,53 @@ class _OperatedTool:
         return self._tool.run(arguments, context)
 
 
-def _operated(tools: list[Tool], table: dict[str, ToolSettings], default_timeout_seconds: float) -> list[Tool]:
-    unknown = table.keys() - {tool.name for tool in tools}
+def _mcp_hub(settings: Settings, own: Tools) -> McpHub:
+    """The configured MCP servers, not yet connected.
+
+    Raises:
+        ValueError: the extra is missing, or the table of tools says what cannot be.
+    """
+    wanted = {name: server for name, server in settings.mcp.items() if server.enabled}
+    if wanted and find_spec("mcp") is None:
+        raise ValueError(
+            f"mcp.{min(wanted)}: MCP servers need the extra `mcp`; install it with `pip install 'threadcast[mcp]'`, or "
+            f"set mcp.{min(wanted)}.enabled = false"
+        )
+    default_seconds = settings.limits.tool_timeout_seconds
+    specs = [
+        ServerSpec(
+            name=name,
+            command=server.command,
+            args=tuple(server.args),
+            env={key: value.reveal() for key, value in server.env.items()},
+            url=server.url,
+            headers={key: value.reveal() for key, value in server.headers.items()},
+            policy=server.policy,
+            timeout_seconds=server.timeout_seconds or default_seconds,
+        )
+        for name, server in wanted.items()
+    ]
+    for name, said in settings.tools.items():
+        if mcp_server_of(name) in settings.mcp and said.policy not in (None, "auto", "ask", "deny"):
+            raise ValueError(
+                f"tools.{name}: the policy {said.policy!r} is not there for MCP tools; use auto, ask, deny"
+            )
+
+    def operated(tool: Tool) -> Tool | None:
+        said = settings.tools.get(tool.name, ToolSettings())
+        if tool.name in own:
+            _log.warning("mcp.tool_left_out", name=tool.name, detail="a tool of our own has this name")
+            return None
+        return _OperatedTool(tool, said, tool.timeout_seconds) if said.enabled else None
+
+    return McpHub(specs, operated)
+
+
+def _operated(
+    tools: list[Tool], table: dict[str, ToolSettings], default_timeout_seconds: float, theirs: frozenset[str]
+) -> list[Tool]:
+    """`theirs`: names in the table that are tools of MCP servers, known only when those are connected."""
+    unknown = table.keys() - {tool.name for tool in tools} - theirs
     for name in sorted(unknown):
         wanted_tool = table[name]
         if wanted_tool.policy != "client" or not wanted_tool.description:

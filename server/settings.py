@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from protocol.tool_names import SERVER_NAME
+
 __all__ = [
     "DEMO_PROVIDER",
     "OPENAI_API",
@@ -266,7 +268,37 @@ class Tool(_Section, frozen=True):
 
 
 class Mcp(_Section, frozen=True):
-    """Reserved."""
+    """An MCP server, whose tools models may be offered as `mcp__NAME__TOOL`. Needs the extra `mcp`."""
+
+    command: str = ""
+    """A program that speaks MCP over its standard input and output; it is started with the server."""
+
+    args: list[str] = []
+    env: dict[str, Secret] = {}
+    """Added to PATH, HOME and the like; nothing else of our own environment is passed on."""
+
+    url: str = ""
+    """Instead of a command: where a server speaks MCP over streamable HTTP."""
+
+    headers: dict[str, Secret] = {}
+    """Sent with every request to `url`, such as Authorization."""
+
+    policy: Literal["auto", "ask", "deny"] = "ask"
+    """For all its tools; `tools.mcp__NAME__TOOL.policy` says otherwise for one. auto: only for servers that do no
+    harm, whatever a model asks of them."""
+
+    timeout_seconds: Seconds | None = None
+    """For a call, a resource or a prompt. Unset: `limits.tool_timeout_seconds`."""
+
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("an MCP server needs either a command or a url")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.netloc:
+                raise ValueError(f"url: {self.url!r} is no http(s) URL")
 
 
 class Limits(_Section, frozen=True):
@@ -331,10 +363,16 @@ class Settings(_Section, frozen=True):
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
     tools: dict[Name, Tool] = {}
-    mcp: Mcp = Mcp()
+    mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
+        for name in self.mcp:
+            if not SERVER_NAME.fullmatch(name):
+                raise ValueError(
+                    f"mcp: {name!r} cannot be the name of an MCP server, since its tools' names begin with it; use up "
+                    "to 24 letters, digits, - and single _ between them"
+                )
         if not self.auth.tokens and not is_loopback(self.server.host):
             raise ValueError(
                 f"server.host = {self.server.host!r} would let everybody in who can reach this machine, since no "

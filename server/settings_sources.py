@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from protocol.errors import explain
-from server.settings import DEMO_PROVIDER, OPENAI_API, Profile, Provider, Secret, Settings, Tool
+from server.settings import DEMO_PROVIDER, OPENAI_API, Mcp, Profile, Provider, Secret, Settings, Tool
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
@@ -43,7 +43,12 @@ _T = TypeVar("_T")
 _FLAGS = {"models.default": "model"}
 """Flags that are not called like the last word of their path."""
 
-_TABLES: dict[str, type[msgspec.Struct]] = {"models.providers": Provider, "profiles": Profile, "tools": Tool}
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "models.providers": Provider,
+    "profiles": Profile,
+    "tools": Tool,
+    "mcp": Mcp,
+}
 _SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

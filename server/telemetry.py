@@ -27,8 +27,9 @@ Fields: TypeAlias = MutableMapping[str, Any]  # Any: a log line carries whatever
 SECRET_NAMES = ("authorization", "api_key", "cookie", "password", "secret", "token")
 """A field whose name is one of these, or ends in `_` and one of these, is masked."""
 
-_QUIET_LOGGERS = ("openai", "httpx2", "httpcore2", "asyncio", "uvicorn.access")
-"""At their debug and info levels these write request bodies, headers or a line per request; we log our own."""
+_QUIET_LOGGERS = ("openai", "httpx2", "httpcore2", "mcp", "asyncio", "uvicorn.access")
+"""At their debug and info levels these write request bodies, headers, ids of sessions or a line per request; we log
+our own."""
 
 
 def configure_logging(log_format: LogFormat = "auto", level: LogLevel = "info", stream: IO[str] | None = None) -> None:

@@ -57,6 +57,7 @@ async def _work(settings: Settings, startup: Startup) -> None:
     async with (
         stop_requested() as stop,
         open_store(settings) as (store, _),
+        furniture.mcp.running(at_once=True),
         hosting(settings, store, furniture, metrics) as host,
     ):
         if settings.server.metrics_port:

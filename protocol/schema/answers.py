@@ -32,6 +32,8 @@ __all__ = [
     "FeedItem",
     "Health",
     "ImportReport",
+    "McpPrompts",
+    "McpResources",
     "ModelCapabilities",
     "PageChatRequest",
     "ParamValue",
@@ -276,6 +278,48 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: JsonObject
     source: Literal["python", "mcp", "http", "client"]
     policy: Literal["auto", "ask", "preview", "client", "deny"]
+
+
+class McpFailure(msgspec.Struct, frozen=True):
+    """An MCP server that could not be asked, and why."""
+
+    server: str
+    error: str
+
+
+class McpResource(msgspec.Struct, frozen=True):
+    """Can be attached as `{type: "mcp_resource", server, uri}`."""
+
+    server: str
+    uri: str
+    name: str
+    description: str
+    mime_type: str
+
+
+class McpResources(msgspec.Struct, frozen=True):
+    resources: list[McpResource]
+    errors: list[McpFailure]
+
+
+class McpPromptArgument(msgspec.Struct, frozen=True):
+    name: str
+    description: str
+    required: bool
+
+
+class McpPrompt(msgspec.Struct, frozen=True):
+    """Can be attached as `{type: "mcp_prompt", server, name, args}`."""
+
+    server: str
+    name: str
+    description: str
+    arguments: list[McpPromptArgument]
+
+
+class McpPrompts(msgspec.Struct, frozen=True):
+    prompts: list[McpPrompt]
+    errors: list[McpFailure]
 
 
 class ThreadDefaults(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,8 @@ _BODIES = (
     answers.SidebarFrame,
     answers.Capabilities,
     answers.ToolInfo,
+    answers.McpResources,
+    answers.McpPrompts,
     answers.ChatModes,
     answers.Providers,
     answers.TextChatRequest,

@@ -90,6 +90,10 @@ def server_paths() -> JsonObject:
                 {"200": json_answer("The tools.", "ToolInfo", is_list=True)},
             )
         },
+        "/v1/mcp/resources": {
+            "get": question("listMcpResources", "What MCP servers offer to be attached.", "McpResources")
+        },
+        "/v1/mcp/prompts": {"get": question("listMcpPrompts", "The prompts of MCP servers.", "McpPrompts")},
         "/v1/chat-modes": {"get": question("listChatModes", "The profiles that `mode` may name.", "ChatModes")},
         "/v1/providers": {"get": question("listProviders", "Where models come from.", "Providers")},
         "/readyz": {

@@ -18,6 +18,7 @@ from protocol.queue import is_steered
 from protocol.runs import answer_call, asking_message_id, close_calls, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
+from protocol.tool_names import covers
 from server.agent.steps import RunTool, Step, Wait
 from server.tools.base import Tool, read_arguments
 
@@ -160,7 +161,7 @@ def _is_allowed(state: ChatState, tool: Tool) -> bool:
         thread.autonomous_no_confirm
         or (thread.auto_approve_editing_tools and tool.category == "editing")
         or (thread.auto_approve_dangerous_commands and tool.category == "dangerous")
-        or tool.name in state.private.allowed_tools
+        or covers(state.private.allowed_tools, tool.name)
     )
 
 

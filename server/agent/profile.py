@@ -4,17 +4,19 @@ Profiles are the operator's configuration; `Profiles` finds the one that holds f
 registry into the table that the plan looks things up in. An unknown mode falls back to the default profile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from typing import Protocol
 
 import msgspec
 
 from protocol.messages import JsonObject
 from protocol.params import effective
 from protocol.state import ChatState
+from protocol.tool_names import covers, mcp_server_of
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
 
-__all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles"]
+__all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles", "ToolSource"]
 
 DEFAULT_PROFILE = "agent"
 
@@ -24,8 +26,8 @@ DEFAULT_IDENTITY = (
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools`: names of the tools offered, None for all. `model`: '' for the server's default. `params`: defaults of
-    optional thread parameters, below what a thread sets itself (SET-1)."""
+    """`tools`: names of the tools offered, `mcp__NAME__*` for all of an MCP server, None for all. `model`: '' for the
+    server's default. `params`: defaults of optional thread parameters, below what a thread sets itself (SET-1)."""
 
     name: str
     title: str = "Agent"
@@ -36,9 +38,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     params: JsonObject = {}
 
 
+class ToolSource(Protocol):
+    """Where tools come and go while the server runs."""
+
+    def tools(self) -> Mapping[str, Tool]:
+        """Those that can be called now, by name; asked at each step."""
+
+
 class ChatTools:
     """The tools that one chat is offered, in stable order, and what its profile says. A `calls.ToolTable`. `windows`
-    are the sizes of the models' windows, in tokens by full name."""
+    are the sizes of the models' windows, in tokens by full name. `mcp_servers`: whose tools are among them, None for
+    all."""
 
     def __init__(
         self,
@@ -47,12 +57,15 @@ class ChatTools:
         disabled: frozenset[str],
         default_model: str,
         windows: Mapping[str, int] | None = None,
+        mcp_servers: Container[str] | None = None,
     ) -> None:
         self.profile = profile
         self._offered = {
             name: tool
             for name, tool in tools.items()
-            if name not in disabled and (profile.tools is None or name in profile.tools)
+            if not covers(disabled, name)
+            and (profile.tools is None or covers(profile.tools, name))
+            and (mcp_servers is None or (server := mcp_server_of(name)) is None or server in mcp_servers)
         }
         self._windows = windows
         self.default_model = profile.model or default_model
@@ -86,7 +99,9 @@ class Profiles:
         tools: Mapping[str, Tool],
         default_model: str,
         windows: Mapping[str, int] | None = None,
+        source: ToolSource | None = None,
     ) -> None:
+        self._source = source
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
         self._tools = tools
         self._windows = windows or {}
@@ -106,7 +121,11 @@ class Profiles:
         return {**profile.params, "model": profile.model} if profile.model else profile.params
 
     def tools_of(self, state: ChatState) -> ChatTools:
-        """The table of this chat, from its mode and its thread's `tools_disabled`."""
+        """The table of this chat, from its mode and its thread's `tools_disabled` and `mcp_servers`."""
         profile = self.of(state)
+        tools = self._tools
+        if self._source is not None and (coming := self._source.tools()):
+            tools = dict(sorted({**coming, **tools}.items()))
+        servers = effective(state, "mcp_servers", profile.params).value
         disabled = frozenset(effective(state, "tools_disabled", profile.params).value or ())
-        return ChatTools(profile, self._tools, disabled, self.default_model, self._windows)
+        return ChatTools(profile, tools, disabled, self.default_model, self._windows, servers)

@@ -121,7 +121,7 @@ async def chat_modes(request: Request) -> Response:
             "id": profile.name,
             "title": profile.title,
             "description": profile.description,
-            "tools_count": len(edge.tools) if profile.tools is None else len(profile.tools),
+            "tools_count": len(edge.tools) + len(edge.mcp.tools()) if profile.tools is None else len(profile.tools),
             "thread_defaults": {
                 "include_project_info": True,
                 "checkpoints_enabled": True,
@@ -139,6 +139,7 @@ async def tools(request: Request) -> Response:
     """`GET /v1/tools`: what models may be offered (TOOL-12)."""
     edge = edge_of(request)
     edge.principal(request.scope)
+    await edge.mcp.settled()
     return answer(
         200,
         [
@@ -149,7 +150,7 @@ async def tools(request: Request) -> Response:
                 "source": tool.source,
                 "policy": tool.policy,
             }
-            for tool in edge.tools
+            for tool in [*edge.tools, *edge.mcp.tools().values()]
         ],
     )
 

@@ -55,6 +55,7 @@ from protocol.events import Ack
 from protocol.ids import Head, check_chat_id, check_id
 from protocol.principal import SYSTEM, Principal
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
+from server.api.attachments import NotFetched, resolved
 from server.api.blobs import store_parts
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
@@ -84,8 +85,13 @@ async def post_command(request: Request) -> Response:
     command = decode_command(body)
     bind_contextvars(client_request_id=command.client_request_id)
     try:
+        command = await resolved(command, edge.mcp)
         _check(command, principal, edge)
         command = await store_parts(edge, chat_id, principal, command, len(body))
+    except NotFetched as refusal:
+        # No ack: an attachment may be there at the first try and gone when the same body is sent again.
+        edge.metrics.commands_refused.labels(refusal.code).inc()
+        return error_response(refusal)
     except (InvalidContent, TooLarge, BadRequest) as refusal:
         edge.metrics.commands_refused.labels(refusal.code).inc()
         await _publish_refusal(edge, chat_id, principal, command, refusal, body)

@@ -18,6 +18,7 @@ from server.relay.hub import Hub
 from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
 from server.tools.base import Tool
+from server.tools.mcp.hub import McpHub
 
 __all__ = ["BODY_MIN_BYTES_PER_SECOND", "BODY_TIMEOUT_SECONDS", "Edge", "edge_of", "read_body"]
 
@@ -40,6 +41,7 @@ class Edge:
     profiles: Profiles
     providers: Providers
     tools: list[Tool]
+    mcp: McpHub
     body_max_bytes: int
     buffer_max_bytes: int
     stall_seconds: float

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import NotFound
-from server.api import blobs, caps, chats, commands, foreign, oneshot, streams, transfer
+from server.api import blobs, caps, chats, commands, foreign, mcp, oneshot, streams, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
@@ -48,6 +48,8 @@ ROUTES = [
     Route("/v1/providers", caps.providers),
     Route("/v1/chat-modes", caps.chat_modes),
     Route("/v1/tools", caps.tools),
+    Route("/v1/mcp/resources", mcp.resources),
+    Route("/v1/mcp/prompts", mcp.prompts),
     Route("/v1/ping", caps.ping),
     Route("/livez", caps.livez),
     Route("/readyz", caps.readyz),

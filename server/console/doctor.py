@@ -8,7 +8,6 @@ import asyncio
 import platform
 import sys
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
 
 import anyio
 import httpx2
@@ -16,6 +15,7 @@ import msgspec
 
 from protocol.errors import ThreadcastError
 from server.client import Client, Unreachable
+from server.console.doctor_mcp import Verdict, mcp_findings
 from server.settings import OPENAI_API, Provider, Settings, is_loopback
 from server.settings_sources import BadSettings, Loaded, load_settings
 
@@ -23,8 +23,6 @@ __all__ = ["Finding", "doctor", "examine", "local_url"]
 
 PATIENCE_SECONDS = 3.0
 """For each check that asks somebody."""
-
-Verdict: TypeAlias = Literal["ok", "note", "fail"]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -59,6 +57,8 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with Client(local_url(settings), token) as client:
         is_ours, server = await _server(client, settings)
         findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
+        servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)
+        mcp = [Finding(verdict, what, text) for verdict, what, text in servers]
     providers = settings.models.providers.items()
     answers: dict[str, Finding] = {}
 
@@ -68,8 +68,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with anyio.create_task_group() as tasks:
         for name, provider in providers:
             tasks.start_soon(ask, name, provider)
-    findings += [answers[name] for name, _ in providers]
-    return findings
+    return [*findings, *(answers[name] for name, _ in providers), *mcp]
 
 
 def local_url(settings: Settings) -> str:

@@ -18,6 +18,7 @@ from server.providers.demo import Demo
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
+from server.tools.mcp.hub import McpHub
 from tests.unit.actor_house import CHAT, House, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
@@ -47,6 +48,7 @@ async def edge(house: House, *, body_timeout_seconds: float = 30.0) -> AsyncIter
             profiles=Profiles({"agent": Profile(name="agent")}, {}, "demo/echo"),
             providers=Providers([Demo()]),
             tools=[],
+            mcp=McpHub(),
             body_max_bytes=1_000_000,
             buffer_max_bytes=100_000,
             stall_seconds=60.0,

@@ -10,6 +10,7 @@ import pytest
 
 from server.settings import (
     Limits,
+    Mcp,
     Model,
     Profile,
     Provider,
@@ -104,7 +105,9 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             {},
             "threadcast.toml: unknown key auth.tokens[0].sha; did you mean auth.tokens[0].sha256?",
         ),
-        ("[mcp]\nservers = 1", {}, "threadcast.toml: unknown key mcp.servers; known here: nothing yet"),
+        ("[mcp]\nservers = 1", {}, "threadcast.toml: mcp.servers must be a table, not int"),
+        ("[mcp.files]\npolicy = 'auto'", {}, "mcp.files: an MCP server needs either a command or a url"),
+        ("[mcp.a__b]\ncommand = 'x'", {}, "mcp: 'a__b' cannot be the name of an MCP server"),
         ("[server]\nport = 'x'", {}, "threadcast.toml: server.port: Expected `int`, got `str`"),
         ("server = 1", {}, "threadcast.toml: server must be a table, not int"),
         (
@@ -267,6 +270,7 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
     provider = table["models"]["providers"]["local"]
     entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
     entries += [(table["tools"]["write_note"], Tool), (table["auth"]["tokens"][0], Token)]
+    entries += [(table["mcp"]["files"], Mcp)]
     for shown, kind in entries:
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         assert set(shown) == set(fields), kind

@@ -1,0 +1,38 @@
+"""What the configuration of MCP servers may say, and what stops the start."""
+
+import msgspec
+import pytest
+
+from server.assembly import furnish
+from server.settings import Mcp, Models, Secret, Settings, Tool
+
+
+def settings(**tools: Tool) -> Settings:
+    server = Mcp(command="some-program", env={"KEY": Secret("hush")})
+    return Settings(models=Models(default="demo/echo"), mcp={"files": server}, tools=tools)
+
+
+@pytest.mark.row("MCP-1")
+def test_without_the_extra_a_configured_server_stops_the_start_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.assembly.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"mcp\.files.*threadcast\[mcp\].*enabled = false"):
+        furnish(settings())
+    off = msgspec.structs.replace(settings(), mcp={"files": Mcp(command="some-program", enabled=False)})
+    assert furnish(off).mcp.names == []
+    assert furnish(Settings(models=Models(default="demo/echo"))).mcp.names == []
+
+
+@pytest.mark.row("MCP-2")
+def test_the_operators_table_may_name_tools_of_a_configured_server_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.assembly.find_spec", lambda name: object())
+    assert furnish(settings(mcp__files__read=Tool(policy="auto"))).mcp.names == ["files"]
+    with pytest.raises(ValueError, match="mcp__other__read: there is no such tool"):
+        furnish(settings(mcp__other__read=Tool(policy="auto")))
+    with pytest.raises(ValueError, match="use auto, ask, deny"):
+        furnish(settings(mcp__files__read=Tool(policy="preview")))
+
+
+def test_settings_show_no_secret() -> None:
+    assert "hush" not in repr(settings())
