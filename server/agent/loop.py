@@ -174,7 +174,7 @@ class AgentLoop:
             idempotency_key=f"{state.chat_id}:{call.id}",
             principal=run.principal,
             metadata=state.thread.metadata or {},
-            context=run.context,
+            context=run.context or effective(state, "context", tools.profile.params).value or {},
             data_dir=self._data_dir,
             report=report,
             is_cancelled=lambda: False,

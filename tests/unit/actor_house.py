@@ -82,6 +82,7 @@ class GatedTool:
         self.cancelled = 0
         self.go_on = anyio.Event()
         self.report: Callable[[Progress], None] = print
+        self.context: JsonObject = {}
         self._entered = anyio.Event()
 
     async def entered(self, times: int = 1) -> None:
@@ -93,6 +94,7 @@ class GatedTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
         self.began += 1
         self.report = context.report
+        self.context = context.context
         self._entered.set()
         self._entered = anyio.Event()
         try:

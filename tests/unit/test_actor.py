@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from protocol.codec import encode
 from protocol.entries import FORMAT_VERSION
@@ -324,3 +325,15 @@ async def test_over_many_short_ownerships_checkpoints_are_as_seldom_as_in_one(
     if len(workers) == 1:
         log = await house.store.read_log(CHAT)
         assert 1_000_000 <= sum(len(entry.events) for entry in log) < 1_400_000, "the beginning was trimmed"
+
+
+async def test_a_tool_sees_the_context_of_its_command_else_the_threads() -> None:
+    tool = GatedTool(retry="safe")
+    tool.go_on.set()
+    house = House(tool)
+    await house.post(params(context={"page": "all"}), call(request_id="a"))
+    await house.own("w1")
+    assert tool.context == {"page": "all"}
+    await house.post(replace(call(request_id="b"), context={"page": "mine"}))
+    await house.own("w1")
+    assert tool.context == {"page": "mine"}
