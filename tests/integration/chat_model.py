@@ -72,6 +72,7 @@ class ChatModel(TreeModel):
         self.allowed = False
         self.resting_state = "idle"
         self.outcome: str | None = None
+        self.runs_ended = 0
         self.exists = False
         self.acks: dict[str, list[bool | str]] = {}
 
@@ -338,6 +339,7 @@ class ChatModel(TreeModel):
     def _end(self, outcome: str) -> None:
         self.run = None
         self.outcome = outcome
+        self.runs_ended += 1
         self.resting_state = "error" if outcome == "error" else "idle"
 
     def _step(self, run: Run) -> bool:

@@ -1,7 +1,7 @@
 """Traps that others fell into (PROTOCOL §4, §9), each as a test that would fall into it too.
 
-Over real HTTP, where a real server can be brought into the state; `test_traps_of_readers.py` has those that need the real
-parts over a store that a test can hold.
+Over real HTTP, where a real server can be brought into the state; `test_traps_of_readers.py` has those that need a
+store which a test can hold.
 """
 
 import json
