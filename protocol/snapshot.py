@@ -63,11 +63,11 @@ def state_from_snapshot(chat_id: str, snapshot: Snapshot, position: int) -> Chat
 
 def resume_is_possible(state: ChatState, epoch: int, position: int) -> bool:
     """Does (epoch, position) belong to this history (DESIGN §2)? Whether the events after it are still held is the
-    log's business.
+    log's business. A chat that is not there has no life to go on with.
 
     A life reaches from the position before its first event to the position before the next life's first.
     """
-    if position > state.position:
+    if position > state.position or not state.lives:
         return False
     for (life, first), following in zip(state.lives, [*state.lives[1:], (0, state.position + 1)], strict=True):
         if life == epoch and first - 1 <= position < following[1]:

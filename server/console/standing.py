@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from protocol.events import AT_REST
+from protocol.phase import Phase, PhaseReader, is_busy
 
 __all__ = ["Standing"]
 
@@ -25,6 +26,7 @@ class Standing:
         self.awaited: set[str] = set()
         self.answered: set[str] = set()
         self.has_failed = False
+        self._phases = PhaseReader()
         self._reasons: list[Json] = []
         self._queue_size = 0
         self._taken_up: set[str] = set()
@@ -35,9 +37,13 @@ class Standing:
         return [reason for reason in self._reasons if reason["tool_call_id"] not in self.answered]
 
     @property
+    def phase(self) -> Phase:
+        return self._phases.phase
+
+    @property
     def is_busy(self) -> bool:
         """There is something that an abort would stop, or that an answer is still owed for."""
-        return self.state not in AT_REST or bool(self.awaited)
+        return is_busy(self.phase) or bool(self.awaited)
 
     @property
     def wants_line(self) -> bool:
@@ -49,6 +55,7 @@ class Standing:
         self.awaited.discard(request_id)
 
     def feed(self, event: Json) -> None:
+        self._phases.feed(event)
         match event.get("type"):
             case "snapshot":
                 self._take_snapshot(event)

@@ -95,6 +95,19 @@ async def test_a_position_that_cannot_be_continued_gets_a_snapshot_never_an_erro
         assert watcher.snapshot == whole.snapshot
 
 
+@pytest.mark.row("EVT-4")
+async def test_who_comes_back_to_a_chat_that_is_not_there_gets_a_snapshot_and_sees_it_begin(
+    server: Process, chat_id: str
+) -> None:
+    async with watching(server.url, chat_id) as first:
+        place = first.last_id
+    async with watching(server.url, chat_id, headers={"Last-Event-ID": place}) as again:
+        await again.until(lambda w: w.state is not None)
+        await command(server.url, chat_id, user_message("a", "hi"))
+        await again.at_rest()
+    assert again.snapshots == 1
+
+
 @pytest.mark.row("NET-2", "NET-4")
 async def test_the_stream_has_its_headers_and_a_heartbeat_after_the_first_snapshot(
     server: Process, chat_id: str

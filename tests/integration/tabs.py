@@ -1,0 +1,109 @@
+"""Readers for tests that are not async: streams kept open in a loop of their own, on real connections.
+
+A `Tab` folds what it receives by a `Watcher`, may leave and come back where it stopped, and remembers what was wrong
+with a frame instead of falling silent. `Tabs` is the loop and the HTTP client that all of one test share.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import anyio
+import httpx2
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from protocol.messages import JsonObject
+from protocol.sse import EventFrame, FrameParser
+from tests.integration.harness import DEADLINE_SECONDS, Watcher
+
+__all__ = ["Tab", "Tabs", "open_tabs"]
+
+_T = TypeVar("_T")
+
+
+class Tabs:
+    """The loop, and requests to `url`."""
+
+    def __init__(self, portal: BlockingPortal, client: httpx2.AsyncClient, url: str) -> None:
+        self.portal = portal
+        self.client = client
+        self.url = url
+
+    def request(self, method: str, path: str, body: JsonObject | None = None) -> httpx2.Response:
+        async def ask() -> httpx2.Response:
+            return await self.client.request(method, self.url + path, json=body)
+
+        return self.call(ask)
+
+    def call(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        async def run() -> _T:
+            with anyio.fail_after(DEADLINE_SECONDS):
+                return await work()
+
+        return self.portal.call(run)
+
+
+class Tab:
+    """One reader of one chat. `watcher` holds what it received."""
+
+    def __init__(self, tabs: Tabs, chat_id: str) -> None:
+        self.watcher = Watcher(chat_id)
+        self.mistake: AssertionError | None = None
+        self._tabs = tabs
+        self._scope: anyio.CancelScope | None = None
+
+    @property
+    def is_here(self) -> bool:
+        return self._scope is not None
+
+    def come(self) -> None:
+        """Open the stream; go on after the last id, if there is one."""
+        _, self._scope = self._tabs.portal.start_task(self._read)
+
+    def leave(self) -> None:
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            self._tabs.portal.call(scope.cancel)
+
+    async def until(self, wanted: Callable[[Watcher], object], seconds: float) -> bool:
+        """Wait until the watcher is so; False when it did not come to that. A mistake in a frame is raised."""
+        with anyio.move_on_after(seconds):
+            await self.watcher.until(lambda w: self.mistake or wanted(w), 2 * seconds)
+        if self.mistake is not None:
+            raise self.mistake
+        return bool(wanted(self.watcher))
+
+    async def _read(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
+        parser = FrameParser()
+        place = self.watcher.last_id
+        address = f"{self._tabs.url}/v1/chats/subscribe?chat_id={self.watcher.chat_id}"
+        headers = {"Last-Event-ID": place} if place else {}
+        timeout = httpx2.Timeout(DEADLINE_SECONDS, read=60)
+        with anyio.CancelScope() as scope:
+            async with self._tabs.client.stream("GET", address, headers=headers, timeout=timeout) as answer:
+                assert answer.status_code == 200
+                task_status.started(scope)
+                async for chunk in answer.aiter_raw():
+                    for frame in parser.feed(chunk):
+                        if isinstance(frame, EventFrame):
+                            self._take(frame)
+        self.watcher.end()
+
+    def _take(self, frame: EventFrame) -> None:
+        try:
+            self.watcher.take(frame)
+        except AssertionError as mistake:
+            self.mistake = self.mistake or mistake
+            self.watcher.end()
+
+
+@contextmanager
+def open_tabs(url: str) -> Iterator[Tabs]:
+    with start_blocking_portal("asyncio") as portal:
+        limits = httpx2.Limits(max_connections=None)
+        client = httpx2.AsyncClient(timeout=DEADLINE_SECONDS, limits=limits)
+        try:
+            yield Tabs(portal, client, url)
+        finally:
+            portal.call(client.aclose)

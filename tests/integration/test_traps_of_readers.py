@@ -1,0 +1,141 @@
+"""Traps that others fell into, where only a store that can be held shows them: the way from the log to the readers.
+
+The real writer, hub, relay and subscriber; see `test_traps.py` for those that a real server can be brought into.
+"""
+
+import anyio
+import pytest
+
+from protocol.decider import decide
+from protocol.deltas import AppendContent
+from protocol.events import ThreadUpdated
+from protocol.ledger import Ledger
+from protocol.principal import LOCAL
+from server.actor.writer import Writer
+from server.agent.plan import advance
+from server.relay.hub import Hub
+from tests.integration.harness import DEADLINE_SECONDS, Watcher
+from tests.unit.actor_house import CHAT, House, is_right, say, stands, title
+from tests.unit.pure_chat import table
+from tests.unit.readers import Socket, reading
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+async def answering(house: House) -> Writer:
+    """A writer in whose chat an answer was begun that has no text yet."""
+    writer = await house.writer()
+
+    def write(ledger: Ledger) -> None:
+        decide(ledger, say("first"), LOCAL)
+        advance(ledger, table())
+
+    await writer.commit(write, tuple(await house.store.read_inbox(CHAT, 1)))
+    return writer
+
+
+async def say_word(writer: Writer, word: str) -> None:
+    writer.offer(AppendContent(word))
+    await writer.commit(lambda _: None)
+
+
+def words_of(watcher: Watcher) -> str:
+    assert watcher.state is not None and watcher.state.draft is not None
+    return str(watcher.state.draft.content)
+
+
+async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(house: House) -> None:
+    """A late joiner drops every delta that is about a message which its snapshot did not have."""
+    writer = await answering(house)
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        await say_word(writer, "live ")
+        await say_word(writer, "text")
+        await is_right(house, socket, writer)
+        assert words_of(socket.watcher) == "live text"
+
+
+async def test_trap_text_reordered_when_a_queue_overflows(house: House) -> None:
+    """A full queue drops its oldest or lets newer text pass: the reader ends with words in another order. What a slow
+    reader holds must at every moment be a beginning of the answer."""
+    words = [f"word{number} " for number in range(60)]
+    writer = await answering(house)
+    async with (
+        Hub(house.store, house.metrics).running() as hub,
+        reading(hub, buffer_max_bytes=300) as slow,
+        reading(hub) as quick,
+    ):
+        await stands(slow, writer)
+        for number, word in enumerate(words):
+            slow.is_blocked = slow.is_blocked or number % 20 == 3
+            if number % 20 == 15:
+                slow.free()
+                await stands(slow, writer)
+            await say_word(writer, word)
+            assert "".join(words).startswith(words_of(slow.watcher))
+        slow.free()
+        await is_right(house, slow, writer)
+        await is_right(house, quick, writer)
+        assert words_of(slow.watcher) == words_of(quick.watcher) == "".join(words)
+        assert slow.watcher.snapshots > 1, "the queue did overflow"
+        assert quick.watcher.snapshots == 1
+
+
+async def test_trap_a_failed_encode_leaves_a_permanent_gap(house: House) -> None:
+    """The event got its number, could not be turned into bytes, and every reader waits for that number for ever."""
+    writer = await house.writer()
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await writer.commit(title("before"))
+        await stands(socket, writer)
+        with pytest.raises(NotImplementedError):
+            await writer.commit(lambda ledger: ledger.say(ThreadUpdated(context={"no JSON": object()})))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await writer.commit(title("after"))
+        await is_right(house, socket, writer)
+        assert socket.watcher.snapshots == 1
+        assert [frame["seq"] for frame in socket.watcher.frames[-2:]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["before the read", "after the read"])
+async def test_trap_snapshot_read_before_capture_starts(house: House, is_read: bool) -> None:
+    """State is read, then listening begins; what was written in between is in neither."""
+    writer = await house.writer()
+    await writer.commit(title("early"))
+    held = house.store.hold("load", reply_only=is_read)
+    async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+        socket = Socket()
+        tasks.start_soon(socket.serve, hub, house.metrics, None, "local")
+        await held.entered()
+        await writer.commit(title("in between"))
+        held.let_go()
+        await is_right(house, socket, writer)
+        assert socket.watcher.state is not None and socket.watcher.state.thread.title == "in between"
+        assert socket.mistake is None
+        tasks.cancel_scope.cancel()
+
+
+async def test_trap_position_taken_from_a_clock_per_connection(house: House) -> None:
+    """Each connection, or process, numbers what it sends by itself: a place from one means something else at another,
+    and who comes back elsewhere loses or repeats events."""
+    writer = await house.writer()
+    async with Hub(house.store, house.metrics).running() as here, reading(here) as first:
+        await writer.commit(title("a"))
+        async with Hub(house.store, house.metrics).running() as there, reading(there) as second:
+            for text in "bcd":
+                await writer.commit(title(text))
+            await stands(first, writer)
+            await stands(second, writer)
+            assert (first.place.epoch, first.place.position) == (second.place.epoch, second.place.position)
+            assert first.place.base != second.place.base
+            left = Socket()
+            left.watcher.state = first.watcher.state
+            await writer.commit(title("e"))
+            async with reading(there, socket=left, place=first.place):
+                await is_right(house, left, writer)
+            assert [frame["title"] for frame in left.watcher.frames] == ["e"]
+            assert left.watcher.snapshots == 0
