@@ -1,35 +1,28 @@
 """A chat that begins with another one's words: fork of a path, and messages handed back by a client (CMD-12).
 
 Both fill a chat that has none yet, at once and not through the queue, so that what is posted next already follows on
-them. Where the source comes from and whose it is was looked up before; what stands here is pure.
+them. Where the source comes from and whose it is was looked up before, what a client hands back is read by
+`restores.py`; what stands here is pure.
 """
-
-from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from protocol.blobs import move_to
+from protocol.blobs import attachments_of, move_to
 from protocol.commands import BranchFromChat, RestoreMessages
-from protocol.content import check_text
-from protocol.errors import BadRequest, Conflict, NotFound, explain
+from protocol.errors import Conflict, NotFound
 from protocol.events import ThreadUpdated
-from protocol.ids import check_id
 from protocol.ledger import Ledger, shown_name
-from protocol.messages import JsonObject, Message, text_of
+from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
+from protocol.restores import read_messages
 from protocol.snapshot import active_path
 from protocol.starts import first_line
 from protocol.state import ChatState
 from protocol.thread import Thread, ThreadPatch
 from protocol.tree import way_to
 
-__all__ = ["RESTORED_MAX_COUNT", "branch_from", "read_messages", "restore"]
-
-RESTORED_MAX_COUNT = 10_000
-"""Messages of one `restore_messages`: as long as the longest chats that are measured (DESIGN §13)."""
-
-ROLE_MAX_CHARACTERS = 64
+__all__ = ["branch_from", "restore"]
 
 
 def branch_from(ledger: Ledger, command: BranchFromChat, by: Principal, source: ChatState | None) -> None:
@@ -60,12 +53,14 @@ def branch_from(ledger: Ledger, command: BranchFromChat, by: Principal, source: 
         "forked_from": {"chat_id": source.chat_id, "message_id": command.up_to_message_id},
     }
     ledger.say(ThreadUpdated(**changes))
+    copies: list[Message] = []
     for key in way:
         message = shown.get(key, source.nodes[key])
         if source.draft is not None and key == source.draft.message.message_id:
             message = replace(message, finish_reason="abort", status="partial", tool_calls=[])
         here = _moved(message, ledger.state.chat_id)
-        ledger.add_message(replace(here, message_id=ledger.new_id("msg"), payloads=[]))
+        copies.append(replace(here, message_id=ledger.new_id("msg"), payloads=[], active_payload_id=None))
+    ledger.begin_with(copies)
     ledger.accept(command.client_request_id, {"queued": True}, by=by, final=True)
 
 
@@ -89,51 +84,16 @@ def restore(ledger: Ledger, command: RestoreMessages, by: Principal) -> None:
     changes: JsonObject = {**_birth(ledger, by), **({"title": title} if title else {})}
     ledger.say(ThreadUpdated(**changes))
     used: set[str] = set()
+    restored: list[Message] = []
     for message in messages:
         keeps_id = message.message_id and message.message_id not in used
         message_id = message.message_id if keeps_id else ledger.new_id("msg")
         used.add(message_id)
-        ledger.add_message(replace(message, message_id=message_id, created_at=message.created_at or ledger.now_ms))
+        attachments = attachments_of(message.content, ledger.state.chat_id)
+        born_at = message.created_at or ledger.now_ms
+        restored.append(replace(message, message_id=message_id, attachments=attachments, created_at=born_at))
+    ledger.begin_with(restored)
     ledger.accept(command.client_request_id, {"queued": True}, by=by, final=True)
-
-
-def read_messages(messages: Sequence[JsonObject]) -> list[Message]:
-    """Foreign messages as ours: ids may be missing, content may be null, unknown keys are left out.
-
-    Raises:
-        BadRequest: not a message; `path` points at it.
-        TooLarge: more text in one than a message may hold.
-    """
-    if len(messages) > RESTORED_MAX_COUNT:
-        raise BadRequest(f"at most {RESTORED_MAX_COUNT} messages can be restored", path="/messages")
-    return [_read(message, f"/messages/{i}") for i, message in enumerate(messages)]
-
-
-def _read(foreign: JsonObject, path: str) -> Message:
-    known = {key: value for key, value in foreign.items() if key in _READABLE and value is not None}
-    known.setdefault("content", "")
-    known.setdefault("message_id", "")
-    known["tool_calls"] = [
-        {**call, "index": number} if isinstance(call, Mapping) else call
-        for number, call in enumerate(known.get("tool_calls", []))
-    ]
-    try:
-        message = msgspec.convert(known, Message)
-    except msgspec.ValidationError as wrong:
-        text, place = explain(wrong)
-        raise BadRequest(text, path=path + place) from None
-    if message.message_id:
-        check_id(message.message_id, "message_id")
-    if not 1 <= len(message.role) <= ROLE_MAX_CHARACTERS:
-        raise BadRequest(f"role must be 1 to {ROLE_MAX_CHARACTERS} characters", path=f"{path}/role")
-    check_text(text_of(message.content), f"{path}/content")
-    return message
-
-
-_READABLE = frozenset(Message.__struct_fields__) - {
-    "parent_id", "sibling_ids", "sibling_index", "payloads", "client_request_id", "by", "hidden"
-}  # fmt: skip
-"""Places in the tree are ours to give, payloads are not here, and nobody speaks in somebody else's name."""
 
 
 def _must_be_empty(state: ChatState) -> None:

@@ -31,7 +31,8 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
     """
     run = ledger.state.private.run
     pending = {reason.tool_call_id: reason for reason in ledger.state.runtime.pause_reasons}
-    known = [d for d in decisions if d.tool_call_id in pending]
+    first = {d.tool_call_id: d for d in reversed(decisions)}  # of several for one call the first one counts
+    known = [d for d in first.values() if d.tool_call_id in pending][::-1]
     if run is None or not known:
         raise NoPendingDecision("no such decision is pending; it may have been taken in another tab")
     if "approve" not in by.permissions:
@@ -41,10 +42,8 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
         if decision.input_hash is not None and decision.input_hash != shown.input_hash:
             raise Conflict("input_hash does not match the arguments that are waiting; look at the call again")
     for decision in known:
-        reason = pending.pop(decision.tool_call_id or "", None)
-        if reason is not None:
-            _note_decision(ledger, run, reason, decision, by)
-    missed = [d.tool_call_id for d in decisions if d not in known]
+        _note_decision(ledger, run, pending[decision.tool_call_id or ""], decision, by)
+    missed = [d.tool_call_id for d in decisions if not any(d is counted for counted in known)]
     result: JsonObject = {"queued": True, "not_pending": missed} if missed else {"queued": True}
     limit_refused = any(not d.accepted for d in known if d.tool_call_id == limit_call_id(run.run_id))
     decided = {d.tool_call_id for d in known}

@@ -4,6 +4,8 @@ Pure. `decider.py` calls it for the internal command `ImportChat`; the lines wer
 are kept. The rule: only into a chat in which nothing was said, so that no import ever mixes two histories.
 """
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 
 from protocol.commands import ImportChat
@@ -35,8 +37,7 @@ def import_chat(ledger: Ledger, command: ImportChat) -> None:
     changes = _changes(state.thread, command.thread)
     if changes:
         ledger.say(ThreadUpdated(**changes))
-    for message in in_tree_order(command.messages):
-        _add(ledger, message)
+    _add_all(ledger, in_tree_order(command.messages))
     path = ledger.state.path
     if command.leaf_id is None and path:
         ledger.say(MessagesTruncated(0))
@@ -62,10 +63,17 @@ def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
     return changes
 
 
-def _add(ledger: Ledger, message: Message) -> None:
-    """`message` behind its parent, to which the path is cut back first."""
-    path = ledger.state.path
-    if path and path[-1] != message.parent_id:
-        length = 0 if message.parent_id is None else path.index(message.parent_id) + 1
-        ledger.say(MessagesTruncated(length))
-    ledger.say(MessageAdded(message, len(ledger.state.path)))
+def _add_all(ledger: Ledger, messages: Iterable[Message]) -> None:
+    """Each message behind its parent, to which the path is cut back first; what follows on is told at once."""
+    path = list(ledger.state.path)
+    added: list[MessageAdded] = []
+    for message in messages:
+        if path and path[-1] != message.parent_id:
+            ledger.say_added(added)
+            added = []
+            length = 0 if message.parent_id is None else path.index(message.parent_id) + 1
+            ledger.say(MessagesTruncated(length))
+            del path[length:]
+        added.append(MessageAdded(message, len(path)))
+        path.append(message.message_id)
+    ledger.say_added(added)

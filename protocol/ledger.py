@@ -5,6 +5,7 @@ that the lines before made. The actor turns a finished ledger into one append. A
 time and ids come with it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from protocol.ids import NewId
 from protocol.messages import JsonObject, Message
 from protocol.params import effective
 from protocol.principal import LOCAL, SYSTEM, Principal
-from protocol.reducer import reduce_event
+from protocol.reducer import reduce_added, reduce_event
 from protocol.state import ChatState
 from protocol.tree import placed
 
@@ -76,6 +77,22 @@ class Ledger:
         index = path.index(message.message_id) if message.message_id in path else len(path)
         parent_id = path[index - 1] if index else None
         self.say(MessageAdded(placed(self.state.nodes, message, parent_id), index))
+
+    def begin_with(self, messages: Sequence[Message]) -> None:
+        """The first messages of a chat that has none, each below the one before; at the cost of their number."""
+        added: list[MessageAdded] = []
+        parent_id = None
+        for index, message in enumerate(messages):
+            key = message.message_id
+            placed_here = replace(message, parent_id=parent_id, sibling_ids=[key], sibling_index=0)
+            added.append(MessageAdded(placed_here, index))
+            parent_id = key
+        self.say_added(added)
+
+    def say_added(self, added: Sequence[MessageAdded]) -> None:
+        """Many messages at once, placed already."""
+        self.events.extend(added)
+        self.state = reduce_added(self.state, added)
 
     def as_committed(self, head: str, epoch: int) -> ChatState:
         """The state once this entry stands in the log under `head`: what folding the entry gives."""

@@ -7,6 +7,7 @@ a snapshot. `fold_entry` is the same for whole entries of the log, private facts
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from protocol.text import GrowingText
 from protocol.thread import apply_changes
 from protocol.tree import subtree_of, way_to, with_siblings
 
-__all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_event"]
+__all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_added", "reduce_event"]
 
 
 class Gap(Exception):
@@ -64,8 +65,12 @@ def fold_entry(state: ChatState, entry: RawEntry, *, with_facts: bool) -> tuple[
     events = decode_events(entry.events)
     if entry.position != state.position + len(events):
         raise Gap(f"entry {entry.entry_id} ends at position {entry.position}, not {state.position + len(events)}")
-    for event in events:
-        state = reduce_event(state, event)
+    for is_added, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded)):
+        if is_added:
+            state = reduce_added(state, [event for event in group if isinstance(event, ev.MessageAdded)])
+        else:
+            for event in group:
+                state = reduce_event(state, event)
     facts: Sequence[Fact] = decode_facts(entry.facts) if with_facts and entry.facts else ()
     private = state.private
     for fact in facts:
@@ -133,19 +138,25 @@ def _thread_updated(state: ChatState, event: ev.ThreadUpdated) -> ChatState:
 
 
 def _message_added(state: ChatState, event: ev.MessageAdded) -> ChatState:
-    message = event.message
-    path = state.path
-    if message.message_id not in path:
-        path = (*path[: event.index], message.message_id, *path[event.index :])
-    draft = state.draft
-    if draft is not None and draft.message.message_id == message.message_id:
-        draft = None
-    runtime = state.runtime
-    if message.tool_call_id is not None and any(c.tool_call_id == message.tool_call_id for c in runtime.ide_calls):
-        left = [call for call in runtime.ide_calls if call.tool_call_id != message.tool_call_id]
-        runtime = replace(runtime, ide_calls=left)
-    nodes = {**state.nodes, message.message_id: message}
-    return replace(state, nodes=nodes, path=path, draft=draft, runtime=runtime)
+    return reduce_added(state, (event,))
+
+
+def reduce_added(state: ChatState, events: Sequence[ev.MessageAdded]) -> ChatState:
+    """Any number of messages added one after the other, at the cost of one copy of tree and path."""
+    nodes, path, draft, runtime = dict(state.nodes), list(state.path), state.draft, state.runtime
+    on_path = set(path)
+    for event in events:
+        message = event.message
+        if message.message_id not in on_path:
+            on_path.add(message.message_id)
+            path.insert(event.index, message.message_id)
+        if draft is not None and draft.message.message_id == message.message_id:
+            draft = None
+        if message.tool_call_id is not None and runtime.ide_calls:
+            left = [call for call in runtime.ide_calls if call.tool_call_id != message.tool_call_id]
+            runtime = replace(runtime, ide_calls=left)
+        nodes[message.message_id] = message
+    return replace(state, nodes=nodes, path=tuple(path), draft=draft, runtime=runtime)
 
 
 def _message_updated(state: ChatState, event: ev.MessageUpdated) -> ChatState:

@@ -7,7 +7,7 @@ applies.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -195,11 +195,21 @@ def read_patch(patch: object) -> JsonObject:
         checked = msgspec.convert(cleaned, ThreadPatch)
     except msgspec.ValidationError as wrong:
         text, path = explain(wrong)
-        raise BadRequest(f"{path.lstrip('/') or 'patch'}: {text}", path=f"/patch{path}") from None
+        key = path.strip("/")
+        if text.startswith("Invalid enum value"):
+            text += f"; it is one of {', '.join(_choices(key))}"
+        raise BadRequest(f"{key or 'patch'}: {text}", path=f"/patch{path}") from None
     for key in _OBJECTS:
         if len(msgspec.json.encode(cleaned.get(key))) > OBJECT_MAX_BYTES:
             raise BadRequest(f"{key} must be at most {OBJECT_MAX_BYTES} bytes of JSON", path=f"/patch/{key}")
     return {key: getattr(checked, key) for key in cleaned}
+
+
+def _choices(key: str) -> list[str]:
+    """The words that a key may have, where they are counted."""
+    field = next((field for field in msgspec.structs.fields(ThreadPatch) if field.name == key), None)
+    kinds = get_args(field.type) if field is not None else ()
+    return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
 
 def apply_changes(thread: Thread, changes: ThreadChanges) -> Thread:

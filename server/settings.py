@@ -221,11 +221,11 @@ class Models(_Section, frozen=True):
         known = [*self.providers, DEMO_PROVIDER]
         if self.default and (not slash or not name or provider not in known):
             raise ValueError(
-                f"default: {self.default!r} must be provider/model, the provider one of {', '.join(known)}"
+                f"default: {self.default!r} must be written provider/model; known providers: {', '.join(known)}"
             )
         provider, slash, name = self.title.partition("/")
         if self.title and (not slash or not name or provider not in known):
-            raise ValueError(f"title: {self.title!r} must be provider/model, the provider one of {', '.join(known)}")
+            raise ValueError(f"title: {self.title!r} names no provider that is configured; known: {', '.join(known)}")
 
 
 class Profile(_Section, frozen=True):

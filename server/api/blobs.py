@@ -51,6 +51,10 @@ __all__ = ["inline_blobs", "read_blob", "store_content", "store_parts", "upload_
 THREAD_MIN_BYTES = 64 * 1024
 """Checking less than this takes the event loop less time than handing it to a thread would."""
 
+INLINED_MAX_BYTES = 16_777_216
+"""Of one event or snapshot: as much as a body may be. A reader that takes 300 kB a second has it within a minute, and
+is not taken for one that stalls."""
+
 Fetch = Callable[[str], Awaitable[Blob | None]]
 """A blob of one chat by its hash."""
 
@@ -195,7 +199,7 @@ SAFE_HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-site",
     "Cache-Control": "private, max-age=31536000, immutable",
-    "Vary": "Authorization, Origin",
+    "Vary": "Authorization",
 }
 """Foreign bytes from our own origin: never guessed at, never run, not shown to other sites, kept by browsers alone."""
 
@@ -221,13 +225,21 @@ async def read_blob(request: Request) -> Response:
     return response
 
 
-async def inline_blobs(raw: bytes, fetch: Fetch) -> bytes:
+async def inline_blobs(raw: bytes, fetch: Fetch, max_bytes: int = INLINED_MAX_BYTES) -> bytes:
     """`raw`, the JSON of a snapshot, an event or an export, with data in place of references, for who cannot fetch.
 
-    `fetch` reads a blob of the chat that the JSON is about. What it does not find stays a reference.
+    `fetch` reads a blob of the chat that the JSON is about. What it does not find stays a reference, and so does what
+    comes after `max_bytes` of data.
     """
-    hashes = blob_hashes(raw)
-    if not hashes:
+    found: dict[str, Blob] = {}
+    total_bytes = 0
+    for hash in blob_hashes(raw):
+        if total_bytes >= max_bytes:
+            break
+        blob = await fetch(hash)
+        if blob is not None:
+            found[hash] = blob
+            total_bytes += len(blob.data)
+    if not found:
         return raw
-    found = {hash: blob for hash in hashes if (blob := await fetch(hash)) is not None}
     return await anyio.to_thread.run_sync(put_inline, raw, found)

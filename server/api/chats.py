@@ -27,7 +27,7 @@ from server.api.listing import (
     read_cursor,
     whole_number,
 )
-from server.store.load import fold_loaded
+from server.api.reading import read_chat_as
 from server.store.past import NoLongerHeld, state_at
 from server.store.port import ChatMeta
 
@@ -70,18 +70,20 @@ async def read_chat(request: Request) -> Response:
     at = request.query_params.get("at")
     place = None if at is None else _read_place(at)
     meta = await own_chat(edge, request)
-    state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=False)
-    if place is not None:
-        if place.position > state.position:
-            raise NotFound(f"the chat has not come to position {place.position}; it stands at {state.position}")
-        if place.epoch is not None and not resume_is_possible(state, place.epoch, place.position):
-            raise NotFound("that position is of a history that is no more; read the chat as it is now")
-        try:
-            state = await state_at(edge.store, meta.chat_id, place.position)
-        except NoLongerHeld as gone:
-            detail = f"that is no longer held; the earliest position to be shown is {gone.first}"
-            return answer(410, {"detail": detail, "code": "gone", "first": gone.first})
-    return Response(_tree(state) if view == "tree" else _snapshot(state), media_type="application/json")
+    shape = _tree if view == "tree" else _snapshot
+    if place is None:
+        return Response(await read_chat_as(edge.store, meta.chat_id, shape), media_type="application/json")
+    state = await read_chat_as(edge.store, meta.chat_id, lambda state: state)
+    if place.position > state.position:
+        raise NotFound(f"the chat has not come to position {place.position}; it stands at {state.position}")
+    if place.epoch is not None and not resume_is_possible(state, place.epoch, place.position):
+        raise NotFound("that position is of a history that is no more; read the chat as it is now")
+    try:
+        then = await state_at(edge.store, meta.chat_id, place.position)
+    except NoLongerHeld as gone:
+        detail = f"that is no longer held; the earliest position to be shown is {gone.first}"
+        return answer(410, {"detail": detail, "code": "gone", "first": gone.first})
+    return Response(shape(then), media_type="application/json")
 
 
 async def delete_chat(request: Request) -> Response:

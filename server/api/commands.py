@@ -37,7 +37,6 @@ from protocol.commands import (
     encode_command,
 )
 from protocol.content import check_text, read_context_files
-from protocol.copies import read_messages
 from protocol.entries import RawEntry
 from protocol.errors import (
     BadRequest,
@@ -54,6 +53,7 @@ from protocol.errors import (
 from protocol.events import Ack
 from protocol.ids import Head, check_chat_id, check_id
 from protocol.principal import SYSTEM, Principal
+from protocol.restores import read_messages
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
 from server.api.attachments import NotFetched, resolved
 from server.api.blobs import store_parts
@@ -191,7 +191,9 @@ def _request_of(chat_id: str, principal: Principal, command: Command, body: byte
     )
 
 
-def _internal(chat_id: str, owner: str, command: InternalCommand, kind: PostKind, *, creates: bool) -> PostRequest:
+def _internal(
+    chat_id: str, owner: str, command: InternalCommand, kind: PostKind, *, creates: bool, about: str = ""
+) -> PostRequest:
     body = encode_command(command)
     return PostRequest(
         chat_id=chat_id,
@@ -203,6 +205,7 @@ def _internal(chat_id: str, owner: str, command: InternalCommand, kind: PostKind
         body=body,
         kind=kind,
         creates=creates,
+        about=about,
     )
 
 
@@ -300,7 +303,7 @@ async def _publish_refusal(
             code=refusal.code,
             error=refusal.message,
         )
-        await edge.store.post(_internal(chat_id, principal.id, refuse, "refusal", creates=meta is None))
+        await edge.store.post(_internal(chat_id, principal.id, refuse, "refusal", creates=meta is None, about=target))
     except NotFound:
         return
     except Failed as trouble:

@@ -15,13 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from protocol.messages import JsonObject
 from protocol.snapshot import active_path
+from protocol.state import ChatState
 from server.api.chats import delete_chat, own_chat
 from server.api.edge import edge_of
 from server.api.errors import answer
 from server.api.feed import sse_block, stream_feed
 from server.api.listing import LIST_DEFAULT, LIST_MAX, cursor_of, find_chats, read_cursor, whole_number
+from server.api.reading import read_chat_as
 from server.relay.feeds import Feed
-from server.store.load import fold_loaded
 from server.store.port import ChatMeta, Place
 
 __all__ = ["delete_trajectory", "list_trajectories", "read_trajectory", "sidebar"]
@@ -54,10 +55,13 @@ async def read_trajectory(request: Request) -> Response:
     """`GET /v1/trajectories/{chat_id}`: the thread's parameters and the messages of the active path, in one object."""
     edge = edge_of(request)
     meta = await own_chat(edge, request)
-    state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=False)
-    thread: JsonObject = to_builtins(state.thread)
     times = {"created_at": _iso(meta.created_at), "updated_at": _iso(meta.last_active)}
-    return answer(200, {**thread, **times, "messages": active_path(state)})
+
+    def shape(state: ChatState) -> Response:
+        thread: JsonObject = to_builtins(state.thread)
+        return answer(200, {**thread, **times, "messages": active_path(state)})
+
+    return await read_chat_as(edge.store, meta.chat_id, shape)
 
 
 async def delete_trajectory(request: Request) -> Response:

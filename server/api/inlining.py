@@ -33,18 +33,23 @@ class InliningSend:
         self._send = send
         self._store = store
         self._owner = owner
-        self._rest = b""
+        self._pieces: list[bytes] = []
 
     async def __call__(self, message: Message) -> None:
         if message["type"] != "http.response.body":
             await self._send(message)
             return
         await _in_a_task()
-        *blocks, self._rest = (self._rest + message.get("body", b"")).split(_END)
+        body = message.get("body", b"")
+        is_last = not message.get("more_body", False)
+        before = self._pieces[-1][-1:] if self._pieces else b""
+        self._pieces.append(body)
+        if not is_last and _END not in before + body:
+            return  # in the middle of a long block
+        *blocks, rest = b"".join(self._pieces).split(_END)
+        self._pieces = [rest] if rest and not is_last else []
         ready = [await self._inlined(block) + _END for block in blocks]
-        if not message.get("more_body", False):
-            ready.append(self._rest)
-        await self._send({**message, "body": b"".join(ready)})
+        await self._send({**message, "body": b"".join(ready) + (rest if is_last else b"")})
 
     async def _inlined(self, block: bytes) -> bytes:
         found = _BLOCK.fullmatch(block)

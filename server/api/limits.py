@@ -15,19 +15,19 @@ from protocol.content import (
     PARTS_MAX_COUNT,
     TEXT_MAX_BYTES,
 )
-from protocol.copies import RESTORED_MAX_COUNT
 from protocol.exports import IMPORT_MAX_CHATS, IMPORT_MAX_MESSAGES
 from protocol.ide import CLAIM_MS
 from protocol.ids import NAME_MAX_CHARACTERS
 from protocol.params import MAX_ROUNDS
 from protocol.places import CHATS_MAX
+from protocol.restores import RESTORED_MAX_COUNT
 from protocol.state import RECENT_ACKS_KEPT
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
 from server.api.edge import Edge
 from server.api.listing import LIST_MAX, LOOKED_AT_MAX, SEARCH_MAX_CHARACTERS
-from server.api.transfer import IMPORT_WAIT_SECONDS
+from server.api.transfer import IMPORT_MAX_BYTES, IMPORT_WAIT_SECONDS
 from server.relay.feeds import FEED_MAX_CHATS
 from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS
@@ -65,6 +65,7 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "feed_max_count": FEED_MAX_CHATS,
         "import_max_count": IMPORT_MAX_CHATS,
         "import_messages_max_count": IMPORT_MAX_MESSAGES,
+        "import_max_bytes": max(edge.body_max_bytes, IMPORT_MAX_BYTES),
         "import_wait_seconds": IMPORT_WAIT_SECONDS,
         "waiting_commands_max_count": INBOX_MAX["normal"],
         "waiting_exempt_max_count": INBOX_MAX["exempt"],

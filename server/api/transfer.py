@@ -30,7 +30,7 @@ from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
-from server.store.load import fold_loaded
+from server.api.reading import read_chat_as
 from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, Posted, PostOutcome, PostRequest
 
 __all__ = ["export_chat", "import_chats"]
@@ -39,6 +39,10 @@ _log = structlog.get_logger()
 
 IMPORTS_AT_ONCE = 8
 """Chats of one body that are laid down and waited for at a time; one large body must not crowd out other requests."""
+
+IMPORT_MAX_BYTES = 67_108_864
+"""Of one import, whatever other bodies may be: exports carry their blobs in base64, and a backup that cannot be read
+back is none. It is held in memory while it is read."""
 
 IMPORT_WAIT_SECONDS = 10.0
 """How long the POST waits for all effects; what has not happened by then is reported as `accepted`."""
@@ -51,8 +55,7 @@ async def export_chat(request: Request) -> Response:
     """`GET /v1/chats/{chat_id}/export`: the whole tree as JSON Lines, header first."""
     edge = edge_of(request)
     meta = await own_chat(edge, request)
-    state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=False)
-    chat = export_of(state)
+    chat = await read_chat_as(edge.store, meta.chat_id, export_of)
     found = [await edge.store.get_blob(meta.chat_id, meta.owner, name) for name in hashes_of(chat)]
     whole = replace(chat, blobs=[blob for blob in found if blob is not None])
     body = await anyio.to_thread.run_sync(lambda: b"".join(export_lines(whole)))
@@ -64,7 +67,7 @@ async def import_chats(request: Request) -> Response:
     """`POST /v1/chats/import`: one or several exports one after the other; says of each chat what became of it."""
     edge = edge_of(request)
     principal = edge.principal(request.scope)
-    body = await read_body(request, edge.body_max_bytes)
+    body = await read_body(request, max(edge.body_max_bytes, IMPORT_MAX_BYTES))
     chats = await anyio.to_thread.run_sync(read_exports, body)
     report = _Report()
     limiter = anyio.CapacityLimiter(IMPORTS_AT_ONCE)

@@ -187,7 +187,8 @@ class Conversation:
                 await (self._decide(line.strip()) if self._standing.questions else self._say(line))
         await self._until_wanted()
         if self._standing.questions:
-            self._note(f"(a tool waits for a decision; make it with: threadcast chat {self._chat_id})")
+            where = f" --url {self._client.base_url}"
+            self._note(f"(a tool waits for a decision; make it with: threadcast chat {self._chat_id}{where})")
             self._exit_code = 1
         elif self._standing.has_failed:
             self._exit_code = 1

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import aclosing
+from functools import partial
 from typing import BinaryIO
 
 import msgspec
@@ -40,7 +41,7 @@ def tail(url: str, token: str | None, chat_id: str, *, last_event_id: str | None
 
 
 async def _print(client: Client, chat_id: str, last_event_id: str | None, out: BinaryIO) -> None:
-    async with aclosing(client.subscribe(chat_id, last_event_id, on_change=_say)) as events:
+    async with aclosing(client.subscribe(chat_id, last_event_id, on_change=partial(_say, client.base_url))) as events:
         async for event, _ in events:
             out.write(msgspec.json.encode(event) + b"\n")
             out.flush()
@@ -53,6 +54,6 @@ async def _copy(client: Client, chat_id: str, last_event_id: str | None, out: Bi
             out.flush()
 
 
-def _say(connection: Connection) -> None:
+def _say(url: str, connection: Connection) -> None:
     if not connection.is_open:
-        print(f"threadcast tail: {connection.reason}; trying again", file=sys.stderr, flush=True)
+        print(f"threadcast tail: {url}: {connection.reason}; trying again", file=sys.stderr, flush=True)

@@ -72,6 +72,7 @@ class Feed:
             try:
                 async with self._store.follow_feed(self.owner) as news:
                     await self._list()
+                    self.trouble = None
                     self.ready.set()
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._collect, news)

@@ -73,6 +73,7 @@ class RedisInbox:
             SEEN_TTL_SECONDS,
             FAST_TAKEOVER_MS,
             keys.mail_prefix,
+            request.about,
         )
         return Posted(PostOutcome(outcome.decode()), inbox_id.decode() or None)
 

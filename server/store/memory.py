@@ -109,6 +109,8 @@ class MemoryStore(MemoryBlobs, MemoryChannels):
             if nonce == request.nonce:
                 return Posted(PostOutcome.ACCEPTED, first_id)
             return Posted(PostOutcome.DUPLICATE if digest == request.digest else PostOutcome.MISMATCH)
+        if request.about and chat.recall(request.about) is not None:
+            return Posted(PostOutcome.DUPLICATE)
         queued = int(chat.meta.get("queue", 0)) if request.kind in QUEUE_COUNTS else 0
         if len(chat.inbox) + queued >= INBOX_MAX[request.kind]:
             return Posted(PostOutcome.FULL)

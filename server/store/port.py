@@ -69,7 +69,8 @@ class PostOutcome(Enum):
 class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`nonce` is one per HTTP request and the same for all its own retries. `creates`: may make the chat.
 
-    Bounds: normal 100 in inbox and queue together; exempt and import 1,000, refusal 20 in the inbox.
+    Bounds: normal 100 in inbox and queue together; exempt and import 1,000, refusal 20 in the inbox. `about` is the
+    request id that a refusal speaks of: if that one was accepted before, the refusal is a DUPLICATE and says nothing.
     """
 
     chat_id: str
@@ -81,6 +82,7 @@ class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     kind: PostKind = "normal"
     creates: bool = True
+    about: str = ""
 
 
 class Posted(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What web processes tell each other through Redis and nobody stores: changes of running streams, presence, typing.
 
-It knows topics and bytes, never what they mean (`relay/desk.py` and `relay/presence.py` do). `redis_store.py` combines
+It knows topics and bytes, never what they mean (`relay/many.py` and `relay/presence.py` do). `redis_store.py` combines
 it with the other nouns. The rule: a whisper may be lost, so whoever needs an answer waits for it with a deadline.
 """
 

@@ -131,6 +131,18 @@ async def test_empty_content_is_refused_with_an_ack_and_the_id_is_not_burnt(serv
     assert [a["accepted"] for a in ack_of(watcher, "a")] == [False, True]
 
 
+async def test_a_bad_body_under_an_accepted_id_leaves_that_commands_outcome_alone(
+    server: Process, chat_id: str
+) -> None:
+    async with watching(server.url, chat_id) as watcher:
+        await command(server.url, chat_id, user_message("a", "hi"))
+        assert (await command(server.url, chat_id, user_message("a", "  "))).status_code == 400
+        assert (await command(server.url, chat_id, user_message("b", "  "))).status_code == 400
+        await watcher.until(lambda w: ack_of(w, "b"))
+        await watcher.at_rest()
+    assert [a["accepted"] for a in ack_of(watcher, "a")] == [True]
+
+
 @pytest.mark.row("SET-2", "CMD-15")
 async def test_set_params_applies_all_or_nothing_and_echoes_what_now_is(server: Process, chat_id: str) -> None:
     async with watching(server.url, chat_id) as watcher:

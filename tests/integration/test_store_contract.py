@@ -87,6 +87,12 @@ async def test_inbox_is_bounded_for_every_kind(store: Store, kind: str, bound: i
     assert await outcomes(store, [command("more", kind=kind)]) == [PostOutcome.FULL]
 
 
+async def test_a_refusal_does_not_speak_of_an_id_that_was_accepted(store: Store) -> None:
+    await store.post(command("r1"))
+    refusals = [command(f"refused:{of}", kind="refusal", about=of) for of in ("r1", "r2")]
+    assert await outcomes(store, refusals) == [PostOutcome.DUPLICATE, PostOutcome.ACCEPTED]
+
+
 async def test_the_newest_thousand_ids_are_remembered_and_the_oldest_forgotten(store: Store) -> None:
     head = (await owned(store)).head
     for start in range(0, 2_400, 400):

@@ -9,9 +9,11 @@ import httpx2
 import pytest
 
 from protocol.messages import JsonObject
+from server.api.transfer import IMPORT_MAX_BYTES
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
 from tests.integration.test_auth_http import bearer, guarded
 from tests.integration.test_chats_http import talk, title
+from tests.unit.pictures import png_of
 
 pytestmark = pytest.mark.anyio
 
@@ -120,11 +122,28 @@ async def test_a_chat_with_parameters_but_no_messages_takes_an_import(server: Pr
         assert (await client.get(f"/v1/chats/{other}")).json()["thread"]["title"] == "hello"
 
 
+async def test_a_chat_with_more_pictures_than_a_body_may_hold_comes_back_whole(server: Process, chat_id: str) -> None:
+    pictures = [png_of(7_000_000), png_of(7_000_001)]
+    async with client_of(server) as client:
+        parts: list[JsonObject] = [{"type": "text", "text": "look"}]
+        for picture in pictures:
+            stored = (await client.post(f"/v1/chats/{chat_id}/blobs", content=picture)).json()
+            parts.append({"type": "image_url", "image_url": {"url": stored["url"]}})
+        async with watching(server.url, chat_id) as watcher:
+            await command(server.url, chat_id, {**user_message("a", ""), "content": parts})
+            await watcher.at_rest()
+        exported = (await client.get(f"/v1/chats/{chat_id}/export")).content
+        assert len(exported) > 16 * 1024 * 1024
+        await client.delete(f"/v1/chats/{chat_id}")
+        assert (await client.post("/v1/chats/import", content=exported)).json()["imported"] == [chat_id]
+        assert (await client.get(f"/v1/chats/{chat_id}/export")).content == exported
+
+
 async def test_bodies_of_more_chats_or_bytes_than_are_taken_are_413(server: Process) -> None:
     counts = '"leaf_id":null,"message_count":0,"payload_count":0,"agent_count":0,"thread":{}'
     lines = "\n".join(f'{{"type":"chat","format":1,"chat_id":"c{n}",{counts}}}' for n in range(1_001))
     async with client_of(server) as client:
-        for content in (lines.encode(), b" " * (16 * 1024 * 1024 + 1)):
+        for content in (lines.encode(), b" " * (IMPORT_MAX_BYTES + 1)):
             try:
                 answer = await client.post("/v1/chats/import", content=content)
             except httpx2.TransportError:

@@ -1,13 +1,18 @@
 """Chats that begin with another one's words: forks, and messages handed back (CMD-12)."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from protocol.commands import BranchFromChat, Regenerate, RestoreMessages, SetParams
-from protocol.copies import RESTORED_MAX_COUNT, read_messages
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.errors import BadRequest, TooLarge
+from protocol.events import MessageAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
+from protocol.reducer import reduce_added
+from protocol.restores import NOTES_MAX_BYTES, RESTORED_MAX_COUNT, read_messages
+from protocol.state import ChatState
 from server.agent.request import build_request
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
@@ -130,3 +135,51 @@ def test_who_restores_or_forks_is_the_owner_once_auth_is_on() -> None:
     chat.command(RestoreMessages(client_request_id="r", messages=[{"role": "user", "content": "x"}]), by=anna)
     assert chat.state.thread.owner == "anna"
     assert chat.state.thread.created_at is not None
+
+
+def test_what_the_server_derives_is_not_believed_and_what_stands_beside_the_words_is_bounded() -> None:
+    forged: JsonObject = {
+        "role": "user",
+        "content": [{"type": "text", "text": "x"}],
+        "attachments": [{"image_url": {"url": "http://evil/x.png"}}],
+        "status": "streaming",
+        "finish_reason": "zzz",
+        "created_at": -5,
+        "by": "somebody",
+        "hidden": True,
+    }
+    (message,) = read_messages([forged])
+    assert (message.attachments, message.status, message.finish_reason, message.created_at) == ([], None, None, None)
+    assert (message.by, message.hidden) == (None, False)
+    for beside in ({"extra": {"x": "y" * NOTES_MAX_BYTES}}, {"reasoning_content": "y" * 262_145}):
+        with pytest.raises(TooLarge):
+            read_messages([{"role": "assistant", "content": "x", **beside}])
+
+
+def test_calls_of_one_id_are_told_apart_and_each_result_stays_with_its_call() -> None:
+    def asks(*ids: str) -> JsonObject:
+        calls = [{"id": key, "function": {"name": "clock", "arguments": "{}"}} for key in ids]
+        return {"role": "assistant", "content": "", "tool_calls": calls}
+
+    def result(key: str) -> JsonObject:
+        return {"role": "tool", "content": "noon", "tool_call_id": key}
+
+    read = read_messages([asks("dup", "dup"), result("dup"), result("dup"), asks("dup"), result("dup"), asks("")])
+    ids = [call.id for message in read for call in message.tool_calls]
+    assert ids == ["dup", "dup-2", "dup-3", "call"]
+    assert [message.tool_call_id for message in read if message.role == "tool"] == ["dup", "dup-2", "dup-3"]
+
+
+def test_a_long_chat_is_restored_at_the_cost_of_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds: list[int] = []
+
+    def counting(state: ChatState, events: Sequence[MessageAdded]) -> ChatState:
+        folds.append(len(events))
+        return reduce_added(state, events)
+
+    monkeypatch.setattr("protocol.ledger.reduce_added", counting)
+    chat = PureChat()
+    messages: list[JsonObject] = [{"role": "user", "content": str(number)} for number in range(500)]
+    chat.command(RestoreMessages(client_request_id="r", messages=messages))
+    assert len(chat.state.path) == 500
+    assert folds == [500]

@@ -3,7 +3,7 @@
 -- accepted command and the memory of its id come and go together.
 -- KEYS meta inbox seen seen:old due own bell log head snap
 -- ARGV chat owner principal request digest nonce body kind creates bound counts_queue
---      seen_generation seen_ttl fast_ms mail_prefix
+--      seen_generation seen_ttl fast_ms mail_prefix about
 -- Repeat: ACCEPTED with the first inbox id. Returns {outcome, inbox id}.
 local chat, owner, request, digest, nonce = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[6]
 local importing = ARGV[8] == 'import'
@@ -20,6 +20,11 @@ if seen then
   if was_nonce == nonce then return {'ACCEPTED', was_id} end
   if was_digest == digest then return {'DUPLICATE', ''} end
   return {'MISMATCH', ''}
+end
+
+-- A refusal never speaks of an id that was accepted: its command has, or will have, an outcome of its own.
+if ARGV[16] ~= '' and (redis.call('HEXISTS', KEYS[3], ARGV[16]) == 1 or redis.call('HEXISTS', KEYS[4], ARGV[16]) == 1) then
+  return {'DUPLICATE', ''}
 end
 
 local waiting = redis.call('XLEN', KEYS[2])
