@@ -4,7 +4,7 @@ A `Tab` folds what it receives by a `Watcher`, may leave and come back where it 
 with a frame instead of falling silent. `Tabs` is the loop and the HTTP client that all of one test share.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -16,8 +16,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from protocol.messages import JsonObject
 from protocol.sse import EventFrame, FrameParser
 from tests.integration.harness import DEADLINE_SECONDS, Watcher
+from tests.integration.many import ChatOfMany, ManyWatcher
 
-__all__ = ["Tab", "Tabs", "open_tabs"]
+__all__ = ["Tab", "TabOfMany", "Tabs", "open_tabs"]
 
 _T = TypeVar("_T")
 
@@ -57,6 +58,15 @@ class Tab:
     def is_here(self) -> bool:
         return self._scope is not None
 
+    @property
+    def place(self) -> str:
+        """Where to go on."""
+        return self.watcher.last_id
+
+    @property
+    def chat_ids(self) -> list[str]:
+        return [self.watcher.chat_id]
+
     def come(self) -> None:
         """Open the stream; go on after the last id, if there is one."""
         _, self._scope = self._tabs.portal.start_task(self._read)
@@ -76,13 +86,13 @@ class Tab:
 
     async def _read(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
         parser = FrameParser()
-        place = self.watcher.last_id
-        address = f"{self._tabs.url}/v1/chats/subscribe?chat_id={self.watcher.chat_id}"
-        headers = {"Last-Event-ID": place} if place else {}
+        address = f"{self._tabs.url}/v1/chats/subscribe?" + "&".join(f"chat_id={name}" for name in self.chat_ids)
+        headers = {"Last-Event-ID": self.place} if self.place else {}
         timeout = httpx2.Timeout(DEADLINE_SECONDS, read=60)
         with anyio.CancelScope() as scope:
             async with self._tabs.client.stream("GET", address, headers=headers, timeout=timeout) as answer:
                 assert answer.status_code == 200
+                self.watcher.begin()
                 task_status.started(scope)
                 async for chunk in answer.aiter_raw():
                     for frame in parser.feed(chunk):
@@ -96,6 +106,32 @@ class Tab:
         except AssertionError as mistake:
             self.mistake = self.mistake or mistake
             self.watcher.end()
+
+
+class TabOfMany(Tab):
+    """A reader of one chat on a stream that carries `others` too."""
+
+    def __init__(self, tabs: Tabs, chat_id: str, others: Sequence[str]) -> None:
+        super().__init__(tabs, chat_id)
+        self.many = ManyWatcher()
+        self.watcher: ChatOfMany = ChatOfMany(chat_id)
+        self.many.chats[chat_id] = self.watcher
+        self._others = others
+
+    @property
+    def place(self) -> str:
+        return self.many.last_id
+
+    @property
+    def chat_ids(self) -> list[str]:
+        return [*self._others, self.watcher.chat_id]
+
+    def _take(self, frame: EventFrame) -> None:
+        try:
+            self.many.take(frame)
+        except AssertionError as mistake:
+            self.mistake = self.mistake or mistake
+        self.watcher._notify()  # a watcher of its own, fed by the stream of many
 
 
 @contextmanager

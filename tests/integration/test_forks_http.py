@@ -39,7 +39,7 @@ async def test_a_fork_is_a_chat_of_its_own_with_copies_of_the_path(server: Proce
         assert fork.state is not None
         assert fork.state.thread.forked_from == {"chat_id": chat_id, "message_id": answer.message_id}
         await command(server.url, new_id, user_message("on", "only here"))
-        await fork.at_rest(2)
+        await fork.until(lambda w: w.frames[-1].get("outcome") == "complete")
         async with watching(server.url, chat_id) as again:
             assert again.snapshot == before == source.snapshot, "the source knows nothing of it"
         async with watching(server.url, new_id) as fresh:

@@ -1,8 +1,8 @@
 """Every command, in any order and state, over real HTTP, beside a model of what a chat must be.
 
 After each step the stream must come to what the model says: the words, roles, order and siblings of the messages, the
-queue, what is asked, every ack. Then a fresh snapshot must equal, byte for byte, what was folded by a reader that
-never left and by one that leaves and comes back by its last id.
+queue, what is asked, every ack. Then a fresh snapshot must equal what was folded by a reader that never left, by one
+that leaves and comes back by its last id, and by one on whose stream two other chats speak too.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from protocol.snapshot import snapshot_of
 from protocol.state import ChatState
 from tests.integration.chat_model import Asked, ChatModel, Decided
 from tests.integration.harness import start
-from tests.integration.tabs import Tab, Tabs, open_tabs
+from tests.integration.tabs import Tab, TabOfMany, Tabs, open_tabs
 from tests.integration.tree_model import ECHO, HANG, HANG_AT_ONCE, TOOLS
 
 CONFIG = """
@@ -79,10 +79,11 @@ class ChatMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        self.neighbours = [f"{name}-{uuid.uuid4().hex[:12]}" for name in ("left", "right")]
         self.move_to(f"m-{uuid.uuid4().hex[:12]}", ChatModel())
 
     def move_to(self, chat_id: str, model: ChatModel) -> None:
-        """This chat from now on, watched by two."""
+        """This chat from now on, with its readers."""
         self.end()
         self.chat_id, self.model = chat_id, model
         self.ids: dict[int, str] = {}
@@ -90,7 +91,7 @@ class ChatMachine(RuleBasedStateMachine):
         self.posted: dict[str, JsonObject] = {}
         self.refused: list[JsonObject] = []
         self.stayed, self.comes_and_goes = Tab(self.tabs, chat_id), Tab(self.tabs, chat_id)
-        self.readers = [self.stayed, self.comes_and_goes]
+        self.readers = [self.stayed, self.comes_and_goes, TabOfMany(self.tabs, chat_id, self.neighbours)]
         for reader in self.readers:
             reader.come()
         self.tell(f"chat {chat_id}")
@@ -416,8 +417,9 @@ class ChatMachine(RuleBasedStateMachine):
         assert answer.status_code == 200
         assert self.send({"type": "user_message", "client_request_id": "again", "content": "x"}, 404) == "not_found"
         assert self.tabs.request("GET", f"/v1/chats/{self.chat_id}").status_code == 404
-        came = self.tabs.call(lambda: self.stayed.until(lambda w: w.messages == [], SETTLE_SECONDS))
-        assert came, "who watches a chat that is deleted sees it empty"
+        for reader in (self.stayed, self.comes_and_goes):
+            over = self.tabs.call(lambda: reader.until(lambda w: w.has_ended, SETTLE_SECONDS))  # noqa: B023 - at once
+            assert over or not reader.is_here, "the stream of a chat that is deleted ends"
         self.begin()
 
     # Readers.
@@ -430,6 +432,13 @@ class ChatMachine(RuleBasedStateMachine):
         else:
             self.comes_and_goes.come()
             self.settle()
+
+    @rule(is_left=st.booleans())
+    def a_neighbour_speaks(self, is_left: bool) -> None:
+        """On the stream of many something else comes in between."""
+        body: JsonObject = {"type": "user_message", "client_request_id": self.name(), "content": "beside"}
+        self.tabs.request("POST", f"/v1/chats/{self.neighbours[is_left]}/commands", body)
+        self.tell("a neighbour speaks")
 
     # What must be so.
 
