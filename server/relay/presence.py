@@ -38,7 +38,8 @@ PAUSE_SECONDS = 1.0
 
 TYPING_SECONDS = 1.0
 TYPING_MAX_REMEMBERED = 10_000
-"""At most one frame of "typing" and one of "not typing" per second, chat and principal are passed on."""
+"""What only repeats the last word of the same stream is passed on once a second; a change always is, so that the
+last word that others hear is the last one said."""
 
 NAMES_MAX = 50
 """Names told in one frame; `count` is always the whole number."""
@@ -70,7 +71,7 @@ class PresenceRooms:
         self._shows_names = shows_names
         self._rooms: dict[tuple[str, str], _Room] = {}
         self._tasks: TaskGroup | None = None
-        self._typed: OrderedDict[tuple[str, str, bool], float] = OrderedDict()
+        self._typed: OrderedDict[tuple[str, str, str], tuple[bool, float]] = OrderedDict()
 
     def run_in(self, tasks: TaskGroup) -> None:
         """Rooms run as tasks of this group."""
@@ -94,12 +95,13 @@ class PresenceRooms:
                 del self._rooms[key]
 
     async def type(self, chat_id: str, principal_id: str, typing: bool, stream_id: str) -> None:
-        """Tell the others; more often than once a second is dropped. Raises Unavailable."""
-        key = (principal_id, chat_id, typing)
+        """Tell the others; a repetition within a second is dropped. Raises Unavailable."""
+        key = (principal_id, chat_id, stream_id)
         now = time.monotonic()
-        if now - self._typed.get(key, -TYPING_SECONDS) < TYPING_SECONDS:
+        last, said_at = self._typed.get(key, (not typing, 0.0))
+        if last == typing and now - said_at < TYPING_SECONDS:
             return
-        self._typed[key] = now
+        self._typed[key] = (typing, now)
         self._typed.move_to_end(key)
         if len(self._typed) > TYPING_MAX_REMEMBERED:
             self._typed.popitem(last=False)

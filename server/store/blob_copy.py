@@ -7,6 +7,8 @@ turned by `protocol.blobs.move_to`.
 
 from collections.abc import Iterable
 
+import structlog
+
 from protocol.blobs import BLOB_TTL_SECONDS, blob_hashes
 from protocol.codec import encode
 from protocol.state import ChatState
@@ -15,11 +17,22 @@ from server.store.port import BlobOutcome, BlobPut, Store
 
 __all__ = ["copy_blobs", "copy_way"]
 
+_log = structlog.get_logger()
+
 
 async def copy_way(store: Store, source: ChatState, up_to_message_id: str, target: str, owner: str) -> None:
-    """What the messages from the root of `source` to that one refer to. Raises Unavailable, safe to repeat."""
+    """What the messages from the root of `source` to that one refer to. Raises Unavailable, safe to repeat.
+
+    A blob that is gone, or that would be more than `target` may hold, stays out: its reference then leads nowhere, and
+    a model reads a note in its place.
+    """
     way = [source.nodes[key] for key in way_to(source.nodes, up_to_message_id)]
-    await copy_blobs(store, source.chat_id, target, owner, blob_hashes(encode(way)))
+    hashes = blob_hashes(encode(way))
+    copied = await copy_blobs(store, source.chat_id, target, owner, hashes)
+    if len(copied) < len(set(hashes)):
+        _log.warning(
+            "branch.blobs_missing", chat_id=target, source_chat_id=source.chat_id, count=len(hashes) - len(copied)
+        )
 
 
 async def copy_blobs(store: Store, source: str, target: str, owner: str, hashes: Iterable[str]) -> list[str]:
