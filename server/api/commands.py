@@ -7,17 +7,13 @@ server's own, when somebody can be there to see it.
 
 import re
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 
-import anyio
 import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from structlog.contextvars import bind_contextvars
 
-from protocol.codec import decode_acks, decode_event, split_array
 from protocol.commands import (
     CREATES_CHAT,
     EXEMPT_FROM_QUEUE_LIMIT,
@@ -37,7 +33,6 @@ from protocol.commands import (
     encode_command,
 )
 from protocol.content import check_text, read_context_files
-from protocol.entries import RawEntry
 from protocol.errors import (
     BadRequest,
     Failed,
@@ -48,10 +43,9 @@ from protocol.errors import (
     QueueFull,
     Refused,
     TooLarge,
-    Unavailable,
 )
 from protocol.events import Ack
-from protocol.ids import Head, check_chat_id, check_id
+from protocol.ids import check_chat_id, check_id
 from protocol.principal import SYSTEM, Principal
 from protocol.restores import read_messages
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
@@ -59,7 +53,8 @@ from server.api.attachments import NotFetched, resolved
 from server.api.blobs import store_parts
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
-from server.store.port import Notice, Posted, PostKind, PostOutcome, PostRequest
+from server.api.outcomes import following, outcome_within, post_until_answered
+from server.store.port import Posted, PostKind, PostOutcome, PostRequest
 
 __all__ = ["cancel_queued", "lay_down", "post_command", "take_back"]
 
@@ -69,9 +64,6 @@ ACK_WAIT_SECONDS = 2.0
 """How long the POST of `abort` and `set_params` waits for the effect before it answers 202 (PROTOCOL §3)."""
 
 PREFER_WAIT_MAX_SECONDS = 30.0
-
-POST_TRIES = 3
-"""Own retries of one request under one nonce while the store does not answer; then 503."""
 
 
 async def post_command(request: Request) -> Response:
@@ -100,13 +92,13 @@ async def post_command(request: Request) -> Response:
     if wait_seconds is None and isinstance(command, Abort | SetParams):
         wait_seconds = ACK_WAIT_SECONDS
     if wait_seconds is None:
-        return await _accepted(edge, post, principal, command, await _post(edge, post))
-    async with _following(edge, post, principal) as notices:
-        posted = await _post(edge, post)
+        return await _accepted(edge, post, principal, command, await post_until_answered(edge.store, post))
+    async with following(edge, post, principal) as notices:
+        posted = await post_until_answered(edge.store, post)
         accepted = await _accepted(edge, post, principal, command, posted)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return accepted
-        ack = await _outcome_within(edge, notices, command.client_request_id, wait_seconds)
+        ack = await outcome_within(edge.store, notices, command.client_request_id, wait_seconds)
     return accepted if ack is None else _outcome_answer(command, ack)
 
 
@@ -120,11 +112,11 @@ async def cancel_queued(request: Request) -> Response:
     nonce = secrets.token_hex(8)
     command = CancelQueued(client_request_id=f"cancel:{target}:{nonce}", target=target)
     post = _internal(chat_id, principal.id, command, "exempt", creates=False)
-    async with _following(edge, post, principal) as notices:
-        posted = await _post(edge, post)
+    async with following(edge, post, principal) as notices:
+        posted = await post_until_answered(edge.store, post)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return _no_such_command()
-        ack = await _outcome_within(edge, notices, command.client_request_id, ACK_WAIT_SECONDS)
+        ack = await outcome_within(edge.store, notices, command.client_request_id, ACK_WAIT_SECONDS)
     if ack is None:
         return answer(202, {"status": "accepted"})
     return answer(200, {"status": "cancelled"}) if ack.accepted else _no_such_command()
@@ -142,7 +134,7 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body)
-    posted = await _post(edge, post)
+    posted = await post_until_answered(edge.store, post)
     if posted.outcome is PostOutcome.ACCEPTED:
         _tell_accepted(edge, post, command)
     elif posted.outcome is PostOutcome.FULL:
@@ -154,7 +146,7 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
 async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: str) -> None:
     """Ask that a waiting command is taken back; whether it was is told by its `ack`. Raises Unavailable."""
     cancel = CancelQueued(client_request_id=f"cancel:{request_id}:{secrets.token_hex(8)}", target=request_id)
-    await _post(edge, _internal(chat_id, principal.id, cancel, "exempt", creates=False))
+    await post_until_answered(edge.store, _internal(chat_id, principal.id, cancel, "exempt", creates=False))
 
 
 def _check(command: Command, principal: Principal, edge: Edge) -> None:
@@ -207,53 +199,6 @@ def _internal(
         creates=creates,
         about=about,
     )
-
-
-async def _post(edge: Edge, post: PostRequest) -> Posted:
-    """The one atomic step, repeated with the same nonce while its answer is lost. Raises Unavailable."""
-    for left in reversed(range(POST_TRIES)):
-        try:
-            return await edge.store.post(post)
-        except Unavailable:
-            if left == 0:
-                raise
-    raise Unavailable("the store does not answer")
-
-
-@asynccontextmanager
-async def _following(
-    edge: Edge, post: PostRequest, principal: Principal
-) -> AsyncIterator[AsyncIterator[Notice] | None]:
-    """The chat's notices from before the post on. None where there is nothing to hear: somebody else's chat, none that
-    the post could make, or a store that does not let us listen just now, which is no reason not to post."""
-    async with AsyncExitStack() as stack:
-        notices: AsyncIterator[Notice] | None = None
-        try:
-            meta = await edge.own_or_new(post.chat_id, principal)
-            if meta is not None or post.creates:
-                notices = await stack.enter_async_context(edge.store.follow(post.chat_id))
-        except NotFound:
-            pass  # the post says so
-        except Unavailable as trouble:
-            _log.warning("outcome.not_followed", error=trouble.message)
-        yield notices
-
-
-async def _outcome_within(
-    edge: Edge, notices: AsyncIterator[Notice] | None, request_id: str, seconds: float
-) -> Ack | None:
-    """What became of a command, if that can be known in this time. Raises nothing: the command is kept in any case."""
-    if notices is None:
-        return None
-    try:
-        with anyio.move_on_after(seconds):
-            async for notice in notices:
-                ack = await _outcome(edge, notice, request_id)
-                if ack is not None:
-                    return ack
-    except Failed as trouble:
-        _log.warning("outcome.not_followed", error=trouble.message)
-    return None
 
 
 def _tell_accepted(edge: Edge, post: PostRequest, command: Command) -> None:
@@ -319,29 +264,6 @@ def _refusal_answer(refusal: Refused, command: Command) -> Response:
         body = {"code": refusal.code, "error": refusal.message, "detail": refusal.message}
         return answer(400, {**body, "path": refusal.path} if refusal.path else body)
     return error_response(refusal)
-
-
-async def _outcome(edge: Edge, notice: Notice, request_id: str) -> Ack | None:
-    """What an entry says finally about a command, or None when it says nothing."""
-    entry: RawEntry | None = notice.entry
-    if notice.kind == "large":
-        entry = await edge.store.read_entry(notice.chat_id, Head.parse(notice.head).entry_id)
-    if entry is None:
-        return None
-    for word in decode_acks(entry.acks):
-        if word.request_id == request_id and word.final:
-            return _ack_event(entry, request_id) or Ack(request_id, word.accepted, {"queued": True})
-    return None
-
-
-def _ack_event(entry: RawEntry, request_id: str) -> Ack | None:
-    found: Ack | None = None
-    for raw in split_array(entry.events):
-        if bytes(raw).startswith(b'{"type":"ack"'):
-            event = decode_event(raw)
-            if isinstance(event, Ack) and event.client_request_id == request_id:
-                found = event
-    return found
 
 
 def _outcome_answer(command: Command, ack: Ack) -> Response:

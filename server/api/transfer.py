@@ -19,19 +19,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from protocol.blobs import BLOB_TTL_SECONDS
-from protocol.codec import decode_acks, decode_events
 from protocol.commands import ImportChat, encode_command
 from protocol.decider import APPROVES_WHOLESALE
 from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, TooLarge, Unavailable
-from protocol.events import Ack
 from protocol.exports import ChatExport, export_lines, export_of, hashes_of, read_exports
-from protocol.ids import Head
 from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
+from server.api.outcomes import outcome_of, post_until_answered
 from server.api.reading import read_chat_as
-from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, Posted, PostOutcome, PostRequest
+from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, PostOutcome, PostRequest
 
 __all__ = ["export_chat", "import_chats"]
 
@@ -46,9 +44,6 @@ back is none. It is held in memory while it is read."""
 
 IMPORT_WAIT_SECONDS = 10.0
 """How long the POST waits for all effects; what has not happened by then is reported as `accepted`."""
-
-POST_TRIES = 3
-"""Own retries of one chat under one nonce while the store does not answer."""
 
 
 async def export_chat(request: Request) -> Response:
@@ -135,7 +130,7 @@ async def _import_one(edge: Edge, principal: Principal, chat: ChatExport, deadli
                 else NotFound("no such chat")
             )
     async with edge.store.follow(chat.chat_id) as notices:
-        posted = await _post(edge, post)
+        posted = await post_until_answered(edge.store, post)
         match posted.outcome:
             case PostOutcome.ACCEPTED:
                 edge.metrics.commands_accepted.labels("import").inc()
@@ -186,31 +181,16 @@ def _request_of(principal: Principal, chat: ChatExport, meta: ChatMeta | None) -
     )
 
 
-async def _post(edge: Edge, post: PostRequest) -> Posted:
-    for left in reversed(range(POST_TRIES)):
-        try:
-            return await edge.store.post(post)
-        except Unavailable:
-            if left == 0:
-                raise
-    raise Unavailable("the store does not answer")
-
-
 async def _wait(edge: Edge, principal: Principal, post: PostRequest, notices: AsyncIterator[Notice]) -> str:
     """Until the log tells what became of it. Raises the refusal."""
     async for notice in notices:
-        entry = notice.entry
-        if notice.kind == "large":
-            entry = await edge.store.read_entry(post.chat_id, Head.parse(notice.head).entry_id)
-        if entry is None:
-            if await edge.store.listed(principal.id, [post.chat_id]):
-                return "imported"
-            continue
-        for word in decode_acks(entry.acks):
-            if word.request_id == post.request_id and word.final:
-                if word.accepted:
-                    return "imported"
-                raise _refusal(entry.events, post.request_id)
+        ack = await outcome_of(edge.store, notice, post.request_id)
+        if ack is not None and ack.accepted:
+            return "imported"
+        if ack is not None:
+            raise _ImportRefused(str(ack.result.get("code")), str(ack.result.get("error")))
+        if notice.entry is None and await edge.store.listed(principal.id, [post.chat_id]):
+            return "imported"  # its entry is not to be had any more, but the chat is there
     return "accepted"
 
 
@@ -220,10 +200,3 @@ class _ImportRefused(ThreadcastError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-def _refusal(events: bytes, request_id: str) -> ThreadcastError:
-    for event in decode_events(events):
-        if isinstance(event, Ack) and event.client_request_id == request_id:
-            return _ImportRefused(str(event.result.get("code")), str(event.result.get("error")))
-    return Internal("the import was refused")
