@@ -13,7 +13,6 @@
     │   ├── IdempotencyMismatch     idempotency_mismatch same request id, other body
     │   ├── QueueFull               queue_full
     │   ├── RateLimited             rate_limited         more of something than one caller may have
-    │   ├── NotImplementedYet       not_implemented
     │   ├── NoPendingDecision       no_pending_decision
     │   ├── AlreadyClaimed          already_claimed
     │   └── Cancelled               cancelled
@@ -46,7 +45,6 @@ __all__ = [
     "ModelFailed",
     "NoPendingDecision",
     "NotFound",
-    "NotImplementedYet",
     "QueueFull",
     "RateLimited",
     "Refused",
@@ -157,10 +155,6 @@ class QueueFull(Refused):
 class RateLimited(Refused):
     code = "rate_limited"
     retryable = True
-
-
-class NotImplementedYet(Refused):
-    code = "not_implemented"
 
 
 class NoPendingDecision(Refused):

@@ -1,7 +1,7 @@
 """What the HTTP side answers, as structs that exist to be described: the shapes behind the OpenAPI document.
 
-Streams carry events, described in `shapes.py`; these are all other bodies, with what the one-shot endpoints take.
-Whoever builds an answer need not use them, but a test of the edge may decode its answers with them.
+Streams carry events, described in `shapes.py`; these are all other bodies. What the one-shot endpoints take stands in
+`requests.py`. Whoever builds an answer need not use them, but a test of the edge may decode its answers with them.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,7 +18,6 @@ from protocol.thread import Thread
 
 __all__ = [
     "Addition",
-    "AgentChatRequest",
     "BlobStored",
     "Capabilities",
     "ChatList",
@@ -26,7 +25,6 @@ __all__ = [
     "ChatSnapshot",
     "ChatSummary",
     "ChatTree",
-    "CompletionsRequest",
     "FailedImport",
     "Failure",
     "FeedItem",
@@ -35,7 +33,6 @@ __all__ = [
     "McpPrompts",
     "McpResources",
     "ModelCapabilities",
-    "PageChatRequest",
     "ParamValue",
     "Params",
     "Providers",
@@ -44,7 +41,6 @@ __all__ = [
     "SidebarFrame",
     "Status",
     "StreamChange",
-    "TextChatRequest",
     "ToolInfo",
     "Trajectory",
     "TrajectoryList",
@@ -362,54 +358,3 @@ class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Providers(msgspec.Struct, frozen=True):
     providers: list[ProviderInfo]
-
-
-OnDisconnect: TypeAlias = Literal["abort", "detach"]
-
-
-class TextChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /chat`. Without `session_id` a new chat is made."""
-
-    message: str
-    session_id: str | None = None
-    on_disconnect: OnDisconnect | None = None
-
-
-class AgentChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first."""
-
-    message: str
-    context_type: str | Annotated[list[str], Meta(min_length=1, max_length=3)]
-    context: JsonObject | None = None
-    conversation_id: str | None = None
-    on_disconnect: OnDisconnect | None = None
-
-
-class PageChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /api/chat/stream`. `current_page` and `active_tab` of the context are the scope."""
-
-    message: str
-    context: JsonObject | None = None
-    interaction_type: Literal["text", "value_selected", "action_selected", "form_submitted"] | None = None
-    conversation_id: str | None = None
-    on_disconnect: OnDisconnect | None = None
-
-
-class CompletionsRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /v1/chat/completions`, as OpenAI has it; of `messages` the last one with role user is taken.
-    `metadata.chat_id` names the chat."""
-
-    messages: list[JsonObject]
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: JsonObject | None = None
-    metadata: JsonObject | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    reasoning_effort: str | None = None
-    parallel_tool_calls: bool | None = None
-    on_disconnect: OnDisconnect | None = None

@@ -5,7 +5,7 @@ The shapes come from the structs (`shapes.py`, `answers.py`), the endpoints from
 """
 
 from protocol.messages import JsonObject
-from protocol.schema import answers
+from protocol.schema import answers, requests
 from protocol.schema.chat_paths import chat_paths
 from protocol.schema.operations import REF
 from protocol.schema.server_paths import server_paths
@@ -36,10 +36,10 @@ _BODIES = (
     answers.McpPrompts,
     answers.ChatModes,
     answers.Providers,
-    answers.TextChatRequest,
-    answers.AgentChatRequest,
-    answers.PageChatRequest,
-    answers.CompletionsRequest,
+    requests.TextChatRequest,
+    requests.AgentChatRequest,
+    requests.PageChatRequest,
+    requests.CompletionsRequest,
     answers.StreamChange,
     answers.TypingNotice,
 )

@@ -10,37 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.integration.tree_model import ECHO, HANG, HANG_AT_ONCE, Call, Node, TreeModel
+from tests.integration.wishes import Asked, Decided
 
-__all__ = ["Asked", "ChatModel", "Decided"]
-
-
-@dataclass
-class Asked:
-    """A command that may wait. `target` None: a message that does not exist, or none named (`is_named`)."""
-
-    request_id: str
-    kind: str
-    text: str = ""
-    priority: bool = False
-    model: str = ""
-    target: int | None = None
-    is_named: bool = False
-    index: int = 0
-    prune: bool = False
-    regenerate: bool = False
-    branch: bool = False
-
-    @property
-    def is_plain(self) -> bool:
-        return self.kind == "say" and not self.priority and not self.model
-
-
-@dataclass
-class Decided:
-    call: Call | None
-    accepted: bool
-    edited: dict[str, str] | None = None
-    remember: bool = False
+__all__ = ["ChatModel"]
 
 
 @dataclass

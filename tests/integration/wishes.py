@@ -1,0 +1,36 @@
+"""What may be wished of a chat, as its model takes it: a command that waits for its turn, a decision on a call."""
+
+from dataclasses import dataclass
+
+from tests.integration.tree_model import Call
+
+__all__ = ["Asked", "Decided"]
+
+
+@dataclass
+class Asked:
+    """A command that may wait. `target` None: a message that does not exist, or none named (`is_named`)."""
+
+    request_id: str
+    kind: str
+    text: str = ""
+    priority: bool = False
+    model: str = ""
+    target: int | None = None
+    is_named: bool = False
+    index: int = 0
+    prune: bool = False
+    regenerate: bool = False
+    branch: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        return self.kind == "say" and not self.priority and not self.model
+
+
+@dataclass
+class Decided:
+    call: Call | None
+    accepted: bool
+    edited: dict[str, str] | None = None
+    remember: bool = False
