@@ -53,6 +53,10 @@ def test_a_late_joiner_of_a_continued_answer_loses_nothing() -> None:
     client = state_from_snapshot("c1", snapshot_of(joined), joined.position)
     since = len(chat.events)
     chat.stream(AppendContent("wer"))
+    for event in chat.events[since:]:
+        client = reduce(client, client.position + 1, event)
+    assert snapshot_of(client).messages[-1].content == "half an answer"
+    since = len(chat.events)
     chat.finish()
     for event in chat.events[since:]:
         client = reduce(client, client.position + 1, event)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from protocol.commands import Abort, CancelQueued, EditQueued, Regenerate, SetParams, UpdateMessage
-from protocol.deltas import AppendContent
-from tests.unit.pure_chat import PureChat, acks, say
+from protocol.deltas import AppendContent, SetToolCalls
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
 
 
 def busy(*waiting: str) -> PureChat:
@@ -104,12 +105,18 @@ def test_edits_wait_for_their_turn_and_are_made_between_runs() -> None:
 
 
 def test_an_edit_with_priority_that_starts_no_run_does_not_steer() -> None:
-    chat = busy()
-    edit = UpdateMessage(client_request_id="u", message_id=chat.state.path[0], content="x", priority=True)
-    chat.command(edit)
-    chat.stream(AppendContent("whole"))
-    chat.finish()
-    assert chat.state.runtime.outcome == "complete"
+    for regenerate in (False, True):
+        chat = PureChat(table({"clock": FakeTool(name="clock")}))
+        chat.command(say("first"))
+        chat.stream(SetToolCalls([call("c0", "clock")]))
+        chat.finish()
+        question = chat.state.path[0]
+        chat.command(
+            UpdateMessage(client_request_id="u", message_id=question, content="x", priority=True, regenerate=regenerate)
+        )
+        first_run = chat.state.runtime.run_id
+        chat.tool_answers()
+        assert (chat.state.runtime.run_id == first_run) is not regenerate
 
 
 def test_acks_of_acceptance_and_of_a_later_refusal_are_two_and_the_last_one_decides() -> None:

@@ -16,12 +16,13 @@ from protocol.commands import (
     SelectBranch,
     UpdateMessage,
 )
-from protocol.deltas import AppendContent
+from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import BranchSelected, MessageAdded, MessageUpdated
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
 from server.agent.request import build_request
-from tests.unit.pure_chat import PureChat, acks, say
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
 
 
 def talk(*questions: str) -> PureChat:
@@ -132,6 +133,19 @@ def test_an_answer_is_edited_in_place_or_as_a_sibling() -> None:
     check_law(chat)
 
 
+def test_an_edited_sibling_of_an_answer_with_calls_has_none_since_they_were_answered_elsewhere() -> None:
+    chat = PureChat(table({"clock": FakeTool(name="clock")}))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c0", "clock")]))
+    chat.finish()
+    chat.tool_answers("noon")
+    answer(chat, "It is noon.")
+    asking = chat.state.path[1]
+    chat.command(UpdateMessage(client_request_id="u", message_id=asking, content="no tools", mode="branch"))
+    assert chat.state.nodes[chat.state.path[-1]].tool_calls == []
+    assert [c.id for c in chat.state.nodes[asking].tool_calls] == ["c0"]
+
+
 @pytest.mark.row("CMD-9")
 def test_removing_a_message_takes_what_hangs_below_and_the_path_goes_on_along_the_newest_sibling() -> None:
     chat = talk("one", "two")
@@ -207,6 +221,8 @@ def test_select_branch_goes_down_the_newest_children_and_waits_for_no_run() -> N
     events = chat.command(SelectBranch(client_request_id="s", message_id=first_answer))
     assert [type(e).__name__ for e in events] == ["BranchSelected", "Ack"]
     assert texts(chat) == ["one", "re one", "two", "re two"]
+    chat.command(SelectBranch(client_request_id="d", message_id=chat.state.path[0]))
+    assert texts(chat) == ["one", "newer"]
     assert refusal(chat.command(SelectBranch(client_request_id="n", message_id="nowhere"))) == ["not_found"]
     chat.command(say("b"))
     assert refusal(chat.command(SelectBranch(client_request_id="c", message_id=first_answer))) == ["conflict"]
