@@ -116,7 +116,8 @@ def test_an_edit_with_priority_that_starts_no_run_does_not_steer() -> None:
         )
         first_run = chat.state.runtime.run_id
         chat.tool_answers()
-        assert (chat.state.runtime.run_id == first_run) is not regenerate
+        assert chat.state.private.run is not None
+        assert (chat.state.private.run.run_id == first_run) is not regenerate
 
 
 def test_acks_of_acceptance_and_of_a_later_refusal_are_two_and_the_last_one_decides() -> None:
