@@ -46,7 +46,7 @@ from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
 from server.store.port import BlobOutcome, BlobPut, Store
 
-__all__ = ["inline_blobs", "read_blob", "store_content", "store_parts", "upload_blob"]
+__all__ = ["THREAD_MIN_BYTES", "inline_blobs", "read_blob", "store_content", "store_parts", "upload_blob"]
 
 THREAD_MIN_BYTES = 64 * 1024
 """Checking less than this takes the event loop less time than handing it to a thread would."""
