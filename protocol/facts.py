@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
-from protocol.state import Gate, Private, Queued, Run
+from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run
 
 __all__ = [
+    "AnswerCleaned",
     "CallAsked",
     "CallDecided",
     "CommandEdited",
@@ -23,11 +24,14 @@ __all__ = [
     "OutcomeUnknown",
     "Progressed",
     "ProviderCallId",
+    "ProviderDataKept",
     "ReasoningLogged",
+    "ResultWithheld",
     "RoundStarted",
     "RoundsGranted",
     "RunEnded",
     "RunStarted",
+    "SetAside",
     "ToolAllowed",
     "ToolFinished",
     "ToolStarted",
@@ -136,6 +140,33 @@ class ReasoningLogged(_Fact, frozen=True, tag="reasoning_logged"):
     text: str
 
 
+class SetAside(_Fact, frozen=True, tag="set_aside"):
+    """A message for the model alone: a guard's objection, a person's decision on a preview (PROTOCOL §5)."""
+
+    aside: Aside
+
+
+class ResultWithheld(_Fact, frozen=True, tag="result_withheld"):
+    """What the model reads of a tool message whose public content is a summary, or nothing (EVT-10)."""
+
+    message_id: str
+    content: str
+
+
+class ProviderDataKept(_Fact, frozen=True, tag="provider_data_kept"):
+    """What the provider wants back with this answer in later calls (DESIGN §8)."""
+
+    message_id: str
+    echo: ProviderEcho
+
+
+class AnswerCleaned(_Fact, frozen=True, tag="answer_cleaned"):
+    """The answer as the model wrote it, of which a cleaned one is shown (DIAG-2)."""
+
+    message_id: str
+    raw: RawAnswer
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -159,6 +190,10 @@ Fact: TypeAlias = (
     | OutcomeUnknown
     | ProviderCallId
     | ReasoningLogged
+    | SetAside
+    | ResultWithheld
+    | ProviderDataKept
+    | AnswerCleaned
     | Progressed
     | RunEnded
 )
@@ -202,6 +237,14 @@ def fold_fact(private: Private, fact: Fact) -> Private:
         case ProviderCallId():
             ids = {**private.provider_call_ids, fact.tool_call_id: fact.provider_id}
             return replace(private, provider_call_ids=ids)
+        case SetAside():
+            return replace(private, asides=(*private.asides, fact.aside))
+        case ResultWithheld():
+            return replace(private, withheld={**private.withheld, fact.message_id: fact.content})
+        case ProviderDataKept():
+            return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
+        case AnswerCleaned():
+            return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:

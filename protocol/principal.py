@@ -6,10 +6,14 @@ __all__ = ["LOCAL", "SYSTEM", "Principal"]
 
 
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`id` owns chats and is shown in events; `permissions` are the operator's words, never the client's."""
+    """`id` owns chats and is shown in events; `permissions` and `roles` are the operator's words, never the client's.
+
+    Permissions say what one may do with the server, roles who one is to the tools and prompts of a profile (CTX-7).
+    """
 
     id: str
     permissions: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
 
 
 LOCAL = Principal("local", frozenset({"approve", "diagnostics"}))

@@ -15,7 +15,19 @@ from protocol.principal import Principal
 from protocol.text import GrowingText
 from protocol.thread import Thread
 
-__all__ = ["ChatState", "Draft", "Gate", "Life", "Private", "Queued", "Run", "empty_state"]
+__all__ = [
+    "Aside",
+    "ChatState",
+    "Draft",
+    "Gate",
+    "Life",
+    "Private",
+    "ProviderEcho",
+    "Queued",
+    "RawAnswer",
+    "Run",
+    "empty_state",
+]
 
 Life: TypeAlias = tuple[int, int]
 """(epoch, first position): which positions belong to which life of the log (DESIGN §2)."""
@@ -74,8 +86,34 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_tokens: int | None = None
 
 
+class ProviderEcho(msgspec.Struct, frozen=True):
+    """`data` means something to the provider of that name alone; the log carries it and does not read it."""
+
+    provider: str
+    data: list[JsonObject]
+
+
+class RawAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As the model wrote it, and how many suggested actions were left out since nobody declared them (PAY-6)."""
+
+    text: str
+    dropped_actions_count: int = 0
+
+
+class Aside(msgspec.Struct, frozen=True):
+    """A message that only the model reads, after the message `after` of the tree; None: before all others."""
+
+    message: Message
+    after: str | None = None
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7)."""
+    """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
+
+    By message id: `withheld` is what the model reads in place of what clients see, `provider_data` what a provider
+    wants back with an answer of its own (thinking signatures, encrypted reasoning), `raw_answers` an answer before it
+    was cleaned (DIAG-2).
+    """
 
     queue: tuple[Queued, ...] = ()
     run: Run | None = None
@@ -83,6 +121,10 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed_tools: tuple[str, ...] = ()
     unknown_outcomes: tuple[str, ...] = ()
     provider_call_ids: dict[str, str] = {}
+    asides: tuple[Aside, ...] = ()
+    withheld: dict[str, str] = {}
+    provider_data: dict[str, ProviderEcho] = {}
+    raw_answers: dict[str, RawAnswer] = {}
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

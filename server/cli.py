@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
                 return _refuse(f"ID {options.id!r}, --permissions {options.permissions!r}: {explain(wrong)[0]}")
         case "serve" | "web" | "worker":
             from server.console import serving
-            from server.settings_sources import BadSettings
+            from server.settings.sources import BadSettings
 
             flags = {path: getattr(options, path, None) for path in _PATHS}
             try:
@@ -142,7 +142,7 @@ def _run_conformance(options: argparse.Namespace) -> int:
 def _run_client(options: argparse.Namespace) -> int:
     from protocol.errors import BadRequest
     from protocol.ids import check_chat_id
-    from server.settings_sources import BadSettings
+    from server.settings.sources import BadSettings
 
     try:
         chat_id = check_chat_id(options.id) if options.id else None
@@ -165,7 +165,7 @@ def _run_client(options: argparse.Namespace) -> int:
 
 def _configured_url() -> str:
     from server.console.doctor import local_url
-    from server.settings_sources import load_settings
+    from server.settings.sources import load_settings
 
     return local_url(load_settings(os.environ).settings)
 

@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, PayloadAdded, StreamFinished, ThreadUpdated
-from protocol.facts import Progressed, ProviderCallId, ReasoningLogged
+from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.reducer import drafted_message
 from protocol.runs import answer_call, fail_run
+from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
 from server.agent.plan import advance
@@ -33,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     provider_ids: dict[str, str] = {}
     hidden_reasoning: str = ""
+    provider_data: list[JsonObject] = []
 
 
 def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) -> Step:
@@ -73,6 +75,9 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
         ledger.note(ProviderCallId(tool_call_id=call_id, provider_id=provider_id))
     if answer.hidden_reasoning:
         ledger.note(ReasoningLogged(message_id=step.message_id, text=answer.hidden_reasoning))
+    if answer.provider_data:
+        echo = ProviderEcho(step.model.partition("/")[0], answer.provider_data)
+        ledger.note(ProviderDataKept(message_id=step.message_id, echo=echo))
     ledger.note(Progressed())
 
 

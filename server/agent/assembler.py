@@ -186,4 +186,5 @@ class Assembler:
             model=self.model,
             provider_ids=self.provider_ids,
             hidden_reasoning="".join(self._reasoning),
+            provider_data=self.provider_data,
         )

@@ -26,7 +26,7 @@ def model_view(state: ChatState, defaults: JsonObject) -> list[Message]:
     """The messages of the active path for the next model call; the open draft is not among them. `defaults` are the
     parameters of the chat's profile."""
     messages, runs_from = _whole_view(state, defaults)
-    return messages[_cut(state, defaults, messages, runs_from) :]
+    return _with_asides(state, messages[_cut(state, defaults, messages, runs_from) :])
 
 
 def compaction_of(state: ChatState, defaults: JsonObject) -> JsonObject | None:
@@ -66,6 +66,30 @@ def _whole_view(state: ChatState, defaults: JsonObject) -> tuple[list[Message], 
             continue
         runs_from += is_earlier
     return view, runs_from
+
+
+def _with_asides(state: ChatState, kept: list[Message]) -> list[Message]:
+    """What only the model reads, in its places: the withheld text of results, messages set aside. One of these never
+    comes between a call and its results; one whose place is not in the view is left out with it."""
+    private = state.private
+    if not private.asides and not private.withheld:
+        return kept
+    shown = {message.message_id for message in kept}
+    place: str | None = None
+    asides: dict[str | None, list[Message]] = {}
+    for key in (None, *state.path):
+        place = key if key in shown else place
+        asides.setdefault(place, []).extend(aside.message for aside in private.asides if aside.after == key)
+    view: list[Message] = []
+    waiting: list[Message] = asides.get(None, []) if state.path and kept and state.path[0] in shown else []
+    for message in kept:
+        if message.role != "tool":
+            view += waiting
+            waiting = []
+        text = private.withheld.get(message.message_id)
+        view.append(message if text is None else replace(message, content=text))
+        waiting = waiting + asides.get(message.message_id, [])
+    return view + waiting
 
 
 def _question_index(state: ChatState) -> int:

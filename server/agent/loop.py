@@ -117,7 +117,9 @@ class AgentLoop:
         try:
             provider, model = self._models.resolve(step.model)
             prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
-            request = build_request(state, self._chat.tools(), model, with_tools=step.with_tools, prefix=prefix)
+            request = build_request(
+                state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
+            )
             request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
             asked_at = time.monotonic()
             async with aclosing(provider.stream(request)) as deltas:

@@ -13,6 +13,7 @@ from protocol.messages import JsonObject
 from protocol.params import effective
 from protocol.state import ChatState
 from protocol.tool_names import covers, mcp_server_of
+from server.agent.payload_types import Action, PayloadType
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
 
@@ -36,6 +37,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str] | None = None
     model: str = ""
     params: JsonObject = {}
+    payload_types: dict[str, PayloadType] = {}
+    actions: dict[str, Action] = {}
 
 
 class ToolSource(Protocol):
@@ -76,6 +79,16 @@ class ChatTools:
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""
         return (self._windows or {}).get(model.partition("?")[0])
+
+    @property
+    def payload_types(self) -> dict[str, PayloadType]:
+        """Those of this place, by name."""
+        return self.profile.payload_types
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Those that may be suggested in this place, by their word."""
+        return self.profile.actions
 
     @property
     def names(self) -> list[str]:

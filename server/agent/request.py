@@ -16,8 +16,10 @@ __all__ = ["build_request"]
 _PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra_body")
 
 
-def build_request(state: ChatState, tools: ChatTools, model: str, *, with_tools: bool, prefix: str = "") -> Request:
-    """The request for the round that is open. `model` is without its provider's prefix; `prefix` is text of this very
+def build_request(
+    state: ChatState, tools: ChatTools, provider: str, model: str, *, with_tools: bool, prefix: str = ""
+) -> Request:
+    """The request for the round that is open. `model` is as its `provider` knows it; `prefix` is text of this very
     answer that is shown already."""
     run = state.private.run
     defaults = tools.profile.params
@@ -32,6 +34,9 @@ def build_request(state: ChatState, tools: ChatTools, model: str, *, with_tools:
         params=ModelParams(**chosen),
         prefix=prefix,
         user=run.principal.id if run else "",
+        provider_data={
+            key: echo.data for key, echo in state.private.provider_data.items() if echo.provider == provider
+        },
     )
 
 

@@ -17,7 +17,7 @@ from protocol.errors import ThreadcastError
 from server.client import Client, Unreachable
 from server.console.doctor_mcp import Verdict, mcp_findings
 from server.settings import OPENAI_API, Provider, Settings, is_loopback
-from server.settings_sources import BadSettings, Loaded, load_settings
+from server.settings.sources import BadSettings, Loaded, load_settings
 
 __all__ = ["Finding", "doctor", "examine", "local_url"]
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from server.settings import Provider, Settings
-from server.settings_sources import BadSettings, Loaded, load_settings
+from server.settings.sources import BadSettings, Loaded, load_settings
 
 __all__ = ["find_model", "serve", "web", "worker"]
 

@@ -134,7 +134,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One model call. `model` is without the provider's prefix; `messages` is the model's view of the path.
 
     `prefix` is text already shown of this very answer: a provider with `can_continue` goes on after it, the others
-    are never given one.
+    are never given one. `provider_data` is, by the id of an earlier answer, what this provider gave with it as
+    `ProviderData`, in order.
     """
 
     model: str
@@ -144,6 +145,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: ModelParams = ModelParams()
     prefix: str = ""
     user: str = ""
+    provider_data: dict[str, list[JsonObject]] = {}
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

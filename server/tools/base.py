@@ -12,6 +12,7 @@ import msgspec
 
 from protocol.messages import JsonObject
 from protocol.principal import Principal
+from server.tools.traits import Traits
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
@@ -150,6 +151,9 @@ class Tool(Protocol):
 
     @property
     def label_arg(self) -> str | None: ...
+
+    @property
+    def traits(self) -> Traits: ...
 
     def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
         """Any number of `Progress` and `ClientEvent`, then one `ToolResult`.

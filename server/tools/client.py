@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from server.tools.base import Policy, Retry, ToolContext, ToolOutput
+from server.tools.traits import NO_TRAITS
 
 __all__ = ["CLIENT_TIMEOUT_SECONDS", "ClientTool"]
 
@@ -27,6 +28,7 @@ class ClientTool:
     source = "client"
     hide_input = False
     label_arg = None
+    traits = NO_TRAITS
 
     def __init__(
         self, name: str, description: str, input_schema: JsonObject | None = None, timeout_seconds: float | None = None

@@ -27,6 +27,7 @@ from anyio.lowlevel import RunVar
 from protocol.errors import ToolFailed, explain
 from protocol.messages import JsonObject
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Progress, Retry, ToolContext, ToolOutput, ToolResult
+from server.tools.traits import NO_TRAITS, Traits
 
 __all__ = ["THREADS_COUNT", "PythonTool", "tool"]
 
@@ -60,6 +61,7 @@ class PythonTool:
         category: str = "",
         hide_input: bool = False,
         label_arg: str | None = None,
+        traits: Traits = NO_TRAITS,
     ) -> None:
         self.function = function
         self.name = name or function.__name__
@@ -70,6 +72,7 @@ class PythonTool:
         self.category = category
         self.hide_input = hide_input
         self.label_arg = label_arg
+        self.traits = traits
         self._context_parameter, self._arguments = _read_signature(self.name, function)
         self.input_schema = _object_schema(self.name, self._arguments)
         if label_arg is not None and label_arg not in self._arguments.__struct_fields__:
@@ -120,6 +123,7 @@ def tool(
     category: str = "",
     hide_input: bool = False,
     label_arg: str | None = None,
+    traits: Traits = NO_TRAITS,
 ) -> Callable[[_Function], PythonTool]:
     """Make a tool of a function. The function returns str, `ToolResult`, or what can be written as JSON.
 
@@ -140,6 +144,7 @@ def tool(
         category=category,
         hide_input=hide_input,
         label_arg=label_arg,
+        traits=traits,
     )
 
 

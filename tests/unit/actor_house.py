@@ -38,6 +38,7 @@ from server.store.port import AppendRequest, Claimed, PostOutcome, PostRequest
 from server.telemetry import Metrics
 from server.tools.base import Policy, Progress, Retry, Tool, ToolContext, ToolOutput, ToolResult
 from server.tools.runner import ToolRunner
+from server.tools.traits import NO_TRAITS
 from tests.integration.harness import Watcher
 from tests.unit.faulty_store import DEADLINE_SECONDS, FaultyStore
 from tests.unit.readers import Socket, reading
@@ -72,6 +73,7 @@ class GatedTool:
 
     description, category, source, label_arg, hide_input = "waits", "", "python", None, False
     timeout_seconds = 30.0
+    traits = NO_TRAITS
 
     def __init__(self, *, retry: Retry = "once", policy: Policy = "auto") -> None:
         self.name = "gated"

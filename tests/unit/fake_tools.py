@@ -6,6 +6,7 @@ import msgspec
 
 from protocol.messages import JsonObject
 from server.tools.base import Policy, Retry, ToolContext, ToolOutput, ToolResult
+from server.tools.traits import NO_TRAITS, Traits
 
 __all__ = ["FakeTool"]
 
@@ -21,6 +22,7 @@ class FakeTool(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "python"
     hide_input: bool = False
     label_arg: str | None = None
+    traits: Traits = NO_TRAITS
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
         yield ToolResult(content="ok")

@@ -5,7 +5,7 @@ entry with head, digest and bytes as in the log. Tests draw random steps and the
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.codec import decode_events, encode
@@ -141,6 +141,12 @@ class PureChat:
         ledger = self._ledger()
         recover(ledger, self.tools, can_continue=can_continue)
         self.step = advance(ledger, self.tools)
+        return self._commit(ledger)
+
+    def write(self, write: Callable[[Ledger], object]) -> list[Event]:
+        """One entry of whatever `write` says and notes."""
+        ledger = self._ledger()
+        write(ledger)
         return self._commit(ledger)
 
     def types(self, since: int = 0) -> list[str]:

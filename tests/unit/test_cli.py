@@ -22,7 +22,7 @@ from server.cli import main
 from server.console.doctor import Finding, examine, local_url
 from server.console.serving import find_model
 from server.settings import Auth, Provider, Secret
-from server.settings_sources import load_settings
+from server.settings.sources import load_settings
 from tests.unit.scripted_chat import Json, ScriptedChat, served
 
 ROOT = Path(__file__).parents[2]

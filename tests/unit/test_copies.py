@@ -63,7 +63,7 @@ def test_a_fork_goes_on_from_where_it_was_taken() -> None:
     new = fork(old, old.state.path[1])
     assert len(new.state.path) == 2
     new.command(Regenerate(client_request_id="r"))
-    request = build_request(new.state, new.tools, "m", with_tools=True)
+    request = build_request(new.state, new.tools, "demo", "m", with_tools=True)
     assert [m.content for m in request.messages] == ["what time is it"]
 
 

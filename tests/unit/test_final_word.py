@@ -80,7 +80,7 @@ def test_a_tools_payload_stands_on_its_message_in_the_snapshot_and_no_model_sees
         "two points",
     )
     assert snapshot_of(chat.state).payloads[0].data == {"secret points": [1, 2]}
-    assert b"secret points" not in encode(build_request(chat.state, chat.tools, "m", with_tools=True))
+    assert b"secret points" not in encode(build_request(chat.state, chat.tools, "demo", "m", with_tools=True))
     chat.stream(AppendContent("Look."))
     chat.finish()
     last = chat.state.nodes[chat.state.path[-1]]

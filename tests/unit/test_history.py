@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from protocol.commands import SetParams
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ThreadUpdated
+from protocol.facts import ResultWithheld, SetAside
+from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
+from protocol.snapshot import active_path
+from protocol.state import Aside
 from server.agent.history import model_view, shorten
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -111,3 +115,24 @@ def test_use_of_the_window_is_shown_and_warned_about() -> None:
     chat.finish(usage=Usage(65, 5, 70))
     assert "window" in (chat.state.nodes[chat.state.path[-1]].warning or "")
     assert chat.state.thread.usage == Usage(125, 14, 139)
+
+
+def test_what_only_the_model_reads_stands_in_its_places_and_never_between_a_call_and_its_result() -> None:
+    chat = PureChat(table({"lookup": FakeTool(name="lookup")}))
+    chat.command(say("q", "one"))
+    chat.stream(SetToolCalls([call("c1", "lookup")]))
+    chat.finish()
+    chat.tool_answers("short")
+    chat.stream(AppendContent("done"))
+    chat.finish()
+    _, asking, result, answer = chat.state.path
+
+    def note(ledger: Ledger) -> None:
+        ledger.note(ResultWithheld(message_id=result, content="the whole result"))
+        for after, words in ((asking, "between"), (answer, "last"), ("gone", "nowhere")):
+            ledger.note(SetAside(aside=Aside(Message(role="user", content=words, message_id=words), after)))
+
+    chat.write(note)
+    shown = ["one", "", "the whole result", "between", "done", "last"]
+    assert [m.content for m in model_view(chat.state, {})] == shown
+    assert [m.content for m in active_path(chat.state)] == ["one", "", "short", "done"], "clients see none of it"

@@ -16,7 +16,7 @@ def settings(**tools: Tool) -> Settings:
 def test_without_the_extra_a_configured_server_stops_the_start_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.assembly.find_spec", lambda name: None)
+    monkeypatch.setattr("server.assembly.tools.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"mcp\.files.*threadcast\[mcp\].*enabled = false"):
         furnish(settings())
     off = msgspec.structs.replace(settings(), mcp={"files": Mcp(command="some-program", enabled=False)})
@@ -26,7 +26,7 @@ def test_without_the_extra_a_configured_server_stops_the_start_with_the_way_out(
 
 @pytest.mark.row("MCP-2")
 def test_the_operators_table_may_name_tools_of_a_configured_server_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.assembly.find_spec", lambda name: object())
+    monkeypatch.setattr("server.assembly.tools.find_spec", lambda name: object())
     assert furnish(settings(mcp__files__read=Tool(policy="auto"))).mcp.names == ["files"]
     with pytest.raises(ValueError, match="mcp__other__read: there is no such tool"):
         furnish(settings(mcp__other__read=Tool(policy="auto")))

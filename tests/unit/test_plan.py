@@ -193,7 +193,7 @@ def test_the_model_sees_neither_a_replaced_answer_nor_pass_through_roles() -> No
     chat.tool_answers("noon")
     view = model_view(chat.state, {})
     assert [message.role for message in view] == ["user", "assistant", "tool"]
-    request = build_request(chat.state, chat.tools, "m", with_tools=True)
+    request = build_request(chat.state, chat.tools, "demo", "m", with_tools=True)
     assert [tool.name for tool in request.tools] == ["clock", "once"]
     assert request.system
 
@@ -203,7 +203,7 @@ def test_parameters_are_layered_command_before_thread_before_profile_before_serv
     chat = PureChat(ChatTools(Profile(name="agent", params={"top_p": 0.1, "max_tokens": 9}), {}, frozenset(), "m"))
     chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "top_p": 0.5}))
     chat.command(UserMessage(client_request_id="a", content="hi", params={"temperature": 0}))
-    params = build_request(chat.state, chat.tools, "m", with_tools=False).params
+    params = build_request(chat.state, chat.tools, "demo", "m", with_tools=False).params
     assert (params.temperature, params.top_p, params.max_tokens, params.presence_penalty) == (0.0, 0.5, 9, None)
     layers = {key: effective(chat.state, key, chat.tools.profile.params).layer for key in LAYERED}
     assert layers == {"temperature": "command", "top_p": "thread", "max_tokens": "profile", "on_limit": "server"}

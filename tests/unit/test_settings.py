@@ -22,7 +22,7 @@ from server.settings import (
     Tool,
     is_loopback,
 )
-from server.settings_sources import BadSettings, Loaded, load_settings
+from server.settings.sources import BadSettings, Loaded, load_settings
 
 EXAMPLE = Path(__file__).parents[2] / "threadcast.example.toml"
 

@@ -72,7 +72,7 @@ def test_a_regenerated_answer_is_a_sibling_and_the_old_one_comes_back_byte_for_b
     since = len(chat.events)
     chat.command(Regenerate(client_request_id="r", model="demo/essay"))
     assert "messages_truncated" in chat.types(since)
-    request = build_request(chat.state, chat.tools, "m", with_tools=True)
+    request = build_request(chat.state, chat.tools, "demo", "m", with_tools=True)
     assert [message.content for message in request.messages] == ["one"]
     answer(chat, "another")
     new = chat.state.nodes[chat.state.path[-1]]

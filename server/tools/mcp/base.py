@@ -1,6 +1,6 @@
 """What the operator says of one MCP server, and what is said when it cannot be used.
 
-Values only: the settings become a `ServerSpec` in `assembly.py`, and nothing here knows the SDK.
+Values only: the settings become a `ServerSpec` in `assembly/`, and nothing here knows the SDK.
 """
 
 from typing import Literal, TypeAlias

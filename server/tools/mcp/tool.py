@@ -15,6 +15,7 @@ from server.tools.base import Policy, Progress, Retry, ToolContext, ToolOutput, 
 from server.tools.mcp.connection import Connection
 from server.tools.mcp.content import result_text
 from server.tools.mcp.live import reason_of
+from server.tools.traits import NO_TRAITS
 
 if TYPE_CHECKING:
     import mcp
@@ -34,6 +35,7 @@ class McpTool:
     category = ""
     hide_input = False
     label_arg = None
+    traits = NO_TRAITS
 
     def __init__(self, connection: Connection, offered: "mcp_types.Tool") -> None:
         self._connection = connection

@@ -1,0 +1,109 @@
+"""The tools of our own, the operator's file and the MCP servers, under the operator's table."""
+
+import traceback
+from importlib.util import find_spec
+
+import structlog
+
+from protocol.tool_names import mcp_server_of
+from server.settings import Settings
+from server.settings import Tool as ToolSettings
+from server.tools.base import Tool
+from server.tools.client import ClientTool
+from server.tools.demo import DEMO_TOOLS
+from server.tools.mcp.base import ServerSpec
+from server.tools.mcp.hub import McpHub
+from server.tools.operated import OperatedTool
+from server.tools.python import PythonTool
+from server.tools.registry import Tools, load_module
+
+__all__ = ["mcp_hub_of", "tools_of"]
+
+_log = structlog.get_logger()
+
+POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
+
+
+def tools_of(settings: Settings) -> Tools:
+    """All but those of MCP servers, which are known when those are connected. Raises ValueError: what cannot be."""
+    own = _tools_in(settings.server.app) if settings.server.app else []
+    theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
+    return Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs))
+
+
+def _tools_in(path: str) -> list[PythonTool]:
+    """The tools of the operator's file; what is wrong with it is said in Python's own words, without our frames."""
+    try:
+        return load_module(path)
+    except ValueError:
+        raise  # already a sentence
+    except Exception as wrong:  # the boundary of a foreign file: it may raise anything
+        raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
+
+
+def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:
+    """The configured MCP servers, not yet connected.
+
+    Raises:
+        ValueError: the extra is missing, or the table of tools says what cannot be.
+    """
+    wanted = {name: server for name, server in settings.mcp.items() if server.enabled}
+    if wanted and find_spec("mcp") is None:
+        raise ValueError(
+            f"mcp.{min(wanted)}: MCP servers need the extra `mcp`; install it with `pip install 'threadcast[mcp]'`, or "
+            f"set mcp.{min(wanted)}.enabled = false"
+        )
+    default_seconds = settings.limits.tool_timeout_seconds
+    specs = [
+        ServerSpec(
+            name=name,
+            command=server.command,
+            args=tuple(server.args),
+            env={key: value.reveal() for key, value in server.env.items()},
+            url=server.url,
+            headers={key: value.reveal() for key, value in server.headers.items()},
+            policy=server.policy,
+            timeout_seconds=server.timeout_seconds or default_seconds,
+        )
+        for name, server in wanted.items()
+    ]
+    for name, said in settings.tools.items():
+        if mcp_server_of(name) in settings.mcp and said.policy not in (None, "auto", "ask", "deny"):
+            raise ValueError(
+                f"tools.{name}: the policy {said.policy!r} is not there for MCP tools; use auto, ask, deny"
+            )
+
+    def operated(tool: Tool) -> Tool | None:
+        said = settings.tools.get(tool.name, ToolSettings())
+        if tool.name in own:
+            _log.warning("mcp.tool_left_out", name=tool.name, detail="a tool of our own has this name")
+            return None
+        return OperatedTool(tool, said, tool.timeout_seconds) if said.enabled else None
+
+    return McpHub(specs, operated)
+
+
+def _operated(
+    tools: list[Tool], table: dict[str, ToolSettings], default_timeout_seconds: float, theirs: frozenset[str]
+) -> list[Tool]:
+    """`theirs`: names in the table that are tools of MCP servers, known only when those are connected."""
+    unknown = table.keys() - {tool.name for tool in tools} - theirs
+    for name in sorted(unknown):
+        wanted_tool = table[name]
+        if wanted_tool.policy != "client" or not wanted_tool.description:
+            known = ", ".join(tool.name for tool in tools)
+            raise ValueError(
+                f"tools.{name}: there is no such tool; known: {known}. "
+                'A tool that clients carry out needs policy = "client" and a description'
+            )
+        tools = [*tools, ClientTool(name, wanted_tool.description, wanted_tool.input_schema or None)]
+    wanted = {tool.name: table.get(tool.name, ToolSettings()) for tool in tools}
+    kept: list[Tool] = [
+        OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
+    ]
+    for tool in kept:
+        if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
+            raise ValueError(
+                f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask, deny or client"
+            )
+    return kept

@@ -1,0 +1,61 @@
+"""Every knob of the server, once: its unit, its default, and when to change it.
+
+Frozen structs, one for each section of `threadcast.toml`. Their defaults work on a laptop. Where values come from
+(file, environment, flags) is `sources.py`'s business; rooms are handed the values they need and none reads the
+environment. A rule that joins several values stands in the section's `__post_init__`, so that no settings exist that
+break it.
+"""
+
+from protocol.tool_names import SERVER_NAME
+from server.settings.agent import Profile, Tool
+from server.settings.limits import Limits
+from server.settings.mcp import Mcp
+from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
+from server.settings.serving import Auth, Server, Store, Token
+from server.settings.values import Name, Secret, Section, is_loopback
+
+__all__ = [
+    "DEMO_PROVIDER",
+    "OPENAI_API",
+    "Auth",
+    "Limits",
+    "Mcp",
+    "Model",
+    "Models",
+    "Profile",
+    "Provider",
+    "Secret",
+    "Server",
+    "Settings",
+    "Store",
+    "Token",
+    "Tool",
+    "is_loopback",
+]
+
+
+class Settings(Section, frozen=True):
+    """All of it, as `threadcast.toml` holds it."""
+
+    server: Server = Server()
+    store: Store = Store()
+    auth: Auth = Auth()
+    models: Models = Models()
+    profiles: dict[Name, Profile] = {}
+    tools: dict[Name, Tool] = {}
+    mcp: dict[Name, Mcp] = {}
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        for name in self.mcp:
+            if not SERVER_NAME.fullmatch(name):
+                raise ValueError(
+                    f"mcp: {name!r} cannot be the name of an MCP server, since its tools' names begin with it; use up "
+                    "to 24 letters, digits, - and single _ between them"
+                )
+        if not self.auth.tokens and not is_loopback(self.server.host):
+            raise ValueError(
+                f"server.host = {self.server.host!r} would let everybody in who can reach this machine, since no "
+                "auth.tokens are set. Make a token with `threadcast token` and put its lines into threadcast.toml, "
+                "or listen on 127.0.0.1"
+            )

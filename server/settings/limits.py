@@ -1,0 +1,62 @@
+"""Every bound that an operator may move: its unit, its default, and when to change it."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from server.settings.values import Bytes, Count, Seconds, Section
+
+__all__ = ["Limits"]
+
+
+class Limits(Section, frozen=True):
+    worker_max_chats: Count = 2_000
+    """Chats with an open run in one worker. Lower it on small machines; more workers take the rest."""
+
+    lease_seconds: Seconds = 3.5
+    """How long a dead worker's chats wait for another: work goes on after at most this and a sweep. Raise it on
+    machines that stall for seconds."""
+
+    beat_seconds: Seconds = 1.1
+    """How often a worker says that it is alive; three times within a lease, so that two lost beats cost nothing."""
+
+    sweep_seconds: Seconds = 0.4
+    """How often a worker looks for chats that wait. Raise it to spare the store when many workers share it."""
+
+    drain_seconds: Seconds = 5.0
+    """What a stopping process gives running work to reach a safe point. Below the 10 s that container engines wait
+    before they kill."""
+
+    body_max_bytes: Bytes = 16_777_216
+    """The largest request body. Raise it for large images, and the proxy's limit with it."""
+
+    body_timeout_seconds: Seconds = 30.0
+    """How long a request body may take to arrive, and a second more for each 32 KiB of it that came. Raise it when
+    clients sit behind links that stall."""
+
+    subscriber_buffer_bytes: Bytes = 262_144
+    """What waits for one slow reader before it is given a snapshot instead. Memory: this times the slow readers."""
+
+    subscriber_stall_seconds: Seconds = 60.0
+    """A reader that takes no byte for so long is disconnected."""
+
+    streams_per_principal: Count = 256
+    """Open event streams of one caller in one process; more are answered 429. Raise it when all users of a GUI come
+    with one token."""
+
+    streams_max: Count = 20_000
+    """Open event streams of one process; more are answered 429. Lower it on small machines: an idle one costs 16 kB."""
+
+    heartbeat_seconds: Annotated[float, Meta(gt=0, le=40)] = 15.0
+    """Silence after which a stream says that it lives. Clients give up after 45 s. Lower it below the idle timeout of
+    a proxy in between."""
+
+    max_rounds: Annotated[int, Meta(ge=1, le=100)] = 20
+    """Model calls in one run. Raise it for agents that work long."""
+
+    tool_timeout_seconds: Seconds = 30.0
+    """For tools that name no timeout of their own."""
+
+    def __post_init__(self) -> None:
+        if self.beat_seconds * 2 > self.lease_seconds:
+            raise ValueError("beat_seconds must be at most half of lease_seconds, or one late beat loses every chat")

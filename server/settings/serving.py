@@ -1,0 +1,99 @@
+"""Where the server listens, where it keeps what it knows, and who may call."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from server.settings.values import Name, Secret, Section
+
+__all__ = ["Auth", "Permission", "Server", "Store", "Token"]
+
+Permission: TypeAlias = Literal["approve", "diagnostics"]
+
+
+class Server(Section, frozen=True):
+    host: str = "127.0.0.1"
+    """Address to listen on. Change it ("0.0.0.0") to serve other machines; then `auth.tokens` must be set."""
+
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    """Change it when another program has the port; 0 takes any free one."""
+
+    cors_origins: list[str] = []
+    """Origins whose pages may call this server, such as "https://app.example.com"; "*" for all. Change it when a GUI
+    is served from elsewhere."""
+
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """auto: pretty on a terminal, else JSON."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """debug while hunting something."""
+
+    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """Where `threadcast worker` serves its metrics, on `host`; 0: nowhere. `serve` and `web` have /metrics. Set it, a
+    different one for each worker of a machine, when something collects them."""
+
+    app: str = ""
+    """A Python file whose tools are offered to models (`serve --app my_tools.py`)."""
+
+    def __post_init__(self) -> None:
+        for origin in self.cors_origins:
+            parts = urlsplit(origin)
+            if (
+                origin != "*"
+                and origin != "null"
+                and (not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin)
+            ):
+                raise ValueError(f"cors_origins: {origin!r} is no origin; write it as scheme://host[:port]")
+
+
+class Store(Section, frozen=True):
+    url: Secret | None = None
+    """Redis ≥ 7.0 or Valkey, such as redis://127.0.0.1:6379/0; it may hold a password. Unset: a private store in
+    `data_dir`. Set it to run several processes, or to keep the data elsewhere."""
+
+    data_dir: str = ".threadcast"
+    """Where the private store and the files of tools lie. Change it to keep several servers apart."""
+
+    memory: bool = False
+    """Keep nothing on disk: everything is gone at the end. For demonstrations and tests."""
+
+    @property
+    def data_path(self) -> Path:
+        return Path(self.data_dir).expanduser()
+
+    def __post_init__(self) -> None:
+        if self.url is not None and self.url.reveal().partition("://")[0] not in ("redis", "rediss", "unix"):
+            raise ValueError("url: write it as redis://host:port/database, rediss://… or unix:///path")
+        if self.url is not None and self.memory:
+            raise ValueError("memory = true is for the private store; take either memory or url away")
+        if not self.data_dir:
+            raise ValueError("data_dir is empty")
+
+
+class Token(Section, frozen=True):
+    """A client that may call. `threadcast token` makes one."""
+
+    id: Name
+    """The principal that the token speaks for: owns chats, is shown in events. Several tokens may share one."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    """SHA-256 of the token, in hexadecimal; the token itself is nowhere in the configuration."""
+
+    permissions: frozenset[Permission] = frozenset({"approve"})
+    """approve: decide on tool calls that ask. diagnostics: see the traces of runs."""
+
+    roles: frozenset[Name] = frozenset()
+    """Who this caller is to the profiles: tools may want a role, prompts may name it."""
+
+
+class Auth(Section, frozen=True):
+    tokens: list[Token] = []
+    """Empty: no authentication, and only loopback addresses may be listened on."""
+
+    def __post_init__(self) -> None:
+        if any(token.id == "system" for token in self.tokens):
+            raise ValueError("tokens: the id 'system' is the server's own; choose another")
+        if len({token.sha256 for token in self.tokens}) != len(self.tokens):
+            raise ValueError("tokens: the same sha256 stands there twice")

@@ -1,0 +1,54 @@
+"""What settings are made of: secrets, sections, and the types of names, times and sizes.
+
+Each section of `threadcast.toml` is a frozen struct that refuses keys it does not know. The one rule: secrets are
+`Secret`s, which never show themselves in `repr`, `str` or a log line.
+"""
+
+import ipaddress
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["Bytes", "Count", "Name", "Seconds", "Secret", "Section", "is_loopback"]
+
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+Bytes: TypeAlias = Annotated[int, Meta(ge=1_024, le=4_294_967_296)]
+
+
+class Secret:
+    """A string that does not show itself; only `reveal` tells."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+def is_loopback(host: str) -> bool:
+    """Is this a name or address that only this machine reaches (RFC 6761 §6.3 for names)?"""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

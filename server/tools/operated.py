@@ -1,0 +1,52 @@
+"""A tool under the operator's table: the table's word wherever it has one, else the tool's own.
+
+Built when the server starts, and for MCP tools whenever their server is connected; everything that runs or describes a
+tool sees it through this.
+"""
+
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from protocol.messages import JsonObject
+from server.settings import Tool as ToolSettings
+from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
+from server.tools.client import CLIENT_TIMEOUT_SECONDS
+from server.tools.traits import Traits
+
+__all__ = ["OperatedTool"]
+
+
+class OperatedTool:
+    """A `Tool` that runs as `tool` does. `default_timeout_seconds` holds where nobody names one."""
+
+    def __init__(self, tool: Tool, wanted: ToolSettings, default_timeout_seconds: float) -> None:
+        self._tool = tool
+        self.name = tool.name
+        self.description = tool.description
+        self.input_schema: JsonObject = tool.input_schema
+        self.policy: Policy = wanted.policy or tool.policy
+        self.retry: Retry = wanted.retry or tool.retry
+        own = None if tool.timeout_seconds == DEFAULT_TIMEOUT_SECONDS else tool.timeout_seconds
+        usual = CLIENT_TIMEOUT_SECONDS if self.policy == "client" else default_timeout_seconds
+        self.timeout_seconds = wanted.timeout_seconds or own or usual
+        self.category = tool.category
+        self.source = tool.source
+        self.hide_input = tool.hide_input
+        self.label_arg = tool.label_arg
+        self.traits = _traits(tool.traits, wanted)
+
+    def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        return self._tool.run(arguments, context)
+
+
+def _traits(own: Traits, wanted: ToolSettings) -> Traits:
+    """Field by field; what the table does not say stays."""
+    return replace(
+        own,
+        scopes=own.scopes if wanted.scopes is None else tuple(tuple(scope.split("/")) for scope in wanted.scopes),
+        required_role=wanted.required_role or own.required_role,
+        payload_type=wanted.payload_type or own.payload_type,
+        commit_tool=wanted.commit_tool or own.commit_tool,
+        visibility=wanted.result_visibility or own.visibility,
+    )

@@ -1,0 +1,55 @@
+"""What else is said of a tool: where it is offered and to whom, what clients see of its result, how its arguments are
+completed. Data only; the rooms that act on a trait are named beside it.
+
+A tool's author may say it (`@tool(traits=Traits(...))`), the operator's table overrides it field by field. Neither a
+model nor an MCP server has a word in this.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from server.tools.base import ToolContext
+
+__all__ = ["NO_TRAITS", "Binding", "Resolver", "Scope", "Summarizer", "Traits", "Visibility"]
+
+Scope: TypeAlias = tuple[str, ...]
+"""A place inside a profile: 0 to 3 names, from the outside in."""
+
+Visibility: TypeAlias = Literal["full", "summary", "hidden"]
+"""What clients see of a result; the model reads it in full, or what `summarize` leaves (EVT-10)."""
+
+Summarizer: TypeAlias = Callable[[str], str] | tuple[str, ...] | Literal["first_sentence"]
+"""A function of the text, the names of JSON fields to keep, or the first sentence (TOOL-8)."""
+
+Resolver: TypeAlias = "Callable[[str, ToolContext], Awaitable[str]]"
+"""From a name that a model wrote to the id that the tool takes (TOOL-9). Raises ToolFailed: there is none."""
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """Fill `arg` from the request context's key `from_context` when it is missing, empty or does not match `format`, a
+    regular expression for the whole value or 'uuid' (LOOP-11)."""
+
+    arg: str
+    from_context: str
+    format: str = ""
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """`scopes` empty: offered everywhere. `required_role` '': to everybody. `payload_type` is what a preview is
+    published as; `commit_tool` runs when it is accepted (GATE-5)."""
+
+    scopes: tuple[Scope, ...] = ()
+    required_role: str = ""
+    payload_type: str = ""
+    commit_tool: str = ""
+    visibility: Visibility = "full"
+    summarize: Summarizer | None = None
+    bindings: tuple[Binding, ...] = ()
+    resolvers: Mapping[str, Resolver] = MappingProxyType({})
+
+
+NO_TRAITS = Traits()
