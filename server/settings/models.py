@@ -36,8 +36,12 @@ class Model(Section, frozen=True):
 class Provider(Section, frozen=True):
     """A server of models. Its name in the file is the prefix in `provider/model`."""
 
-    kind: Literal["openai_chat"] = "openai_chat"
-    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak."""
+    kind: Literal["openai_chat", "script"] = "openai_chat"
+    """How it is spoken to. openai_chat: the chat completions of OpenAI, which most servers of models speak. script: not
+    at all, it plays `file`."""
+
+    file: str = ""
+    """Of a script: its scenes, as `examples/` have them."""
 
     base_url: str = OPENAI_API
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama."""
@@ -59,6 +63,8 @@ class Provider(Section, frozen=True):
     """The first one is the default model when `models.default` is not set."""
 
     def __post_init__(self) -> None:
+        if (self.kind == "script") != bool(self.file):
+            raise ValueError('file: a provider of the kind "script", and no other, has one')
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(f"base_url: {self.base_url!r} is no http(s) URL")
