@@ -41,7 +41,7 @@ class Provider(Section, frozen=True):
     at all, it plays `file`."""
 
     file: str = ""
-    """Of a script: its scenes, as `examples/` have them."""
+    """Of a script: its scenes, as `examples/` have them. Its path from threadcast.toml."""
 
     base_url: str = OPENAI_API
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama."""

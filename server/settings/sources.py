@@ -133,7 +133,18 @@ class _Gathering:
             _check_shape(self._table, Settings, "")
         except _Wrong as wrong:
             raise BadSettings(f"{path}: {wrong}") from None
+        self._find_files(path.parent)
         self.origins = {leaf: str(path) for leaf in _leaves(self._table, Settings, "")}
+
+    def _find_files(self, directory: Path) -> None:
+        """Files that the file names lie beside it, wherever the server is started from."""
+        tables = [
+            (self._table.get("server", {}), "app"),
+            *((provider, "file") for provider in self._providers().values()),
+        ]
+        for table, key in tables:
+            if isinstance(table.get(key), str) and table[key]:
+                table[key] = str(directory / table[key])
 
     def read_environment(self) -> None:
         for variable, text in sorted(self._environ.items()):

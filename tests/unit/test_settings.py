@@ -278,3 +278,12 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
             default = fields[name].default
             if isinstance(default, int | float | str) and not isinstance(value, dict):
                 assert value == default, f"{kind.__name__}.{name}"
+
+
+def test_files_that_the_file_names_lie_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "threadcast.toml"
+    file.write_text('[server]\napp = "tools.py"\n[models.providers.a]\nkind = "script"\nfile = "scenes.toml"\n')
+    settings = load_settings({}, file=str(file)).settings
+    assert settings.server.app == str(tmp_path / "tools.py")
+    assert settings.models.providers["a"].file == str(tmp_path / "scenes.toml")
+    assert load_settings({}, {"server.app": "mine.py"}, str(file)).settings.server.app == "mine.py"
