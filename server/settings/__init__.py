@@ -7,7 +7,7 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Profile, Tool
+from server.settings.agent import Action, Profile, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -17,6 +17,7 @@ from server.settings.values import Name, Secret, Section, is_loopback
 __all__ = [
     "DEMO_PROVIDER",
     "OPENAI_API",
+    "Action",
     "Auth",
     "Limits",
     "Mcp",
@@ -24,6 +25,7 @@ __all__ = [
     "Models",
     "Profile",
     "Provider",
+    "Scope",
     "Secret",
     "Server",
     "Settings",
