@@ -59,8 +59,8 @@ Tools you can call:
 - get_payload: Read it.
 - clock: The time.
 
-You can show structured data. On a line of its own write the marker, a colon and JSON that fits the schema; it is taken \
-out of your answer and shown beside it.
+You can show structured data. On a line of its own write the marker, a colon and JSON that fits the schema; it \
+is taken out of your answer and shown beside it.
 - chart: Numbers as bars.
   Write: CHART: {json}
   JSON Schema: {"type":"object","required":["bars"]}
