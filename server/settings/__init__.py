@@ -11,6 +11,7 @@ from server.settings.agent import Action, Profile, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
+from server.settings.payloads import Payload
 from server.settings.serving import Auth, Server, Store, Token
 from server.settings.values import Name, Secret, Section, is_loopback
 
@@ -23,6 +24,7 @@ __all__ = [
     "Mcp",
     "Model",
     "Models",
+    "Payload",
     "Profile",
     "Provider",
     "Scope",
@@ -44,6 +46,7 @@ class Settings(Section, frozen=True):
     auth: Auth = Auth()
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
+    payloads: dict[Name, Payload] = {}
     tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()

@@ -9,6 +9,7 @@ from server.agent.payload_types import Action, PayloadType
 from server.agent.profile import DEFAULT_IDENTITY, Profile
 from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
 from server.assembly.app_file import app_file_of
+from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.settings.sources import BadSettings, load_settings
 
@@ -101,6 +102,20 @@ def test_a_scope_that_is_no_path_of_names_stops_the_start(tmp_path: Path, place:
 def test_a_slash_belongs_into_scopes_alone(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match=r"profiles: 'a/b' is no name; use letters, digits, _ and -$"):
         profiles(tmp_path, "[profiles.'a/b']")
+
+
+def test_payload_types_are_what_the_settings_say_and_markers_are_their_own(tmp_path: Path) -> None:
+    def types(text: str) -> dict[str, PayloadType]:
+        (tmp_path / "threadcast.toml").write_text(text, "utf-8")
+        return payload_types_of(load_settings({}, {}, str(tmp_path / "threadcast.toml")).settings)
+
+    text = "[payloads.chart]\ndescription = 'd'\nschema = { type = 'object' }\nmarker = 'CHART'\nsummary = '{title}'\n"
+    chart = PayloadType(name="chart", description="d", schema={"type": "object"}, marker="CHART", summary="{title}")
+    assert types(text) == {"chart": chart}
+    with pytest.raises(ValueError, match=r"payloads\.bars\.marker: payloads\.chart has the marker CHART too"):
+        types(text + "[payloads.bars]\nmarker = 'CHART'")
+    with pytest.raises(BadSettings, match="SUGGESTED_VALUES has a meaning of its own"):
+        types("[payloads.x]\nmarker = 'SUGGESTED_VALUES'")
 
 
 APP = """
