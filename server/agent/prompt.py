@@ -13,6 +13,7 @@ and, by permission, in diagnostics.
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -123,8 +124,10 @@ class _Guarded:
             text = self._write(prompt)
             if not isinstance(text, str):
                 raise TypeError(f"it returned a {type(text).__name__}, not str")
-        except Exception:  # boundary: a section must not end a run
-            _log.warning("section.failed", section=self._name, exc_info=True)
+        except Exception as wrong:  # boundary: a section must not end a run
+            # Where and what, but not the error's own words: they may hold the prompt, which no log line shows (CTX-8).
+            line = traceback.extract_tb(wrong.__traceback__)[-1].lineno
+            _log.warning("section.failed", section=self._name, error=type(wrong).__name__, line=line)
             return ""
         return text.encode(errors="replace").decode()  # without lone surrogates, which no request can hold
 

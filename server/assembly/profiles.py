@@ -58,14 +58,13 @@ class _Known:
         sections: Mapping[str, Section],
     ) -> None:
         self._tools = {*tools, *settings.tools}  # one that is switched off there may stay in lists
-        self._mcp = settings.mcp
         self._payload_types = payload_types
         self._sections = sections
 
     def tools(self, names: list[str], path: str) -> list[str]:
-        """MCP tools are known only when their server is connected, so their server is all that is checked."""
+        """Those of MCP servers are not checked: they come and go with their servers."""
         for name in names:
-            if name not in self._tools and mcp_server_of(name) not in self._mcp:
+            if name not in self._tools and mcp_server_of(name) is None:
                 raise ValueError(_unknown(path, "tool", name, self._tools))
         return names
 

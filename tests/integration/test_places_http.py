@@ -251,7 +251,7 @@ SECRETIVE = (
 system_prompt = "planted-identity"
 guidelines = "planted-guidelines"
 custom_instructions = "planted-instructions"
-sections = ["identity", "mine", "context", "capabilities", "custom_instructions", "guidelines"]
+sections = ["identity", "mine", "broken", "context", "capabilities", "custom_instructions", "guidelines"]
 
 [profiles.agent.scopes.inside]
 guidelines = "planted-place"
@@ -307,5 +307,5 @@ async def test_the_words_of_a_prompt_appear_in_no_event_snapshot_export_list_or_
                 assert answer.status_code == 200, path
                 seen[path] = answer.text
         seen["log"] = server.log_text()
-    assert "model.failed" in seen["log"]
+    assert "model.failed" in seen["log"] and "section.failed" in seen["log"]
     assert [(place, word) for place, said in seen.items() for word in WORDS if f"planted-{word}" in said] == []
