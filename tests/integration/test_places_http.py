@@ -68,7 +68,7 @@ summary = "{title}"
 DATA = "the-body-of-the-article"
 
 TOOLS = f"""
-from server.tools.base import Payload, ToolResult
+from server.tools.base import Payload, ToolContext, ToolResult
 from server.tools.python import tool
 from server.tools.traits import Traits
 
@@ -78,6 +78,12 @@ def draft_article(title: str) -> ToolResult:
     "Draft an article."
     draft = Payload(type="article_draft", data={{"title": title, "body": "{DATA}"}}, summary=f"Draft: {{title}}")
     return ToolResult(content="drafted", payloads=[draft])
+
+
+@tool()
+def whereabouts(ctx: ToolContext) -> dict[str, object]:
+    "Where the chat is."
+    return {{"scope": ctx.scope, "interaction": ctx.interaction, "context": ctx.context}}
 
 
 @tool(traits=Traits(required_role="editor"))
@@ -176,6 +182,37 @@ async def test_a_new_place_with_its_tool_and_its_payload_is_configuration_and_on
                 assert DATA not in asks.prompt + asks.rest
                 assert DATA in reads.rest and DATA not in reads.prompt
                 assert watcher.messages[-1] == ("assistant", "It is about rain.")
+
+
+@pytest.mark.row("CTX-1", "CMD-18")
+async def test_a_tool_is_given_the_context_and_the_interaction_that_stand_with_the_message(tmp_path: Path) -> None:
+    with serve_fake_openai() as model:
+        async with desk(tmp_path, model) as server:
+            await in_desk(server, "c1")
+            async with watching(server.url, "c1", headers=bearer("ann")) as watcher:
+                model.replies = [calls("whereabouts"), says("There.")]
+                context = {"scope": "reports/articles/draft", "article_id": "a-7"}
+                interaction = {"type": "form_submitted", "action": "save", "data": {"title": "Rain"}}
+                asks = user_message("a", "where?", context=context, interaction=interaction)
+                await command(server.url, "c1", asks, bearer("ann"))
+                await watcher.at_rest(1)
+                assert watcher.state is not None
+                asked = watcher.state.nodes[watcher.state.path[0]]
+                assert (asked.context, asked.interaction) == (context, interaction)
+                told = json.loads(watcher.messages[2][1])
+                assert told == {"scope": ["reports", "articles"], "interaction": interaction, "context": context}
+                words = 'an interaction: form_submitted, action "save", data {"title":"Rain"}'
+                assert words in Asked(model.asked[0].body).prompt
+
+                too_large = await command(
+                    server.url, "c1", user_message("b", "x", context={"x": "y" * 66_000}), bearer("ann")
+                )
+                assert (too_large.status_code, too_large.json()["path"]) == (413, "/context")
+                odd = await command(
+                    server.url, "c1", user_message("c", "x", interaction={"type": "odd"}), bearer("ann")
+                )
+                assert (odd.status_code, odd.json()["code"]) == (400, "bad_request")
+                assert len(model.asked) == 2
 
 
 @pytest.mark.row("TOOL-12", "TOOL-5", "CTX-7")
