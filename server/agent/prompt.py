@@ -61,7 +61,8 @@ class PayloadLine(msgspec.Struct, frozen=True):
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What sections are written from. `context` is the client's word, `roles` that of authentication (CTX-7).
 
-    `interaction` is that of the last user message (CMD-18). `tools`, `payload_types` and `actions` are exactly those
+    `user` is the id of who started the run, `metadata` the thread's. `interaction` is that of the last user message
+    (CMD-18). `tools`, `payload_types` and `actions` are exactly those
     of this request; `payloads` those of the active path, oldest first.
     """
 
@@ -69,7 +70,9 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     context: JsonObject = {}
     highlight: Sequence[str] = ()
     interaction: JsonObject | None = None
+    user: str = ""
     roles: Sequence[str] = ()
+    metadata: JsonObject = {}
     scope: Scope = ()
     payloads: Sequence[PayloadLine] = ()
     tools: Sequence[ToolSpec] = ()
@@ -214,7 +217,11 @@ def _capabilities(prompt: PromptContext) -> str:
         parts.append("\n".join(["Tools show these to the user beside your answer:", *named]))
     if prompt.actions:
         parts.append("\n".join(_how_to_suggest(prompt.actions)))
-    return "\n\n".join(["# What you can do", *parts]) if parts else ""
+    parts.append(
+        "To offer values that the user can answer with, write on a line of its own at the end\n"
+        'SUGGESTED_VALUES: [{"label": "…", "value": "…"}]'
+    )
+    return "\n\n".join(["# What you can do", *parts])
 
 
 def _brief_capabilities(prompt: PromptContext) -> str:
@@ -244,10 +251,6 @@ def _how_to_suggest(actions: Mapping[str, Action]) -> list[str]:
     for action in actions.values():
         told = " - ".join(part for part in (action.label, _first_line(action.description)) if part)
         lines.append(f"- {action.action} (handler {action.handler}){f': {told}' if told else ''}")
-    lines += [
-        "To offer values that the user can answer with, write",
-        'SUGGESTED_VALUES: [{"label": "…", "value": "…"}]',
-    ]
     return lines
 
 

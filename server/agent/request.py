@@ -56,6 +56,8 @@ def prompt_context(
         context=context_of(state, profile.params),
         highlight=profile.highlight,
         interaction=interaction_of(state),
+        user=run.principal.id if run is not None else "",
+        metadata=state.thread.metadata or {},
         roles=sorted(run.principal.roles) if run is not None else (),
         scope=tools.scope,
         payloads=[

@@ -28,7 +28,7 @@ class Tools(Mapping[str, Tool]):
     """All tools, by name.
 
     Raises:
-        ValueError: two of one name, or a name that providers refuse.
+        ValueError: two of one name, a name that providers refuse, or a scope that is none.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -36,6 +36,9 @@ class Tools(Mapping[str, Tool]):
         for tool in tools:
             if not _NAME.fullmatch(tool.name):
                 raise ValueError(f"{tool!r}: a tool's name is 1 to 64 characters of A-Z a-z 0-9 _ -")
+            for scope in tool.traits.scopes:
+                if not _is_scope(scope):
+                    raise ValueError(f"{tool!r}: a scope is 1 to 3 names, ('reports', 'articles'); not {scope!r}")
             other = by_name.setdefault(tool.name, tool)
             if other is not tool:
                 raise ValueError(f"two tools are called {tool.name!r}: {other!r} and {tool!r}")
@@ -53,6 +56,11 @@ class Tools(Mapping[str, Tool]):
     def specs(self) -> list[ToolSpec]:
         """As a model sees them."""
         return [ToolSpec(tool.name, tool.description, tool.input_schema) for tool in self.values()]
+
+
+def _is_scope(scope: object) -> bool:
+    """Asked at start: an author who wrote something else would wonder why the tool is never offered."""
+    return isinstance(scope, tuple) and 1 <= len(scope) <= 3 and all(name and "/" not in name for name in scope)
 
 
 def load_module(path: str | Path) -> ModuleType:

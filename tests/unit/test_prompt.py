@@ -72,7 +72,8 @@ You can offer buttons. On a line of its own at the end of your answer write
 SUGGESTED_ACTIONS: [{"label": "…", "action": "…", "handler": "client"}]
 with any of these actions and no others:
 - publish (handler server): Publish - Make it public.
-To offer values that the user can answer with, write
+
+To offer values that the user can answer with, write on a line of its own at the end
 SUGGESTED_VALUES: [{"label": "…", "value": "…"}]
 
 # Instructions
@@ -145,11 +146,12 @@ def test_the_manifest_names_the_newest_and_says_how_many_are_left_out() -> None:
 @pytest.mark.row("CTX-5")
 def test_a_profile_that_names_capabilities_has_its_tools_told_too_and_no_tool_that_is_not_offered() -> None:
     tools_only = PromptContext(tools=FULL.tools[1:])
-    assert SECTIONS["capabilities"].write(tools_only) == "# What you can do\n\nTools you can call:\n- clock: The time."
-    assert SECTIONS["capabilities"].write(PromptContext()) == ""
+    text = SECTIONS["capabilities"].write(tools_only)
+    assert text.startswith("# What you can do\n\nTools you can call:\n- clock: The time.\n\nTo offer values")
+    assert "Tools" not in SECTIONS["capabilities"].write(PromptContext())
     without = replace(FULL, actions={}, payload_types={"table": TABLE})
     text = SECTIONS["capabilities"].write(without)
-    assert "SUGGESTED_" not in text and "CHART" not in text and "- table: Rows of a report." in text
+    assert "SUGGESTED_ACTIONS" not in text and "CHART" not in text and "- table: Rows of a report." in text
 
 
 @pytest.mark.row("CTX-6")

@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from server.providers.base import ToolSpec
 from server.tools.python import PythonTool, tool
 from server.tools.registry import Tools, collect, load_module
+from server.tools.traits import Traits
 
 
 def made(name: str) -> PythonTool:
@@ -44,6 +46,12 @@ def test_the_same_tool_twice_is_one_tool() -> None:
 def test_name_that_providers_refuse_stops_the_start(name: str) -> None:
     with pytest.raises(ValueError, match="a tool's name is 1 to 64 characters"):
         Tools([made(name)])
+
+
+@pytest.mark.parametrize("scope", ["reports", ("reports/articles",), (), ("a", "b", "c", "d"), ["a"]])
+def test_scope_that_could_never_match_stops_the_start(scope: Any) -> None:  # Any: what a file without types may say
+    with pytest.raises(ValueError, match=r"<tool a of .*>: a scope is 1 to 3 names"):
+        Tools([tool(name="a", traits=Traits(scopes=(scope,)))(lambda: "")])
 
 
 APP = """
