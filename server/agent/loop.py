@@ -27,6 +27,7 @@ from server.agent.answers import break_off, finish, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
+from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Wait
@@ -176,10 +177,13 @@ class AgentLoop:
             idempotency_key=f"{state.chat_id}:{call.id}",
             principal=run.principal,
             metadata=state.thread.metadata or {},
-            context=run.context or effective(state, "context", tools.profile.params).value or {},
+            context=context_of(state, tools.profile.params),
             data_dir=self._data_dir,
             report=report,
             is_cancelled=lambda: False,
+            scope=tools.scope,
+            interaction=interaction_of(state),
+            payloads=payloads_of(state),
         )
         done = await self._runner.run(
             tools.get(call.function.name), call.function.name, step.arguments, context, tools.names

@@ -10,6 +10,8 @@ from protocol.principal import Principal
 from server.actor.host import Rhythm
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.assembly.app_file import app_file_of
+from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.assembly.providers import providers_of
 from server.assembly.store import open_store
@@ -35,10 +37,12 @@ class Furniture:
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models)
-    tools = tools_of(settings)
+    app = app_file_of(settings.server.app)
+    tools = tools_of(settings, app.tools)
     mcp = mcp_hub_of(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
-    profiles = Profiles(profiles_of(settings), tools, settings.models.default, windows, mcp)
+    configured = profiles_of(settings, tools, payload_types=payload_types_of(settings), sections=app.sections)
+    profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
     return Furniture(providers, tools, profiles, mcp)
 
 

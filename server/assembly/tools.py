@@ -1,6 +1,5 @@
 """The tools of our own, the operator's file and the MCP servers, under the operator's table."""
 
-import traceback
 from importlib.util import find_spec
 
 import structlog
@@ -14,8 +13,9 @@ from server.tools.demo import DEMO_TOOLS
 from server.tools.mcp.base import ServerSpec
 from server.tools.mcp.hub import McpHub
 from server.tools.operated import OperatedTool
+from server.tools.payloads import get_payload
 from server.tools.python import PythonTool
-from server.tools.registry import Tools, load_module
+from server.tools.registry import Tools
 
 __all__ = ["mcp_hub_of", "tools_of"]
 
@@ -24,21 +24,13 @@ _log = structlog.get_logger()
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
 
 
-def tools_of(settings: Settings) -> Tools:
-    """All but those of MCP servers, which are known when those are connected. Raises ValueError: what cannot be."""
-    own = _tools_in(settings.server.app) if settings.server.app else []
+def tools_of(settings: Settings, own: list[PythonTool]) -> Tools:
+    """All but those of MCP servers, which are known when those are connected; `own` are those of the operator's file.
+    Raises ValueError: what cannot be."""
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
-    return Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs))
-
-
-def _tools_in(path: str) -> list[PythonTool]:
-    """The tools of the operator's file; what is wrong with it is said in Python's own words, without our frames."""
-    try:
-        return load_module(path)
-    except ValueError:
-        raise  # already a sentence
-    except Exception as wrong:  # the boundary of a foreign file: it may raise anything
-        raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
+    return Tools(
+        _operated([*DEMO_TOOLS, get_payload, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs)
+    )
 
 
 def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:

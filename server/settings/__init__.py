@@ -7,23 +7,27 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Profile, Tool
+from server.settings.agent import Action, Profile, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
+from server.settings.payloads import Payload
 from server.settings.serving import Auth, Server, Store, Token
 from server.settings.values import Name, Secret, Section, is_loopback
 
 __all__ = [
     "DEMO_PROVIDER",
     "OPENAI_API",
+    "Action",
     "Auth",
     "Limits",
     "Mcp",
     "Model",
     "Models",
+    "Payload",
     "Profile",
     "Provider",
+    "Scope",
     "Secret",
     "Server",
     "Settings",
@@ -42,6 +46,7 @@ class Settings(Section, frozen=True):
     auth: Auth = Auth()
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
+    payloads: dict[Name, Payload] = {}
     tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()

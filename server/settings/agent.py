@@ -1,12 +1,45 @@
 """The assistants that people talk to, and the operator's word on their tools."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
 from server.settings.values import Seconds, Section
 
-__all__ = ["Profile", "Tool"]
+__all__ = ["Action", "Profile", "Scope", "ScopePath", "Tool"]
+
+ScopePath: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]
+"""A place in a profile: up to three names, from the outside in."""
+
+
+class Action(Section, frozen=True):
+    """A button that an assistant may suggest under its answer."""
+
+    action: Annotated[str, Meta(min_length=1, max_length=256)]
+    """The word that clients know it by."""
+
+    label: str = ""
+    description: str = ""
+    """What the model is told of it: what it does, and when to suggest it."""
+
+    handler: Literal["client", "server"] = "client"
+    """Who carries it out; `server`: choosing it sends a message to the assistant."""
+
+
+class Scope(Section, frozen=True):
+    """A place in a profile, such as a page and its tab, and what it says otherwise than the profile. What it says holds
+    in the places inside it too; the most specific one wins."""
+
+    system_prompt: str | None = None
+    guidelines: str | None = None
+    custom_instructions: str | None = None
+    highlight: list[str] | None = None
+    tools: list[str] = []
+    """Offered here and inside, besides those of the profile; a profile without a list of `tools` offers them nowhere
+    else."""
+
+    payloads: list[str] = []
+    actions: list[Action] = []
 
 
 class Profile(Section, frozen=True):
@@ -19,8 +52,30 @@ class Profile(Section, frozen=True):
     system_prompt: str | None = None
     """Unset: a plain helpful assistant."""
 
+    guidelines: str = ""
+    """How to answer; the last section of its prompt."""
+
+    custom_instructions: str = ""
+    """Stand before those of the thread."""
+
+    highlight: list[str] = []
+    """Keys of the request context that its prompt names first, such as ["article_id", "page.title"]."""
+
+    sections: list[str] | None = None
+    """The sections of its prompt in order, also those that the file of `server.app` defines by @section; unset:
+    identity, context, payloads, capabilities, custom_instructions, guidelines."""
+
     tools: list[str] | None = None
-    """Names of the tools it is offered; unset: all."""
+    """Names of the tools it is offered; unset: all but those that a scope names."""
+
+    payloads: list[str] = []
+    """Names of `[payloads.NAME]`: what it can show."""
+
+    actions: list[Action] = []
+    """Buttons that it may suggest."""
+
+    scopes: dict[ScopePath, Scope] = {}
+    """Its places, such as [profiles.agent.scopes."reports/articles"]."""
 
     model: str = ""
     """Unset: `models.default`."""
@@ -47,7 +102,7 @@ class Tool(Section, frozen=True):
     input_schema: dict[str, Any] = {}  # Any: JSON Schema, passed on to models as it is
     """Of such a tool: JSON Schema of its arguments, an object."""
 
-    scopes: list[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]] | None = None
+    scopes: list[ScopePath] | None = None
     """Where it is offered, such as ["reports/articles"], and in every place inside; unset: as the tool says, [] and
     most tools: everywhere."""
 

@@ -5,14 +5,16 @@ Policy, timeout and retry class are the operator's table, never the model's word
 sentence raises `protocol.errors.ToolFailed`.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from protocol.events import PayloadAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
-from server.tools.traits import Traits
+from server.tools.traits import Scope, Traits
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
@@ -101,7 +103,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
-    write to. `report` publishes progress, or an event for clients, at once and from any thread.
+    write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the place
+    in the profile that the chat is in, `interaction` how the user spoke when not by typing (CMD-18), `payloads` what
+    they have been shown on the active path, by id.
     """
 
     chat_id: str
@@ -114,6 +118,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     report: Callable[[Report], None]
     is_cancelled: Callable[[], bool]
+    scope: Scope = ()
+    interaction: JsonObject | None = None
+    payloads: Mapping[str, PayloadAdded] = MappingProxyType({})
 
 
 class Tool(Protocol):

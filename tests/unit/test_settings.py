@@ -9,11 +9,14 @@ import msgspec
 import pytest
 
 from server.settings import (
+    Action,
     Limits,
     Mcp,
     Model,
+    Payload,
     Profile,
     Provider,
+    Scope,
     Secret,
     Server,
     Settings,
@@ -269,6 +272,9 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
     ]
     provider = table["models"]["providers"]["local"]
     entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
+    profile = table["profiles"]["agent"]
+    entries += [(profile["scopes"]["reports/articles"], Scope), (profile["actions"][0], Action)]
+    entries += [(table["payloads"]["chart"], Payload)]
     entries += [(table["tools"]["write_note"], Tool), (table["auth"]["tokens"][0], Token)]
     entries += [(table["mcp"]["files"], Mcp)]
     for shown, kind in entries:
