@@ -12,6 +12,8 @@ import msgspec
 
 from protocol.messages import JsonObject
 from protocol.principal import Principal
+from server.tools.chats import NO_CHATS, ChatsPort
+from server.tools.processes import NO_PROCESSES, ProcessesPort
 from server.tools.traits import Traits
 
 __all__ = [
@@ -101,7 +103,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
-    write to. `report` publishes progress, or an event for clients, at once and from any thread.
+    write to. `report` publishes progress, or an event for clients, at once and from any thread. `chats` runs chats of
+    the call's own, `processes` what goes on after it; both in the loop's thread only.
     """
 
     chat_id: str
@@ -114,6 +117,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     report: Callable[[Report], None]
     is_cancelled: Callable[[], bool]
+    chats: ChatsPort = NO_CHATS
+    processes: ProcessesPort = NO_PROCESSES
 
 
 class Tool(Protocol):
