@@ -9,15 +9,15 @@ from protocol.commands import InternalCommand, StopSubchat, SubchatFinished, enc
 from protocol.ledger import Ledger
 from protocol.messages import text_of
 from protocol.relations import CallClosed, Child, Mail, MailOwed, ParentTold
-from protocol.state import ChatState
 
 __all__ = [
     "OPENING_MAX_MAIL",
     "OUTBOX_MAX",
     "REPORT_MAX_CHARACTERS",
     "close_children",
-    "farewell",
+    "deleted",
     "owe",
+    "stop",
     "tell_parent",
 ]
 
@@ -82,18 +82,6 @@ def close_children(ledger: Ledger, tool_call_id: str) -> None:
         ledger.note(CallClosed(tool_call_id=tool_call_id))
 
 
-def farewell(state: ChatState) -> list[Mail]:
-    """What a chat that is about to be deleted has to say: what it owes, that its children stop, in the background too,
-    and to a parent that still waits, that nothing will come."""
-    relations = state.private.relations
-    told = [(child.chat_id, stop(child)) for child in relations.running]
-    letters = [
-        *relations.outbox,
-        *(Mail(mail_id=it.client_request_id, chat_id=to, body=encode_command(it).decode()) for to, it in told),
-    ]
-    parent = relations.parent
-    if parent is not None and not parent.is_told:
-        last = _finished(state.chat_id, "aborted", "The chat was deleted.", None)
-        body = encode_command(last).decode()
-        letters.append(Mail(mail_id=last.client_request_id, chat_id=parent.chat_id, body=body))
-    return letters
+def deleted(chat_id: str) -> SubchatFinished:
+    """For the parent of a chat that is deleted: nothing will come. One that was told of its end already keeps that."""
+    return _finished(chat_id, "aborted", "The chat was deleted.", None)

@@ -279,6 +279,7 @@ class Writer:
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
             owner=self.owner,
+            parent=_parent_of(after),
             blobs=blob_hashes(events, facts),
         )
         return request, after
@@ -328,7 +329,14 @@ def _meta_of(state: ChatState) -> tuple[tuple[str, str], ...]:
         ("mode", state.thread.mode),
         ("message_count", str(len(state.path))),
         ("queue", str(state.runtime.queue_size)),
+        *((("parent", parent),) if (parent := _parent_of(state)) else ()),
     )
+
+
+def _parent_of(state: ChatState) -> str:
+    """By what the server knows; a thread's `parent_id` is whatever its client says."""
+    parent = state.private.relations.parent
+    return parent.chat_id if parent is not None else ""
 
 
 def _nothing(_: Ledger) -> None:

@@ -20,7 +20,7 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.errors import BadRequest, Conflict, Forbidden, NotFound, Refused
 from protocol.events import BackgroundAgentUpdated, SubchatUpdate
 from protocol.ledger import Ledger
-from protocol.outbox import OPENING_MAX_MAIL, OUTBOX_MAX, REPORT_MAX_CHARACTERS, farewell, owe
+from protocol.outbox import OPENING_MAX_MAIL, OUTBOX_MAX, REPORT_MAX_CHARACTERS, deleted, owe
 from protocol.principal import LOCAL, Principal
 from protocol.relations import Child, MailSent, Parent
 from protocol.state import AGENTS_KEPT
@@ -407,19 +407,12 @@ def test_an_agent_is_stopped_by_its_id_and_no_other_chat_is() -> None:
 # the end of a chat, and who may say what
 
 
-def test_a_chat_that_is_deleted_stops_its_children_and_tells_its_parent() -> None:
+def test_the_parent_of_a_deleted_chat_hears_that_nothing_will_come() -> None:
     chat = calling()
-    opened(chat)
-    child = begun(chat)
-    child.stream(SetToolCalls([call("c1", "delegate")]))
-    child.finish()
-    grandchild = opened(child, is_background=True)
-    said = {mail.mail_id: mail.chat_id for mail in farewell(child.state)}
-    assert said == {
-        f"begin:{grandchild.chat_id}": grandchild.chat_id,
-        f"stop:{grandchild.chat_id}": grandchild.chat_id,
-        f"finished:{child.chat_id}": "c1",
-    }
+    child = opened(chat)
+    chat.command(deleted(child.chat_id))
+    (kept,) = chat.state.private.relations.children
+    assert (kept.outcome, kept.text) == ("aborted", "The chat was deleted.")
 
 
 @pytest.mark.parametrize("command", ["begin_subchat", "stop_subchat", "subchat_finished"])
