@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
+from protocol.relations import RelationFact, fold_relation
 from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run
 
 __all__ = [
@@ -196,6 +197,7 @@ Fact: TypeAlias = (
     | AnswerCleaned
     | Progressed
     | RunEnded
+    | RelationFact
 )
 
 UNKNOWN_OUTCOMES_KEPT = 64
@@ -203,6 +205,8 @@ UNKNOWN_OUTCOMES_KEPT = 64
 
 def fold_fact(private: Private, fact: Fact) -> Private:
     """The private part after `fact`. Total: a fact about a run that is not open changes nothing."""
+    if isinstance(fact, RelationFact):
+        return replace(private, relations=fold_relation(private.relations, fact))
     match fact:
         case CommandQueued():
             item = Queued(request_id=fact.request_id, principal=fact.principal, body=fact.body, at_ms=fact.at_ms)

@@ -12,6 +12,7 @@ import msgspec
 from protocol.events import AT_REST, Ack, PayloadAdded, Runtime
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
+from protocol.relations import Relations
 from protocol.text import GrowingText
 from protocol.thread import Thread
 
@@ -34,6 +35,8 @@ Life: TypeAlias = tuple[int, int]
 
 LIVES_KEPT = 256
 RECENT_ACKS_KEPT = 64
+AGENTS_KEPT = 64
+"""Background agents that a snapshot shows: those told of last."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -125,6 +128,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     withheld: dict[str, str] = {}
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
+    relations: Relations = Relations()
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

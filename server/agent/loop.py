@@ -35,6 +35,8 @@ from server.agent.tool_results import keep_result
 from server.providers.base import Provider, model_info
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, ToolContext
+from server.tools.chats import ChatsPort
+from server.tools.processes import ProcessesPort
 from server.tools.runner import ToolRunner
 
 __all__ = ["AgentLoop", "ChatPort", "ModelTable"]
@@ -66,6 +68,12 @@ class ChatPort(Protocol):
 
     def tools(self) -> ChatTools:
         """The tools that this chat is offered now."""
+
+    def chats_of(self, tool_call_id: str) -> ChatsPort:
+        """What this call may do with chats of its own."""
+
+    def processes_of(self, tool_call_id: str) -> ProcessesPort:
+        """What this call may do with processes."""
 
 
 class ModelTable(Protocol):
@@ -184,6 +192,8 @@ class AgentLoop:
             scope=tools.scope,
             interaction=interaction_of(state),
             payloads=payloads_of(state),
+            chats=self._chat.chats_of(call.id),
+            processes=self._chat.processes_of(call.id),
         )
         done = await self._runner.run(
             tools.get(call.function.name), call.function.name, step.arguments, context, tools.names

@@ -7,7 +7,7 @@ takes a chat over calls the same function on the same state and so goes on where
 
 from collections.abc import Callable
 
-from protocol.commands import Abort, Command, InternalCommand
+from protocol.commands import Abort, Command, InternalCommand, StopSubchat
 from protocol.events import ErrorHappened, StreamStarted, ThreadUpdated
 from protocol.facts import RoundStarted
 from protocol.ledger import Ledger
@@ -43,9 +43,9 @@ def next_deadline_ms(state: ChatState) -> int | None:
 def stops(command: Command | InternalCommand | None, state: ChatState) -> bool:
     """Must the work that goes on outside be ended before this command is carried out?"""
     run = state.private.run
-    return (
-        isinstance(command, Abort) and is_worked_on(state) and run is not None and command.run_id in (None, run.run_id)
-    )
+    if run is None or not is_worked_on(state):
+        return False
+    return isinstance(command, StopSubchat) or (isinstance(command, Abort) and command.run_id in (None, run.run_id))
 
 
 def carry_out(ledger: Ledger, table: ToolTable, effect: Callable[[Ledger], None], *, is_stopped: bool) -> Step:

@@ -14,6 +14,8 @@ import msgspec
 from protocol.events import PayloadAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
+from server.tools.chats import NO_CHATS, ChatsPort
+from server.tools.processes import NO_PROCESSES, ProcessesPort
 from server.tools.traits import Scope, Traits
 
 __all__ = [
@@ -105,7 +107,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
     write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the place
     in the profile that the chat is in, `interaction` how the user spoke when not by typing (CMD-18), `payloads` what
-    they have been shown on the active path, by id.
+    they have been shown on the active path, by id. `chats` runs chats of the call's own, `processes` what goes on after
+    it; both in the loop's thread only.
     """
 
     chat_id: str
@@ -121,6 +124,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = ()
     interaction: JsonObject | None = None
     payloads: Mapping[str, PayloadAdded] = MappingProxyType({})
+    chats: ChatsPort = NO_CHATS
+    processes: ProcessesPort = NO_PROCESSES
 
 
 class Tool(Protocol):

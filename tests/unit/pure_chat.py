@@ -41,9 +41,10 @@ class PureChat:
     """`entries` is the log so far, `final_acks` what it says finally of commands; `step` is what a worker would now be
     doing outside."""
 
-    def __init__(self, tools: ChatTools | None = None, first_id: int = 1) -> None:
+    def __init__(self, tools: ChatTools | None = None, first_id: int = 1, chat_id: str = "c1") -> None:
         self.tools = tools or table()
-        self.state: ChatState = empty_state("c1")
+        self.chat_id = chat_id
+        self.state: ChatState = empty_state(chat_id)
         self.states: list[ChatState] = [self.state]
         self.entries: list[RawEntry] = []
         self.events: list[Event] = []
@@ -189,7 +190,7 @@ class PureChat:
         self.states.append(self.state)
 
     def _folded(self) -> ChatState:
-        state = empty_state("c1")
+        state = empty_state(self.chat_id)
         for entry in self.entries:
             state, _ = fold_entry(state, entry, with_facts=True)
         return state
