@@ -88,12 +88,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             actions={**self.actions, **{k: v for table in said for k, v in table.actions.items()}},
         )
 
-    def offers(self, tool: Tool, scope: Scope, roles: Container[str]) -> bool:
-        """Is `tool` offered in a place, to who has `roles` (TOOL-5)? A scope that names it wins over the tool's own
-        scopes; its role is always needed."""
+    def offers(self, tool: Tool, scope: Scope) -> bool:
+        """Is `tool` offered in a place (TOOL-5)? A scope that names it wins over the tool's own scopes."""
         name, traits = tool.name, tool.traits
-        if not is_for(tool, roles):
-            return False
         if any(covers(table.tools, name) for table in self._tables(scope)):
             return True
         if traits.scopes and not any(is_within(scope, place) for place in traits.scopes):
@@ -152,7 +149,8 @@ class ChatTools:
             name: tool
             for name, tool in tools.items()
             if not covers(disabled, name)
-            and (has_payloads if name == GET_PAYLOAD else profile.offers(tool, scope, roles))
+            and is_for(tool, roles)
+            and (has_payloads if name == GET_PAYLOAD else profile.offers(tool, scope))
             and (mcp_servers is None or (server := mcp_server_of(name)) is None or server in mcp_servers)
         }
         self._windows = windows

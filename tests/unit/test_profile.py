@@ -138,6 +138,8 @@ def test_get_payload_is_offered_where_there_may_be_something_to_read_whatever_th
     assert offered(typed) == ["clock", "get_payload"]
     assert ChatTools(bare, TOOLS, frozenset(), "m", has_payloads=True).names == ["clock", "get_payload"]
     assert offered(typed, disabled=frozenset({"get_payload"})) == ["clock"]
+    guarded = {"get_payload": FakeTool(name="get_payload", traits=Traits(required_role="editor"))}
+    assert ChatTools(typed, guarded, frozenset(), "m", roles={"reader"}).names == []
 
 
 EDITOR = Principal("ann", roles=frozenset({"editor"}))
