@@ -17,7 +17,7 @@ from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
 from server.agent.plan import advance
-from server.agent.steps import CallModel, Step
+from server.agent.steps import CallModel, RunTool, Step
 from server.tools.base import ToolResult
 
 __all__ = ["Answer", "break_off", "finish", "tool_done"]
@@ -88,9 +88,10 @@ def tool_done(
     elapsed_ms: int | None,
     table: ToolTable,
     attachments: list[JsonObject] | None = None,
+    rest: tuple[RunTool, ...] = (),
 ) -> Step:
     """A tool's result: its message with `attachments`, its payloads (EVT-11), its change of the thread's metadata
-    (LOOP-12)."""
+    (LOOP-12). While the `rest` of the calls beside it still run, nothing else is begun."""
     payload_ids = [ledger.new_id("pl") for _ in result.payloads]
     message_id = answer_call(
         ledger,
@@ -121,4 +122,4 @@ def tool_done(
         else:
             sentence = f"The tool's metadata was not kept: the chat's would exceed {OBJECT_MAX_BYTES} bytes."
             ledger.say(ErrorHappened(code="too_large", message=sentence, fatal=False))
-    return advance(ledger, table)
+    return replace(rest[0], beside=rest[1:]) if rest else advance(ledger, table)

@@ -8,7 +8,7 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import anyio
 import structlog
@@ -31,11 +31,11 @@ from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Wait
-from server.agent.tool_results import keep_result
+from server.agent.tool_results import KeptResult, keep_result
 from server.providers.base import Provider, model_info
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, ToolContext
-from server.tools.runner import ToolRunner
+from server.tools.runner import ToolRun, ToolRunner
 
 __all__ = ["AgentLoop", "ChatPort", "ModelTable"]
 
@@ -73,6 +73,13 @@ class ModelTable(Protocol):
         """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
 
 
+class _Ended(NamedTuple):
+    """A call that was run, and its result as the log takes it."""
+
+    done: ToolRun
+    kept: KeptResult
+
+
 class AgentLoop:
     """Runs one chat's steps. `data_dir` is where tools may write.
 
@@ -103,7 +110,7 @@ class AgentLoop:
         while not isinstance(step, Wait):
             self.current, self.step_ended = step, anyio.Event()
             try:
-                step = await (self._call_model(step) if isinstance(step, CallModel) else self._run_tool(step))
+                step = await (self._call_model(step) if isinstance(step, CallModel) else self._run_tools(step))
             finally:
                 self.current = None
                 self.step_ended.set()
@@ -142,13 +149,59 @@ class AgentLoop:
         answer = assembler.answer()
         return await self._chat.commit(lambda ledger: finish(ledger, step, answer, self._chat.tools()))
 
-    async def _run_tool(self, step: RunTool) -> Step:
+    async def _run_tools(self, step: RunTool) -> Step:
+        """The call, and those beside it at the same time; results are committed in call order, each as soon as it and
+        all before it are there (LOOP-3)."""
+        if not step.beside:
+            return await self._end_call(step, await self._run_tool(step), ())
+        batch = (step, *step.beside)
+        ended: list[_Ended | None] = [None] * len(batch)
+        has_ended = [anyio.Event() for _ in batch]
+
+        async def run_one(number: int) -> None:
+            ended[number] = await self._run_tool(batch[number])
+            has_ended[number].set()
+
+        after: Step = Wait()
+        trouble: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            for number in range(len(batch)):
+                tasks.start_soon(run_one, number)
+            try:
+                for number, each in enumerate(batch):
+                    await has_ended[number].wait()
+                    after = await self._end_call(each, ended[number], batch[number + 1 :])
+            except Exception as wrong:  # carried out of the group bare: the turn tells the store's errors by their type
+                trouble = wrong
+                tasks.cancel_scope.cancel()
+        if trouble is not None:
+            raise trouble
+        return after
+
+    async def _end_call(self, step: RunTool, ended: _Ended | None, rest: tuple[RunTool, ...]) -> Step:
+        if ended is None:
+            return Wait()
+        result = replace(ended.done.result, content=ended.kept.content)
+        return await self._chat.commit(
+            lambda ledger: tool_done(
+                ledger,
+                step.call,
+                result,
+                ended.done.elapsed_ms,
+                self._chat.tools(),
+                ended.kept.attachments,
+                rest,
+            )
+        )
+
+    async def _run_tool(self, step: RunTool) -> _Ended | None:
+        """None: the run is over."""
         state = self._chat.state
         run = state.private.run
         call = step.call
         tools = self._chat.tools()
         if run is None:
-            return Wait()
+            return None
 
         def report(progress: Report) -> None:
             if isinstance(progress, ClientEvent):
@@ -161,7 +214,7 @@ class AgentLoop:
                     tool_call_id=call.id,
                     name=call.function.name,
                     message_id=asking_message_id(state, call.id),
-                    index=run.calls_count,
+                    index=step.index,
                     status="progress",
                     stage=progress.stage,
                     message=progress.message,
@@ -190,7 +243,4 @@ class AgentLoop:
         )
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
-        result = replace(done.result, content=kept.content)
-        return await self._chat.commit(
-            lambda ledger: tool_done(ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments)
-        )
+        return _Ended(done, kept)

@@ -131,7 +131,7 @@ class PureChat:
         assert isinstance(self.step, RunTool)
         ledger = self._ledger()
         result = ToolResult(content=content, failed=failed, **more)
-        self.step = tool_done(ledger, self.step.call, result, 1, self.tools)
+        self.step = tool_done(ledger, self.step.call, result, 1, self.tools, rest=self.step.beside)
         return self._commit(ledger)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:

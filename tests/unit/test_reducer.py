@@ -29,6 +29,7 @@ TOOLS = {
     "mail": FakeTool(name="mail", policy="ask"),
     "wipe": FakeTool(name="wipe", policy="deny"),
     "once": FakeTool(name="once"),
+    "read": FakeTool(name="read", retry="safe"),
 }
 
 
