@@ -20,6 +20,7 @@ from protocol.runs import answer_call, asking_message_id, close_calls, open_call
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from protocol.tool_names import covers
+from server.agent.guard import ReplyGuard
 from server.agent.steps import RunTool, Step, Wait
 from server.tools.base import Tool, read_arguments
 
@@ -40,6 +41,17 @@ class ToolTable(Protocol):
 
     @property
     def default_model(self) -> str: ...
+
+    @property
+    def reply_guard(self) -> ReplyGuard | None: ...
+
+    @property
+    def summarizer(self) -> str:
+        """The model that shortens histories by summaries; '' for none."""
+
+    @property
+    def context_warn_ratio(self) -> float:
+        """Of the window in use, from which on people are warned."""
 
     def window_tokens(self, model: str) -> int | None:
         """The size of a model's window; None when nobody knows it."""
