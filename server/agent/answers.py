@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, PayloadAdded, StreamFinished, ThreadUpdated
-from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged
+from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged, RoundStarted
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.reducer import drafted_message
 from protocol.runs import answer_call, fail_run
+from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
@@ -20,7 +21,7 @@ from server.agent.plan import advance
 from server.agent.steps import CallModel, RunTool, Step
 from server.tools.base import ToolResult
 
-__all__ = ["Answer", "break_off", "finish", "tool_done"]
+__all__ = ["Answer", "break_off", "finish", "say_fallback", "tool_done"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,14 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
         echo = ProviderEcho(step.model.partition("/")[0], answer.provider_data)
         ledger.note(ProviderDataKept(message_id=step.message_id, echo=echo))
     ledger.note(Progressed())
+
+
+def say_fallback(ledger: Ledger, model: str, window_tokens: int | None) -> None:
+    """The open round goes on with another model, whose window is that large."""
+    run = ledger.state.private.run
+    if run is not None:
+        ledger.note(RoundStarted(round=run.round, summarizing=run.summarizing, window_tokens=window_tokens))
+    say_runtime(ledger, "generating", status_text=f"asking {model} instead")
 
 
 def tool_done(

@@ -6,6 +6,7 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import NamedTuple, Protocol, TypeVar
@@ -15,7 +16,7 @@ import structlog
 from msgspec.structs import replace
 
 from protocol.blobs import Blob
-from protocol.deltas import DeltaOp
+from protocol.deltas import DeltaOp, MergeExtra
 from protocol.errors import ModelFailed
 from protocol.events import ToolStatus
 from protocol.ids import NewId
@@ -23,7 +24,7 @@ from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
 from protocol.state import ChatState
-from server.agent.answers import break_off, finish, tool_done
+from server.agent.answers import break_off, finish, say_fallback, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
@@ -71,6 +72,13 @@ class ChatPort(Protocol):
 class ModelTable(Protocol):
     def resolve(self, name: str) -> tuple[Provider, str]:
         """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
+
+
+def is_down(failure: ModelFailed) -> bool:
+    """May another model answer where this one could not? Not when the request itself was refused, which the next one
+    would refuse as well. A key that no longer holds is the operator's business, and in the log; people get their
+    answer."""
+    return failure.retryable or failure.code == "auth_failed"
 
 
 class _Ended(NamedTuple):
@@ -122,32 +130,61 @@ class AgentLoop:
             lambda: self._new_id("call"),
             reasoning=effective(state, "reasoning", self._chat.tools().profile.params).value,
         )
-        try:
-            provider, model = self._models.resolve(step.model)
-            prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
-            request = build_request(
-                state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
-            )
-            request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
-            asked_at = time.monotonic()
-            async with aclosing(provider.stream(request)) as deltas:
-                async for delta in deltas:
-                    if not assembler.has_started:
-                        self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
-                    op = assembler.feed(delta)
-                    if op is not None:
-                        await self._chat.stream(op)
-        except ModelFailed as failure:
-            _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
-            self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
-            broken = failure
-            answer = assembler.answer(is_broken=True)
+        step, failure = await self._ask_models(step, assembler)
+        if failure is not None:
+            broken = assembler.answer(is_broken=True)
             return await self._chat.commit(
-                lambda ledger: break_off(ledger, step, answer, broken.code, broken.message, self._chat.tools())
+                lambda ledger: break_off(ledger, step, broken, failure.code, failure.message, self._chat.tools())
             )
         self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
         answer = assembler.answer()
         return await self._chat.commit(lambda ledger: finish(ledger, step, answer, self._chat.tools()))
+
+    async def _ask_models(self, step: CallModel, assembler: Assembler) -> tuple[CallModel, ModelFailed | None]:
+        """The step with the model that answered, and how it failed if it did. While nothing of the answer is shown,
+        the models of the profile's `fallback` are asked one after the other in place of one that is down."""
+        draft = self._chat.state.draft
+        is_shown = step.continuing and draft is not None and bool(draft.content)
+        others = deque(m for m in self._chat.tools().profile.fallback if m != step.model and not is_shown)
+        while True:
+            try:
+                await self._stream_answer(step, assembler)
+                return step, None
+            except ModelFailed as failure:
+                _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
+                self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
+                if not others or assembler.has_started or not is_down(failure):
+                    return step, failure
+            step = await self._ask_another(step, others.popleft())
+
+    async def _stream_answer(self, step: CallModel, assembler: Assembler) -> None:
+        """Ask `step.model` and stream what it says. Raises ModelFailed."""
+        state = self._chat.state
+        try:
+            provider, model = self._models.resolve(step.model)
+        except ModelFailed as unknown:
+            raise ModelFailed(unknown.code, unknown.message, detail=unknown.detail, retryable=True) from None
+        prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
+        request = build_request(
+            state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
+        )
+        request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
+        asked_at = time.monotonic()
+        async with aclosing(provider.stream(request)) as deltas:
+            async for delta in deltas:
+                if not assembler.has_started:
+                    self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
+                op = assembler.feed(delta)
+                if op is not None:
+                    await self._chat.stream(op)
+
+    async def _ask_another(self, step: CallModel, model: str) -> CallModel:
+        """The same round and the same message, answered by `model`, since the one that was asked is down (EVT-14)."""
+        _log.warning("model.fallback", model=step.model, fallback=model)
+        tools = self._chat.tools()
+        await self._chat.commit(lambda ledger: say_fallback(ledger, model, tools.window_tokens(model)))
+        await self._chat.stream(MergeExtra({"model": model}))
+        return replace(step, model=model)
 
     async def _run_tools(self, step: RunTool) -> Step:
         """The call, and those beside it at the same time; results are committed in call order, each as soon as it and

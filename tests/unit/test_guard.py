@@ -6,6 +6,7 @@ import pytest
 
 from protocol.commands import Abort
 from protocol.deltas import AppendContent, SetToolCalls
+from protocol.events import RuntimeUpdated
 from server.agent.guard import INSTRUCTION, SCRIPTS, ReplyGuard, script_of
 from server.agent.history import model_view
 from server.agent.profile import ChatTools, Profile
@@ -25,7 +26,7 @@ CHINESE = "这个问题很有意思"
         (f"Of course. {CHINESE}", True),
         ("Plain English, café included.", False),
         ("The capital is Beijing (北京).", False),
-        (f"{'He wrote a long letter to everybody. ' * 5}{CHINESE}", False),
+        (f"{'He wrote a long letter to everybody. ' * 6}{CHINESE}", False),
         (f"Write:\n```python\nprint('{CHINESE}')\n```\nand run it.", False),
         (f"The constant `{CHINESE}` is unused.", False),
         (f"```\n{CHINESE}", False),
@@ -70,6 +71,10 @@ def shown(chat: PureChat) -> list[tuple[str, str]]:
     return [(m.role, str(m.content)) for m in (chat.state.nodes[key] for key in chat.state.path)]
 
 
+def ended(chat: PureChat) -> RuntimeUpdated:
+    return [event for event in chat.events if isinstance(event, RuntimeUpdated)][-1]
+
+
 def read(chat: PureChat) -> list[tuple[str, str]]:
     return [(m.role, str(m.content)) for m in model_view(chat.state, {})]
 
@@ -83,7 +88,8 @@ def test_a_refused_answer_stays_and_the_model_is_told_in_secret_to_answer_again(
     assert read(chat) == [("user", "why?"), ("assistant", CHINESE), ("user", INSTRUCTION)]
     answer(chat, "Because.")
     assert shown(chat) == [("user", "why?"), ("assistant", CHINESE), ("assistant", "Because.")]
-    assert (chat.state.runtime.outcome, chat.state.runtime.status_text) == ("complete", None)
+    assert chat.state.runtime.outcome == "complete"
+    assert not ended(chat).status_text
     (aside,) = chat.state.private.asides
     assert (aside.message.kind, aside.message.hidden) == ("guard", True)
 
