@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
-from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run
+from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run, Summary
 
 __all__ = [
     "AnswerCleaned",
@@ -32,6 +32,8 @@ __all__ = [
     "RunEnded",
     "RunStarted",
     "SetAside",
+    "Summarized",
+    "SummaryFailed",
     "ToolAllowed",
     "ToolFinished",
     "ToolStarted",
@@ -167,6 +169,16 @@ class AnswerCleaned(_Fact, frozen=True, tag="answer_cleaned"):
     raw: RawAnswer
 
 
+class Summarized(_Fact, frozen=True, tag="summarized"):
+    """Private, since a summary may repeat what clients must not see."""
+
+    summary: Summary
+
+
+class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
+    """The open run goes on without one."""
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -194,11 +206,16 @@ Fact: TypeAlias = (
     | ResultWithheld
     | ProviderDataKept
     | AnswerCleaned
+    | Summarized
+    | SummaryFailed
     | Progressed
     | RunEnded
 )
 
 UNKNOWN_OUTCOMES_KEPT = 64
+
+SUMMARIES_KEPT = 32
+"""The newest ones: each covers what those before it on its branch do, so a chat needs one for each branch in use."""
 
 
 def fold_fact(private: Private, fact: Fact) -> Private:
@@ -245,6 +262,8 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
         case AnswerCleaned():
             return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
+        case Summarized():
+            return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:
@@ -287,4 +306,6 @@ def _fold_run(run: Run, fact: Fact) -> Run:
             )
         case ToolFinished():
             return replace(run, calls_count=run.calls_count + 1, end_state=fact.end_state or run.end_state)
+        case SummaryFailed():
+            return replace(run, summary_failed=True)
     return run

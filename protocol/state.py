@@ -26,6 +26,7 @@ __all__ = [
     "Queued",
     "RawAnswer",
     "Run",
+    "Summary",
     "empty_state",
 ]
 
@@ -84,6 +85,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_state: str | None = None
     summarizing: bool = False
     window_tokens: int | None = None
+    summary_failed: bool = False
 
 
 class ProviderEcho(msgspec.Struct, frozen=True):
@@ -107,6 +109,15 @@ class Aside(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """`message` stands, for the model, in place of the messages from `first` to `last` of any path that leads through
+    them (HIST-4)."""
+
+    message: Message
+    first: str
+    last: str
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
 
@@ -125,6 +136,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     withheld: dict[str, str] = {}
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
+    summaries: tuple[Summary, ...] = ()
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,10 +18,11 @@ from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
 from server.agent.plan import advance
-from server.agent.steps import CallModel, RunTool, Step
+from server.agent.steps import CallModel, RunTool, Step, Summarize
+from server.agent.summaries import keep_summary
 from server.tools.base import ToolResult
 
-__all__ = ["Answer", "break_off", "finish", "say_fallback", "tool_done"]
+__all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_done"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,14 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
         echo = ProviderEcho(step.model.partition("/")[0], answer.provider_data)
         ledger.note(ProviderDataKept(message_id=step.message_id, echo=echo))
     ledger.note(Progressed())
+
+
+def summarized(
+    ledger: Ledger, step: Summarize, text: str, elapsed_ms: int, table: ToolTable, usage: Usage | None = None
+) -> Step:
+    """The history is summed up, or cannot be ('')."""
+    keep_summary(ledger, step, text, elapsed_ms, usage)
+    return advance(ledger, table)
 
 
 def say_fallback(ledger: Ledger, model: str, window_tokens: int | None) -> None:

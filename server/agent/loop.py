@@ -24,16 +24,18 @@ from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
 from protocol.state import ChatState
-from server.agent.answers import break_off, finish, say_fallback, tool_done
+from server.agent.answers import break_off, finish, say_fallback, summarized, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
 from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
-from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
+from server.agent.summaries import SUMMARY_SECONDS, summary_request
 from server.agent.tool_results import KeptResult, keep_result
 from server.providers.base import Provider, model_info
+from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, ToolContext
 from server.tools.runner import ToolRun, ToolRunner
@@ -118,7 +120,13 @@ class AgentLoop:
         while not isinstance(step, Wait):
             self.current, self.step_ended = step, anyio.Event()
             try:
-                step = await (self._call_model(step) if isinstance(step, CallModel) else self._run_tools(step))
+                match step:
+                    case CallModel():
+                        step = await self._call_model(step)
+                    case Summarize():
+                        step = await self._summarize(step)
+                    case RunTool():
+                        step = await self._run_tools(step)
             finally:
                 self.current = None
                 self.step_ended.set()
@@ -185,6 +193,27 @@ class AgentLoop:
         await self._chat.commit(lambda ledger: say_fallback(ledger, model, tools.window_tokens(model)))
         await self._chat.stream(MergeExtra({"model": model}))
         return replace(step, model=model)
+
+    async def _summarize(self, step: Summarize) -> Step:
+        """Without a summary the history is cut all the same: a run does not fail for it (HIST-5)."""
+        defaults = self._chat.tools().profile.params
+        done, outcome = Completion(""), "ok"
+        begun_at = time.monotonic()
+        try:
+            provider, model = self._models.resolve(step.model)
+            with anyio.fail_after(SUMMARY_SECONDS):
+                done = await complete(provider, summary_request(self._chat.state, defaults, model))
+            if not done.text.strip():
+                raise ModelFailed("llm_error", "The summarizer said nothing.", detail="an empty summary")
+        except (ModelFailed, TimeoutError) as failure:
+            outcome = failure.code if isinstance(failure, ModelFailed) else "timeout"
+            detail = failure.detail if isinstance(failure, ModelFailed) else f"no summary in {SUMMARY_SECONDS:g} s"
+            _log.warning("history.summary_failed", model=step.model, code=outcome, detail=detail)
+        self._metrics.model_calls.labels(step.model.partition("/")[0], outcome).inc()
+        elapsed_ms = round((time.monotonic() - begun_at) * 1000)
+        return await self._chat.commit(
+            lambda ledger: summarized(ledger, step, done.text, elapsed_ms, self._chat.tools(), done.usage)
+        )
 
     async def _run_tools(self, step: RunTool) -> Step:
         """The call, and those beside it at the same time; results are committed in call order, each as soon as it and

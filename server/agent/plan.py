@@ -21,6 +21,7 @@ from server.agent.final import say_final_word
 from server.agent.history import compaction_of
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
+from server.agent.summaries import begin_summary
 
 __all__ = ["advance", "carry_out", "go_on", "is_parked", "is_worked_on", "next_deadline_ms", "stops", "wanted_model"]
 
@@ -144,6 +145,8 @@ def _ask_again(ledger: Ledger, run: Run, answer: Message, table: ToolTable) -> S
 
 def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     """Say that the limit is reached, then follow `on_limit`."""
+    if ledger.param("on_limit") == "summarize" and (summary := begin_summary(ledger, run, table.summarizer)):
+        return summary
     allowed = _rounds_allowed(ledger, run)
     sentence = f"The run used all its {allowed} rounds of tools."
     ledger.say(ErrorHappened(code="max_tool_rounds", message=sentence, fatal=False, run_id=run.run_id))
@@ -160,6 +163,8 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
 def _start_round(
     ledger: Ledger, run: Run, table: ToolTable, *, summarizing: bool = False, status_text: str | None = None
 ) -> Step:
+    if (summary := begin_summary(ledger, run, table.summarizer)) is not None:
+        return summary  # and the plan comes back here when there is one
     number = run.round + 1
     model = wanted_model(ledger, table)
     goes_on = run.continues if run.round < 0 else None

@@ -1,4 +1,4 @@
-"""The steps of a run that are carried out outside the log: ask the model, run a tool, or wait.
+"""The steps of a run that are carried out outside the log: ask the model, run a tool, sum up, or wait.
 
 The plan returns one; the loop carries it out; its result is committed, and the plan is asked again.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 from protocol.messages import ToolCall
 
-__all__ = ["CallModel", "RunTool", "Step", "Wait"]
+__all__ = ["CallModel", "RunTool", "Step", "Summarize", "Wait"]
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -36,8 +36,20 @@ class RunTool(msgspec.Struct, frozen=True):
     beside: tuple["RunTool", ...] = ()
 
 
+class Summarize(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask `model` to sum up the messages from `first` to `last`, ids of the path: `covered` of the `before` messages
+    that the next round would show the model."""
+
+    run_id: str
+    model: str
+    first: str
+    last: str
+    before: int
+    covered: int
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Nothing to do until the next command: at rest, or parked."""
 
 
-Step: TypeAlias = CallModel | RunTool | Wait
+Step: TypeAlias = CallModel | RunTool | Summarize | Wait

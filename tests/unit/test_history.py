@@ -12,7 +12,8 @@ from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
 from protocol.snapshot import active_path
 from protocol.state import Aside
-from server.agent.history import model_view, shorten
+from server.agent.compaction import shorten
+from server.agent.history import model_view
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
 
