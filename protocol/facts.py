@@ -4,14 +4,14 @@ They lie in the same entries as the events, without positions, and never leave t
 fold; together with `reducer.py` it makes a crashed worker's successor know all that the dead one knew.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
-from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run, Summary
+from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Remembered, Run, Summary
 
 __all__ = [
     "AnswerCleaned",
@@ -21,6 +21,7 @@ __all__ = [
     "CommandQueued",
     "CommandsDequeued",
     "Fact",
+    "MemorySet",
     "OutcomeUnknown",
     "Progressed",
     "ProviderCallId",
@@ -179,6 +180,14 @@ class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
     """The open run goes on without one."""
 
 
+class MemorySet(_Fact, frozen=True, tag="memory_set"):
+    """A tool remembers `value` in this chat; null: it forgets the key."""
+
+    key: str
+    value: Any = None  # Any: JSON of the tool's own
+    expires_at_ms: int | None = None
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -208,6 +217,7 @@ Fact: TypeAlias = (
     | AnswerCleaned
     | Summarized
     | SummaryFailed
+    | MemorySet
     | Progressed
     | RunEnded
 )
@@ -264,6 +274,11 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
         case Summarized():
             return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
+        case MemorySet():
+            memory = {key: item for key, item in private.memory.items() if key != fact.key}
+            if fact.value is not None:
+                memory[fact.key] = Remembered(fact.value, fact.expires_at_ms)
+            return replace(private, memory=memory)
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:

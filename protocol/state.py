@@ -5,7 +5,7 @@ a client that started from a snapshot holds the nodes of the active path only. `
 values: a change makes a new one, and what it shares with the old one is never changed.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = [
     "ProviderEcho",
     "Queued",
     "RawAnswer",
+    "Remembered",
     "Run",
     "Summary",
     "empty_state",
@@ -118,6 +119,13 @@ class Summary(msgspec.Struct, frozen=True):
     last: str
 
 
+class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool keeps in this chat: any JSON value, until then (Unix milliseconds) or for good."""
+
+    value: Any  # Any: it is the tool's own
+    expires_at_ms: int | None = None
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
 
@@ -137,6 +145,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
     summaries: tuple[Summary, ...] = ()
+    memory: dict[str, Remembered] = {}
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

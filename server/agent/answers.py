@@ -17,6 +17,7 @@ from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
+from server.agent.memory import remember
 from server.agent.plan import advance
 from server.agent.steps import CallModel, RunTool, Step, Summarize
 from server.agent.summaries import keep_summary
@@ -110,6 +111,7 @@ def tool_done(
 ) -> Step:
     """A tool's result: its message with `attachments`, its payloads (EVT-11), its change of the thread's metadata
     (LOOP-12). While the `rest` of the calls beside it still run, nothing else is begun."""
+    result = remember(ledger, result)
     payload_ids = [ledger.new_id("pl") for _ in result.payloads]
     message_id = answer_call(
         ledger,

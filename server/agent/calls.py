@@ -125,7 +125,7 @@ def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable, *
     say_runtime(ledger, "executing_tools", status_text=f"running {name}", active_tool=name)
     ledger.note(ToolStarted(tool_call_id=call.id, tool_name=name))
     ledger.say(_status(ledger.state, call, tool, "running", arguments, ahead))
-    return RunTool(run.run_id, call, arguments, run.calls_count + ahead)
+    return RunTool(run.run_id, call, arguments, run.calls_count + ahead, ledger.now_ms)
 
 
 def _waits_for_client(state: ChatState, call: ToolCall) -> bool:

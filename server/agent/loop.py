@@ -28,6 +28,7 @@ from server.agent.answers import break_off, finish, say_fallback, summarized, to
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
+from server.agent.memory import recall
 from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
@@ -303,6 +304,7 @@ class AgentLoop:
             scope=tools.scope,
             interaction=interaction_of(state),
             payloads=payloads_of(state),
+            memory=recall(state, step.at_ms),
         )
         done = await self._runner.run(
             tools.get(call.function.name), call.function.name, step.arguments, context, tools.names

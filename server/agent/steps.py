@@ -25,14 +25,15 @@ class CallModel(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Run `call` with `arguments` (the JSON text that the model wrote, or a person's edit of it).
 
-    `index` counts calls within the run. `beside` are calls of safe tools that run at the same time; their results are
-    said after this one's, in this order (LOOP-3).
+    `index` counts calls within the run; `at_ms` is when it was announced, Unix milliseconds. `beside` are calls of safe
+    tools that run at the same time; their results are said after this one's, in this order (LOOP-3).
     """
 
     run_id: str
     call: ToolCall
     arguments: str
     index: int = 0
+    at_ms: int = 0
     beside: tuple["RunTool", ...] = ()
 
 

@@ -18,6 +18,7 @@ from server.tools.traits import Scope, Traits
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
+    "MEMORY_MAX_BYTES",
     "PASSED_ON",
     "ClientEvent",
     "Payload",
@@ -40,6 +41,9 @@ given the same key; safe: it has no effects (DESIGN §7)."""
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 """LOOP-15."""
+
+MEMORY_MAX_BYTES = 65_536
+"""What all tools together remember in a chat, as JSON; it is loaded with every start of the chat's owner."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,6 +89,9 @@ class Payload(msgspec.Struct, frozen=True):
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`content` goes to the model, `payloads` to clients only. `metadata_patch` is merged into the thread's metadata
     (LOOP-12). `end_run` ends the run after this round, resting in that state.
+
+    `memory_patch` is merged into what tools remember in this chat, `ToolContext.memory`: private, and forgotten after
+    `memory_ttl_seconds` (None: never). A value of None forgets its key at once.
     """
 
     content: str
@@ -92,6 +99,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payloads: list[Payload] = []
     metadata_patch: JsonObject = {}
     end_run: Literal["completed", "waiting_user_input"] | None = None
+    memory_patch: JsonObject = {}
+    memory_ttl_seconds: float | None = None
 
 
 Report: TypeAlias = Progress | ClientEvent
@@ -105,7 +114,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
     write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the place
     in the profile that the chat is in, `interaction` how the user spoke when not by typing (CMD-18), `payloads` what
-    they have been shown on the active path, by id.
+    they have been shown on the active path, by id. `memory` is what tools of this chat remember by
+    `ToolResult.memory_patch`, as it was when the call began.
     """
 
     chat_id: str
@@ -121,6 +131,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = ()
     interaction: JsonObject | None = None
     payloads: Mapping[str, PayloadAdded] = MappingProxyType({})
+    memory: JsonObject = {}
 
 
 class Tool(Protocol):
