@@ -118,6 +118,15 @@ def test_use_of_the_window_is_shown_and_warned_about() -> None:
     assert chat.state.thread.usage == Usage(125, 14, 139)
 
 
+@pytest.mark.row("HIST-7")
+def test_a_profile_says_when_a_window_is_nearly_full() -> None:
+    chat = PureChat(table(windows={"demo/echo": 100}, context_warn_ratio=0.3))
+    chat.command(say("q"))
+    chat.stream(AppendContent("x"))
+    chat.finish(usage=Usage(25, 5, 30))
+    assert chat.state.nodes[chat.state.path[-1]].warning
+
+
 def test_what_only_the_model_reads_stands_in_its_places_and_never_between_a_call_and_its_result() -> None:
     chat = PureChat(table({"lookup": FakeTool(name="lookup")}))
     chat.command(say("q", "one"))

@@ -11,6 +11,7 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ErrorHappened, RuntimeUpdated, ThreadUpdated
 from protocol.facts import ResultWithheld
 from protocol.messages import FilePart, Message, Part, TextPart, Usage
+from protocol.runtime import say_runtime
 from protocol.snapshot import snapshot_of
 from server.agent import loop
 from server.agent.compaction import ATTACHED_TOKENS, tokens_of
@@ -164,6 +165,16 @@ def test_when_it_fails_the_oldest_messages_go_unsummed_and_it_is_tried_again_onl
     chat.finish()
     chat.command(say("three", "three"))
     assert isinstance(chat.step, Summarize)
+
+
+def test_that_it_is_being_written_is_said_even_when_nothing_else_changes() -> None:
+    chat = chat_with(0)
+    chat.command(say("one", "one"))
+    since = len(chat.events)
+    chat.write(lambda ledger: say_runtime(ledger, "generating", is_compressing=True))
+    chat.write(lambda ledger: say_runtime(ledger, "generating"))
+    chat.write(lambda ledger: say_runtime(ledger, "generating"))
+    assert [e.is_compressing for e in chat.events[since:] if isinstance(e, RuntimeUpdated)] == [True, False]
 
 
 def test_a_crash_while_it_is_written_begins_it_again_and_an_abort_ends_it() -> None:
