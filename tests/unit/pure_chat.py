@@ -34,9 +34,12 @@ def table(
     tools: Mapping[str, Tool] | None = None,
     max_rounds: int = 20,
     windows: Mapping[str, int] | None = None,
+    max_history_messages: int = 0,
     **more: Any,  # Any: fields of a profile
 ) -> ChatTools:
-    profile = Profile(name="agent", params={"max_rounds": max_rounds}, **more)
+    profile = Profile(
+        name="agent", params={"max_rounds": max_rounds, "max_history_messages": max_history_messages}, **more
+    )
     return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 
 

@@ -37,15 +37,20 @@ TOOLS = {
 @st.composite
 def chats(draw: DrawFn) -> PureChat:
     """A chat after up to 25 random steps of people, models, tools and crashes."""
-    guard = ReplyGuard(forbid_scripts=["Latin"])
     chat = PureChat(
-        table(TOOLS, draw(st.integers(1, 4)), summarizer=draw(st.sampled_from(["", "demo/echo"])), reply_guard=guard)
+        table(
+            TOOLS,
+            draw(st.integers(1, 4)),
+            max_history_messages=draw(st.integers(0, 3)),
+            summarizer=draw(st.sampled_from(["", "demo/echo"])),
+            reply_guard=draw(st.sampled_from([None, ReplyGuard(forbid_scripts=["Latin"])])),
+        )
     )
     for number in range(draw(st.integers(1, 25))):
         choice = draw(st.integers(0, 11))
         request_id = f"r{number}"
         if choice <= 2 and isinstance(chat.step, CallModel):
-            text = draw(st.text(max_size=8))
+            text = draw(st.text(max_size=8) | st.just("refused"))
             chat.stream(AppendContent(text), AppendReasoning(text), MergeExtra({"k": text}))
         elif choice <= 4 and isinstance(chat.step, CallModel):
             if draw(st.booleans()):
