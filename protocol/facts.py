@@ -4,7 +4,7 @@ They lie in the same entries as the events, without positions, and never leave t
 fold; together with `reducer.py` it makes a crashed worker's successor know all that the dead one knew.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
 from protocol.relations import RelationFact, fold_relation
-from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run
+from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Remembered, Run, Summary
 
 __all__ = [
     "AnswerCleaned",
@@ -22,6 +22,7 @@ __all__ = [
     "CommandQueued",
     "CommandsDequeued",
     "Fact",
+    "MemorySet",
     "OutcomeUnknown",
     "Progressed",
     "ProviderCallId",
@@ -33,6 +34,8 @@ __all__ = [
     "RunEnded",
     "RunStarted",
     "SetAside",
+    "Summarized",
+    "SummaryFailed",
     "ToolAllowed",
     "ToolFinished",
     "ToolStarted",
@@ -168,6 +171,24 @@ class AnswerCleaned(_Fact, frozen=True, tag="answer_cleaned"):
     raw: RawAnswer
 
 
+class Summarized(_Fact, frozen=True, tag="summarized"):
+    """Private, since a summary may repeat what clients must not see."""
+
+    summary: Summary
+
+
+class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
+    """The open run goes on without one."""
+
+
+class MemorySet(_Fact, frozen=True, tag="memory_set"):
+    """A tool remembers `value` in this chat; null: it forgets the key."""
+
+    key: str
+    value: Any = None  # Any: JSON of the tool's own
+    expires_at_ms: int | None = None
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -195,12 +216,18 @@ Fact: TypeAlias = (
     | ResultWithheld
     | ProviderDataKept
     | AnswerCleaned
+    | Summarized
+    | SummaryFailed
+    | MemorySet
     | Progressed
     | RunEnded
     | RelationFact
 )
 
 UNKNOWN_OUTCOMES_KEPT = 64
+
+SUMMARIES_KEPT = 32
+"""The newest ones: each covers what those before it on its branch do, so a chat needs one for each branch in use."""
 
 
 def fold_fact(private: Private, fact: Fact) -> Private:
@@ -249,6 +276,13 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
         case AnswerCleaned():
             return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
+        case Summarized():
+            return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
+        case MemorySet():
+            memory = {key: item for key, item in private.memory.items() if key != fact.key}
+            if fact.value is not None:
+                memory[fact.key] = Remembered(fact.value, fact.expires_at_ms)
+            return replace(private, memory=memory)
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:
@@ -291,4 +325,6 @@ def _fold_run(run: Run, fact: Fact) -> Run:
             )
         case ToolFinished():
             return replace(run, calls_count=run.calls_count + 1, end_state=fact.end_state or run.end_state)
+        case SummaryFailed():
+            return replace(run, summary_failed=True)
     return run

@@ -5,7 +5,7 @@ a client that started from a snapshot holds the nodes of the active path only. `
 values: a change makes a new one, and what it shares with the old one is never changed.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,9 @@ __all__ = [
     "ProviderEcho",
     "Queued",
     "RawAnswer",
+    "Remembered",
     "Run",
+    "Summary",
     "empty_state",
 ]
 
@@ -87,6 +89,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_state: str | None = None
     summarizing: bool = False
     window_tokens: int | None = None
+    summary_failed: bool = False
 
 
 class ProviderEcho(msgspec.Struct, frozen=True):
@@ -110,6 +113,22 @@ class Aside(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """`message` stands, for the model, in place of the messages from `first` to `last` of any path that leads through
+    them (HIST-4)."""
+
+    message: Message
+    first: str
+    last: str
+
+
+class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool keeps in this chat: any JSON value, until then (Unix milliseconds) or for good."""
+
+    value: Any  # Any: it is the tool's own
+    expires_at_ms: int | None = None
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
 
@@ -129,6 +148,8 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
     relations: Relations = Relations()
+    summaries: tuple[Summary, ...] = ()
+    memory: dict[str, Remembered] = {}
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from server.agent.markers import cut_out, suggested_actions, suggested_values
 __all__ = ["CONTEXT_WARN_RATIO", "say_final_word"]
 
 CONTEXT_WARN_RATIO = 0.7
-"""Of the model's window in use, from which on people are warned (HIST-7)."""
+"""Of the model's window in use, from which on people are warned, unless a profile says otherwise (HIST-7)."""
 
 
-def say_final_word(ledger: Ledger) -> None:
+def say_final_word(ledger: Ledger, *, warn_ratio: float = CONTEXT_WARN_RATIO) -> None:
     """`message_updated` of the run's last answer, if it becomes another by that."""
     state = ledger.state
     run, leaf = state.private.run, state.leaf
@@ -28,7 +28,7 @@ def say_final_word(ledger: Ledger) -> None:
     of_run = set(state.path[run.first_index :])
     payloads = [payload.payload_id for payload in state.payloads if payload.message_id in of_run]
     use = context_use(state)
-    is_tight = use is not None and use.total is not None and use.used >= CONTEXT_WARN_RATIO * use.total
+    is_tight = use is not None and use.total is not None and use.used >= warn_ratio * use.total
     final = replace(
         leaf,
         content=text,

@@ -16,6 +16,8 @@ from protocol.messages import JsonObject
 from protocol.params import effective
 from protocol.state import ChatState
 from protocol.tool_names import covers, mcp_server_of
+from server.agent.final import CONTEXT_WARN_RATIO
+from server.agent.guard import ReplyGuard
 from server.agent.payload_types import Action, PayloadType
 from server.agent.place import payloads_of, wanted_scope
 from server.agent.prompt import STANDARD_SECTIONS, Section
@@ -55,7 +57,11 @@ class ScopeTable(msgspec.Struct, frozen=True, kw_only=True):
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """`tools`: names of the tools offered, `mcp__NAME__*` for all of an MCP server, None for all. `model`: '' for the
     server's default. `params`: defaults of optional thread parameters, below what a thread sets itself (SET-1).
-    `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths."""
+    `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
+
+    `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
+    shortens long histories; '' for none, so that their oldest messages are left out.
+    """
 
     name: str
     title: str = "Agent"
@@ -71,6 +77,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     payload_types: dict[str, PayloadType] = {}
     actions: dict[str, Action] = {}
     scopes: dict[Scope, ScopeTable] = {}
+    reply_guard: ReplyGuard | None = None
+    fallback: list[str] = []
+    summarizer: str = ""
+    context_warn_ratio: float = CONTEXT_WARN_RATIO
 
     def at(self, scope: Scope) -> "Profile":
         """As it is in a place: the texts of the most specific scope around it that has one, the payload types and
@@ -158,6 +168,18 @@ class ChatTools:
 
     def get(self, name: str) -> Tool | None:
         return self._offered.get(name)
+
+    @property
+    def reply_guard(self) -> ReplyGuard | None:
+        return self.profile.reply_guard
+
+    @property
+    def summarizer(self) -> str:
+        return self.profile.summarizer
+
+    @property
+    def context_warn_ratio(self) -> float:
+        return self.profile.context_warn_ratio
 
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""

@@ -13,13 +13,15 @@ from protocol.messages import JsonObject
 from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.thread import ALWAYS_PRESENT, read_patch
 from protocol.tool_names import mcp_server_of
+from server.agent.guard import INSTRUCTION, ReplyGuard
 from server.agent.payload_types import Action, PayloadType
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
 from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, Section
 from server.settings import Action as ActionSettings
+from server.settings import Models, Settings
 from server.settings import Profile as ProfileSettings
+from server.settings import ReplyGuard as GuardSettings
 from server.settings import Scope as ScopeSettings
-from server.settings import Settings
 
 __all__ = ["profiles_of"]
 
@@ -40,10 +42,15 @@ def profiles_of(
         ValueError: a value that cannot be, or a name that nobody knows.
     """
     known = _Known(settings, tools, payload_types or {}, {**SECTIONS, **(sections or {})})
-    max_rounds = settings.limits.max_rounds
-    profiles = {name: _profile(name, wanted, max_rounds, known) for name, wanted in settings.profiles.items()}
-    limit_only = _params(DEFAULT_PROFILE, ProfileSettings(), max_rounds)
-    profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only))
+    max_rounds, models = settings.limits.max_rounds, settings.models
+    profiles = {name: _profile(name, wanted, max_rounds, known, models) for name, wanted in settings.profiles.items()}
+    default = Profile(
+        name=DEFAULT_PROFILE,
+        params=_params(DEFAULT_PROFILE, ProfileSettings(), max_rounds),
+        fallback=models.fallback,
+        summarizer=models.summarizer,
+    )
+    profiles.setdefault(DEFAULT_PROFILE, default)
     return profiles
 
 
@@ -88,7 +95,7 @@ def _unknown(path: str, what: str, name: str, known: Collection[str]) -> str:
     return f"{path}: there is no {what} {name!r}; {hint}"
 
 
-def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known) -> Profile:
+def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known, models: Models) -> Profile:
     path = f"profiles.{name}"
     return Profile(
         name=name,
@@ -110,6 +117,20 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known)
             tuple(place.split("/")): _scope(table, f'{path}.scopes."{place}"', known)
             for place, table in wanted.scopes.items()
         },
+        reply_guard=_reply_guard(wanted.reply_guard),
+        fallback=models.fallback if wanted.fallback is None else wanted.fallback,
+        summarizer=models.summarizer if wanted.summarizer is None else wanted.summarizer,
+        context_warn_ratio=wanted.context_warn_ratio,
+    )
+
+
+def _reply_guard(wanted: GuardSettings) -> ReplyGuard | None:
+    if not wanted.forbid_scripts:
+        return None
+    return ReplyGuard(
+        forbid_scripts=list(wanted.forbid_scripts),
+        instruction=wanted.instruction or INSTRUCTION,
+        max_retries=wanted.max_retries,
     )
 
 

@@ -7,7 +7,7 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Action, Profile, Scope, Tool
+from server.settings.agent import Action, Profile, ReplyGuard, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -27,6 +27,7 @@ __all__ = [
     "Payload",
     "Profile",
     "Provider",
+    "ReplyGuard",
     "Scope",
     "Secret",
     "Server",

@@ -6,7 +6,23 @@ from msgspec import Meta
 
 from server.settings.values import Seconds, Section
 
-__all__ = ["Action", "Profile", "Scope", "ScopePath", "Tool"]
+__all__ = ["Action", "Profile", "ReplyGuard", "Scope", "ScopePath", "Tool"]
+
+Script = Literal["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew", "Japanese", "Latin", "Thai"]
+
+
+class ReplyGuard(Section, frozen=True):
+    """Answers in a script that nobody here reads are asked for again."""
+
+    forbid_scripts: list[Script] = []
+    """Empty: no guard. Names and quotations of a few letters pass, and so does code."""
+
+    instruction: str = ""
+    """What the model is told then; empty: to answer in the user's language."""
+
+    max_retries: Annotated[int, Meta(ge=1, le=5)] = 1
+    """How often in one run; then the answer is taken as it is."""
+
 
 ScopePath: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]
 """A place in a profile: up to three names, from the outside in."""
@@ -83,6 +99,17 @@ class Profile(Section, frozen=True):
     max_rounds: Annotated[int, Meta(ge=1, le=100)] | None = None
     """Unset: `limits.max_rounds`."""
 
+    fallback: list[str] | None = None
+    """Models that answer, in this order, when the one that was asked is down; unset: `models.fallback`."""
+
+    summarizer: str | None = None
+    """A model that sums up what a long history leaves out, as provider/model; "": leave it out without a summary;
+    unset: `models.summarizer`."""
+
+    context_warn_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    """Of the model's window in use, from which on answers carry a warning."""
+
+    reply_guard: ReplyGuard = ReplyGuard()
     params: dict[str, Any] = {}  # Any: checked against the bounds of thread parameters when the server starts
     """Defaults of optional thread parameters (PROTOCOL §16), such as `temperature`."""
 

@@ -78,6 +78,12 @@ class Models(Section, frozen=True):
     title: str = ""
     """A small, fast model that makes titles, as provider/model. Unset: the first line of a chat is its title."""
 
+    summarizer: str = ""
+    """A model that sums up what long histories leave out, as provider/model. Unset: no summaries."""
+
+    fallback: list[str] = []
+    """Models that answer, in this order, when the one that was asked is down before its first word."""
+
     providers: dict[Name, Provider] = {}
 
     def __post_init__(self) -> None:
@@ -89,6 +95,8 @@ class Models(Section, frozen=True):
             raise ValueError(
                 f"default: {self.default!r} must be written provider/model; known providers: {', '.join(known)}"
             )
-        provider, slash, name = self.title.partition("/")
-        if self.title and (not slash or not name or provider not in known):
-            raise ValueError(f"title: {self.title!r} names no provider that is configured; known: {', '.join(known)}")
+        used_for = [("title", self.title), ("summarizer", self.summarizer)]
+        for key, model in [*used_for, *(("fallback", each) for each in self.fallback)]:
+            provider, slash, name = model.partition("/")
+            if model and (not slash or not name or provider not in known):
+                raise ValueError(f"{key}: {model!r} names no provider that is configured; known: {', '.join(known)}")

@@ -20,6 +20,7 @@ from server.tools.traits import Scope, Traits
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
+    "MEMORY_MAX_BYTES",
     "PASSED_ON",
     "ClientEvent",
     "Payload",
@@ -42,6 +43,9 @@ given the same key; safe: it has no effects (DESIGN §7)."""
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 """LOOP-15."""
+
+MEMORY_MAX_BYTES = 65_536
+"""What all tools together remember in a chat, as JSON; it is loaded with every start of the chat's owner."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +91,9 @@ class Payload(msgspec.Struct, frozen=True):
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`content` goes to the model, `payloads` to clients only. `metadata_patch` is merged into the thread's metadata
     (LOOP-12). `end_run` ends the run after this round, resting in that state.
+
+    `memory_patch` is merged into what tools remember in this chat, `ToolContext.memory`: private, and forgotten after
+    `memory_ttl_seconds` (None: never). A value of None forgets its key at once.
     """
 
     content: str
@@ -94,6 +101,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payloads: list[Payload] = []
     metadata_patch: JsonObject = {}
     end_run: Literal["completed", "waiting_user_input"] | None = None
+    memory_patch: JsonObject = {}
+    memory_ttl_seconds: float | None = None
 
 
 Report: TypeAlias = Progress | ClientEvent
@@ -108,7 +117,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the place
     in the profile that the chat is in, `interaction` how the user spoke when not by typing (CMD-18), `payloads` what
     they have been shown on the active path, by id. `chats` runs chats of the call's own, `processes` what goes on after
-    it; both in the loop's thread only.
+    it; both in the loop's thread only. `memory` is what tools of this chat remember by
+    `ToolResult.memory_patch`, as it was when the call began.
     """
 
     chat_id: str
@@ -126,6 +136,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     payloads: Mapping[str, PayloadAdded] = MappingProxyType({})
     chats: ChatsPort = NO_CHATS
     processes: ProcessesPort = NO_PROCESSES
+    memory: JsonObject = {}
 
 
 class Tool(Protocol):

@@ -20,20 +20,26 @@ from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from protocol.principal import LOCAL, Principal
 from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
-from server.agent.answers import Answer, break_off, finish, tool_done
+from server.agent.answers import Answer, break_off, finish, summarized, tool_done
 from server.agent.plan import advance, carry_out, is_worked_on, stops
 from server.agent.profile import ChatTools, Profile
 from server.agent.recovery import recover
-from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.tools.base import Tool, ToolResult
 
 __all__ = ["PureChat", "acks", "call", "say", "table"]
 
 
 def table(
-    tools: Mapping[str, Tool] | None = None, max_rounds: int = 20, windows: Mapping[str, int] | None = None
+    tools: Mapping[str, Tool] | None = None,
+    max_rounds: int = 20,
+    windows: Mapping[str, int] | None = None,
+    max_history_messages: int = 0,
+    **more: Any,  # Any: fields of a profile
 ) -> ChatTools:
-    profile = Profile(name="agent", params={"max_rounds": max_rounds})
+    profile = Profile(
+        name="agent", params={"max_rounds": max_rounds, "max_history_messages": max_history_messages}, **more
+    )
     return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 
 
@@ -132,7 +138,14 @@ class PureChat:
         assert isinstance(self.step, RunTool)
         ledger = self._ledger()
         result = ToolResult(content=content, failed=failed, **more)
-        self.step = tool_done(ledger, self.step.call, result, 1, self.tools)
+        self.step = tool_done(ledger, self.step.call, result, 1, self.tools, rest=self.step.beside)
+        return self._commit(ledger)
+
+    def summarizer_answers(self, text: str = "in short", usage: Usage | None = None) -> list[Event]:
+        """The model that sums up says this; '' when it fails."""
+        assert isinstance(self.step, Summarize)
+        ledger = self._ledger()
+        self.step = summarized(ledger, self.step, text, 1, self.tools, usage)
         return self._commit(ledger)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
