@@ -120,6 +120,8 @@ class Anthropic:
             # Without this deadline each retry would be given the whole idle time again.
             async with asyncio.timeout(self._idle_timeout_seconds):
                 response = await stack.enter_async_context(call)
+            if response.headers.get("content-type", "").startswith("application/json"):
+                raise model_failed("malformed", "a whole JSON answer where a stream of events was asked for")
             splitter = SseSplitter()
             async for piece in response.iter_bytes():
                 for data in splitter.feed(piece):
