@@ -52,7 +52,8 @@ def serve_aimock() -> Iterator[Aimock]:
         pytest.skip("node is missing: install Node.js 20 or newer, then run scripts/peers")
     if not PROGRAM.exists():
         pytest.skip("aimock is missing: run scripts/peers")
-    command = [node, str(PROGRAM), "--port", "0", "--fixtures", str(ANSWERS), "--validate-on-load"]
+    # Strict: it refuses what the real APIs refuse, a tool round without the signature of its thinking for one.
+    command = [node, str(PROGRAM), "--port", "0", "--fixtures", str(ANSWERS), "--validate-on-load", "--strict"]
     process = subprocess.Popen(
         [*command, "--chunk-size", str(CHUNK_CHARACTERS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
