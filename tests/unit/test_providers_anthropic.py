@@ -19,6 +19,7 @@ from protocol.messages import (
     InputAudio,
     JsonObject,
     Message,
+    Part,
     TextPart,
     ToolCall,
     Usage,
@@ -165,7 +166,7 @@ def test_messages_of_pass_through_roles_never_reach_a_model(role: str) -> None:
 
 
 def test_images_and_documents_take_anthropics_shape_and_what_it_does_not_take_is_named() -> None:
-    parts = [
+    parts: list[Part] = [
         TextPart("Look:"),
         ImagePart(ImageUrl(PIXEL)),
         FilePart("a.pdf", "application/pdf", data="JVBERg=="),
@@ -188,7 +189,7 @@ def test_images_and_documents_take_anthropics_shape_and_what_it_does_not_take_is
 
 
 def test_image_that_a_tool_returned_stands_in_its_result() -> None:
-    parts = [TextPart("a pixel"), ImagePart(ImageUrl(PIXEL))]
+    parts: list[Part] = [TextPart("a pixel"), ImagePart(ImageUrl(PIXEL))]
     result = Message(role="tool", content=parts, message_id="t", tool_call_id="c1")
     (block,) = turns_of(message("user", "hi"), asking(call("c1")), result)[-1]["content"]
     assert [part["type"] for part in block["content"]] == ["text", "image"]

@@ -18,6 +18,7 @@ from protocol.messages import (
     InputAudio,
     JsonObject,
     Message,
+    Part,
     TextPart,
     ToolCall,
     Usage,
@@ -81,7 +82,7 @@ def answered(call_id: str, response: JsonObject) -> JsonObject:
 
 @pytest.mark.row("LOOP-4")
 def test_results_of_a_round_stand_in_one_content_and_their_images_behind_them() -> None:
-    seen = [TextPart("a pixel"), ImagePart(ImageUrl(PIXEL))]
+    seen: list[Part] = [TextPart("a pixel"), ImagePart(ImageUrl(PIXEL))]
     contents = contents_of(
         message("user", "What time is it?"),
         asking(call("c1"), call("c2", 1, "{oops"), content="Let me look."),
@@ -143,7 +144,7 @@ def test_conversation_begins_and_ends_with_the_user_whatever_is_left_of_it() -> 
 
 
 def test_attachments_are_inline_data() -> None:
-    parts = [
+    parts: list[Part] = [
         FilePart("a.pdf", "application/pdf", data="JVBERg=="),
         FilePart("b.txt", "text/plain", text="hello"),
         AudioPart(InputAudio("AAAA", "wav")),
