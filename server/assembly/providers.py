@@ -1,17 +1,16 @@
 """The providers of models, as configured."""
 
-from importlib.util import find_spec
-
 from server.providers.anthropic import Anthropic
 from server.providers.base import ModelInfo, Provider
 from server.providers.demo import Demo
+from server.providers.extras import missing_extra
 from server.providers.google import Google
 from server.providers.openai_chat import OpenAIChat
 from server.providers.registry import Providers
 from server.settings import Models
 from server.settings import Provider as ProviderSettings
 
-__all__ = ["is_installed", "providers_of"]
+__all__ = ["providers_of"]
 
 
 def providers_of(models: Models) -> Providers:
@@ -21,23 +20,17 @@ def providers_of(models: Models) -> Providers:
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:
     """Raises ValueError: what it needs is not installed."""
+    if command := missing_extra(wanted.kind):
+        raise ValueError(
+            f"models.providers.{name}: the kind {wanted.kind!r} needs an extra; install it with `{command}`"
+        )
     match wanted.kind:
         case "anthropic":
-            _need_extra(name, "anthropic", "anthropic")
             return _anthropic(name, wanted)
         case "google":
-            _need_extra(name, "google", "google.genai")
             return _google(name, wanted)
         case _:
             return _openai_chat(name, wanted)
-
-
-def _need_extra(name: str, extra: str, module: str) -> None:
-    if not is_installed(module):
-        raise ValueError(
-            f"models.providers.{name}: the kind {extra!r} needs an extra; install it with "
-            f"`pip install 'threadcast[{extra}]'`"
-        )
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
@@ -94,11 +87,3 @@ def _models(wanted: ProviderSettings) -> list[ModelInfo]:
         )
         for model in wanted.models
     ]
-
-
-def is_installed(module: str) -> bool:
-    """Whether it could be imported, without importing it."""
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is not there
-        return False

@@ -50,7 +50,7 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
         "model": request.model,
         "messages": turns.turns,
         "stream": True,
-        **_params(request.params, max_tokens, is_prefilled=bool(prefix)),
+        **_params(request.params, max_tokens, may_think=not prefix and not _is_round_unsigned(turns.turns)),
     }
     if heading:
         system = _text("\n\n".join(heading))
@@ -69,12 +69,13 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
     return {**body, **request.params.extra_body}
 
 
-def _params(params: ModelParams, max_tokens: int, *, is_prefilled: bool) -> JsonObject:
+def _params(params: ModelParams, max_tokens: int, *, may_think: bool) -> JsonObject:
     """`thinking_budget` is for models that take a budget (up to 4.6), `reasoning_effort` for those that think as much
-    as they see fit (from 4.6 on). An answer cannot be continued with thinking."""
+    as they see fit (from 4.6 on). An answer that is continued, and one in the middle of a round that began without
+    thinking, cannot have any."""
     chosen: JsonObject = {"max_tokens": params.max_tokens or max_tokens}
     effort = params.reasoning_effort
-    if params.thinking_budget == 0 or effort == "none" or is_prefilled:
+    if params.thinking_budget == 0 or effort == "none" or not may_think:
         is_thinking = False
     elif params.thinking_budget:
         is_thinking = True
@@ -94,6 +95,17 @@ def _params(params: ModelParams, max_tokens: int, *, is_prefilled: bool) -> Json
         elif params.top_p is not None:
             chosen["top_p"] = params.top_p
     return chosen
+
+
+def _is_round_unsigned(turns: list[JsonObject]) -> bool:
+    """Whether the open round of tools began without thinking, at another provider's for instance."""
+    for turn in reversed(turns):
+        kinds = [block["type"] for block in turn["content"]]
+        if turn["role"] == "user" and "tool_result" not in kinds:
+            return False
+        if turn["role"] == "assistant" and "tool_use" in kinds:
+            return kinds[0] not in ("thinking", "redacted_thinking")
+    return False
 
 
 def _add(turns: Turns, message: Message, kept: list[JsonObject]) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from server.settings.values import Name, Seconds, Secret, Section
 
-__all__ = ["DEMO_PROVIDER", "OPENAI_API", "Model", "Models", "Provider"]
+__all__ = ["BASE_URLS", "DEMO_PROVIDER", "OPENAI_API", "Model", "Models", "Provider"]
 
 DEMO_PROVIDER = "demo"
 """The provider that is always there and needs no key; its name cannot be given to another."""

@@ -197,8 +197,10 @@ async def test_thinking_of_anthropic_goes_back_verbatim_and_is_refused_without(a
         again = asking(question, asked, result, params=params, provider_data={"a": first.provider_data})
         await collect(provider, again)
         sent = recorder.bodies[-1]["messages"][1]["content"]
+        # Told to think without it, which the adapter does not do by itself:
+        forced = ModelParams(extra_body={"thinking": {"type": "enabled", "budget_tokens": 2_000}})
         with pytest.raises(ModelFailed, match="refused"):
-            await collect(provider, asking(question, asked, result, params=params))
+            await collect(provider, asking(question, asked, result, params=forced))
         await provider.aclose()
     expected = {
         "compute 6*7": {

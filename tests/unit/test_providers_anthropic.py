@@ -160,6 +160,17 @@ def test_words_of_the_system_within_a_conversation_are_marked_as_such() -> None:
     assert body["messages"] == [{"role": "user", "content": [text("hi"), text("<system>\nNoon.\n</system>")]}]
 
 
+def test_round_that_another_provider_began_goes_on_without_thinking_and_the_next_one_thinks_again() -> None:
+    params = ModelParams(thinking_budget=2_000)
+    messages = [message("user", "hi"), asking(call("c1")), message("tool", "noon", tool_call_id="c1")]
+    signed = {"a": [{"type": "thinking", "thinking": "", "signature": "s"}]}
+    assert "thinking" not in body_of(*messages, params=params)
+    assert "thinking" in body_of(*messages, params=params, provider_data=signed)
+    assert "thinking" in body_of(
+        *messages, message("assistant", "It is noon."), message("user", "And now?"), params=params
+    )
+
+
 @pytest.mark.parametrize("role", ["event", "diff", "plan", "error", "context_file", "User"])
 def test_messages_of_pass_through_roles_never_reach_a_model(role: str) -> None:
     assert turns_of(message(role, "secret")) == []

@@ -278,3 +278,11 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
             default = fields[name].default
             if isinstance(default, int | float | str) and not isinstance(value, dict):
                 assert value == default, f"{kind.__name__}.{name}"
+
+
+def test_kinds_with_an_address_of_their_own_need_no_base_url_and_are_not_searched_for_models() -> None:
+    text = "[models.providers.a]\nkind = 'anthropic'\n[models.providers.g]\nkind = 'google'\nbase_url = 'http://x'"
+    models = load(text).settings.models
+    addresses = {name: provider.base_url for name, provider in models.providers.items()}
+    assert addresses == {"a": "https://api.anthropic.com", "g": "http://x"}
+    assert models.default == "demo/echo"
