@@ -1,7 +1,10 @@
 """The providers of models, as configured."""
 
+from server.providers.anthropic import Anthropic
 from server.providers.base import ModelInfo, Provider
 from server.providers.demo import Demo
+from server.providers.extras import missing_extra
+from server.providers.google import Google
 from server.providers.openai_chat import OpenAIChat
 from server.providers.registry import Providers
 from server.providers.script import Script
@@ -12,12 +15,21 @@ __all__ = ["providers_of"]
 
 
 def providers_of(models: Models) -> Providers:
-    """The configured ones, and the demonstration that needs no key."""
+    """The configured ones, and the demonstration that needs no key. Raises ValueError: an extra is missing."""
     return Providers([*(_provider(name, wanted) for name, wanted in models.providers.items()), Demo()])
 
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:
+    """Raises ValueError: what it needs is not installed."""
+    if command := missing_extra(wanted.kind):
+        raise ValueError(
+            f"models.providers.{name}: the kind {wanted.kind!r} needs an extra; install it with `{command}`"
+        )
     match wanted.kind:
+        case "anthropic":
+            return _anthropic(name, wanted)
+        case "google":
+            return _google(name, wanted)
         case "script":
             return Script(name, wanted.file)
         case "openai_chat":
@@ -25,7 +37,48 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
-    models = [
+    return OpenAIChat(
+        name,
+        base_url=wanted.base_url,
+        api_key=_key(wanted),
+        models=_models(wanted),
+        connect_timeout_seconds=wanted.connect_timeout_seconds,
+        idle_timeout_seconds=wanted.idle_timeout_seconds,
+    )
+
+
+def _anthropic(name: str, wanted: ProviderSettings) -> Anthropic:
+    return Anthropic(
+        name,
+        base_url=wanted.base_url,
+        api_key=_key(wanted),
+        models=_models(wanted),
+        connect_timeout_seconds=wanted.connect_timeout_seconds,
+        idle_timeout_seconds=wanted.idle_timeout_seconds,
+        can_continue=wanted.can_continue,
+        is_caching=wanted.prompt_caching,
+    )
+
+
+def _google(name: str, wanted: ProviderSettings) -> Google:
+    return Google(
+        name,
+        base_url=wanted.base_url,
+        api_key=_key(wanted),
+        api_version=wanted.api_version,
+        vertex_project=wanted.vertex_project,
+        vertex_location=wanted.vertex_location,
+        models=_models(wanted),
+        idle_timeout_seconds=wanted.idle_timeout_seconds,
+    )
+
+
+def _key(wanted: ProviderSettings) -> str | None:
+    return wanted.api_key.reveal() if wanted.api_key is not None else None
+
+
+def _models(wanted: ProviderSettings) -> list[ModelInfo]:
+    return [
         ModelInfo(
             name=model.name,
             context_tokens=model.context_tokens,
@@ -33,14 +86,7 @@ def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
             supports_images=model.supports_images,
             supports_audio=model.supports_audio,
             supports_files=model.supports_files,
+            max_output_tokens=model.max_output_tokens,
         )
         for model in wanted.models
     ]
-    return OpenAIChat(
-        name,
-        base_url=wanted.base_url,
-        api_key=wanted.api_key.reveal() if wanted.api_key is not None else None,
-        models=models,
-        connect_timeout_seconds=wanted.connect_timeout_seconds,
-        idle_timeout_seconds=wanted.idle_timeout_seconds,
-    )

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping
 
 import anyio
-import httpx2
 import msgspec
 
 from protocol.errors import ThreadcastError
 from server.client import Client, Unreachable
 from server.console.doctor_mcp import Verdict, mcp_findings
-from server.settings import OPENAI_API, Provider, Settings, is_loopback
+from server.console.doctor_models import model_finding
+from server.settings import Provider, Settings, is_loopback
 from server.settings.sources import BadSettings, Loaded, load_settings
 
 __all__ = ["Finding", "doctor", "examine", "local_url"]
@@ -63,7 +63,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     answers: dict[str, Finding] = {}
 
     async def ask(name: str, provider: Provider) -> None:
-        answers[name] = await _provider(name, provider)
+        answers[name] = Finding(*await model_finding(name, provider, PATIENCE_SECONDS))
 
     async with anyio.create_task_group() as tasks:
         for name, provider in providers:
@@ -139,20 +139,3 @@ async def _own_store(settings: Settings) -> Finding:
     except TimeoutError:
         return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
     return Finding("ok", "store", "the one of store.url answers")
-
-
-async def _provider(name: str, provider: Provider) -> Finding:
-    what, url = f"model {name}", f"{provider.base_url.rstrip('/')}/models"
-    if provider.api_key is None and (provider.api_key_env or provider.base_url == OPENAI_API):
-        return Finding("fail", what, f"the key is missing: set {provider.api_key_env or 'api_key_env, or api_key'}")
-    headers = {"Authorization": f"Bearer {provider.api_key.reveal()}"} if provider.api_key else {}
-    try:
-        async with httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as http:
-            status = (await http.get(url, headers=headers)).status_code
-    except (httpx2.HTTPError, httpx2.InvalidURL) as wrong:
-        return Finding("fail", what, f"{url} does not answer ({type(wrong).__name__})")
-    if status in (401, 403):
-        return Finding("fail", what, f"{url} refuses the key ({status})")
-    if status >= 400:
-        return Finding("note", what, f"{url} answers {status}; the server is there, but lists no models")
-    return Finding("ok", what, f"{provider.base_url} answers")

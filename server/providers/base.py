@@ -45,7 +45,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True):
-    """A finished thinking block, with its signature, as the provider wants it back."""
+    """A finished thinking block as people may see it. What the provider wants back with it is `ProviderData`."""
 
     block: JsonObject
 
@@ -149,8 +149,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as `/v1/caps` shows it; `context_tokens` is the size of its window. What it does not take is left out of
-    its requests (PROV-8)."""
+    """A model as `/v1/caps` shows it; `context_tokens` is the size of its window, `max_output_tokens` what it
+    may write, where its provider wants to be told. What it does not take is left out of its requests (PROV-8)."""
 
     name: str
     context_tokens: int
@@ -158,6 +158,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     supports_images: bool = False
     supports_audio: bool = False
     supports_files: bool = False
+    max_output_tokens: int | None = None
 
 
 class Provider(Protocol):

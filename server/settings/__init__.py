@@ -10,12 +10,13 @@ from protocol.tool_names import SERVER_NAME
 from server.settings.agent import Action, Profile, ReplyGuard, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
-from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
+from server.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
 from server.settings.payloads import Payload
 from server.settings.serving import Auth, Server, Store, Token
 from server.settings.values import Name, Secret, Section, is_loopback
 
 __all__ = [
+    "BASE_URLS",
     "DEMO_PROVIDER",
     "OPENAI_API",
     "Action",

@@ -4,15 +4,19 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from server.settings.values import Name, Seconds, Secret, Section
 
-__all__ = ["DEMO_PROVIDER", "OPENAI_API", "Model", "Models", "Provider"]
+__all__ = ["BASE_URLS", "DEMO_PROVIDER", "OPENAI_API", "Model", "Models", "Provider"]
 
 DEMO_PROVIDER = "demo"
 """The provider that is always there and needs no key; its name cannot be given to another."""
 
 OPENAI_API = "https://api.openai.com/v1"
+
+BASE_URLS = {"anthropic": "https://api.anthropic.com", "google": "https://generativelanguage.googleapis.com"}
+"""Of kinds with an address of their own."""
 
 
 class Model(Section, frozen=True):
@@ -32,19 +36,23 @@ class Model(Section, frozen=True):
     supports_files: bool = False
     """Files as such, PDF for instance. Text files go to every model, as text."""
 
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """What it may write in one answer when nobody says `max_tokens`. Only `anthropic` must be told one, and is told
+    8192; raise it for models that write more."""
+
 
 class Provider(Section, frozen=True):
     """A server of models. Its name in the file is the prefix in `provider/model`."""
 
-    kind: Literal["openai_chat", "script"] = "openai_chat"
-    """How it is spoken to. openai_chat: the chat completions of OpenAI, which most servers of models speak. script: not
-    at all, it plays `file`."""
+    kind: Literal["openai_chat", "anthropic", "google", "script"] = "openai_chat"
+    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak; or Anthropic's or
+    Google's own API, each with the extra of that name. script: not at all, it plays `file`."""
 
     file: str = ""
     """Of a script: its scenes, as `examples/` have them. Its path from threadcast.toml."""
 
     base_url: str = OPENAI_API
-    """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama."""
+    """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama. `anthropic` and `google` have their own."""
 
     api_key_env: str = ""
     """Name of the environment variable that holds the key. Empty: `api_key`, or no key at all."""
@@ -59,12 +67,31 @@ class Provider(Section, frozen=True):
     """Silence in the middle of an answer, or before it, after which the call has failed. Raise it for local models
     that load first or think long."""
 
+    can_continue: bool = False
+    """Only `anthropic`, and only its models up to 4.5: an answer that broke off goes on where it stopped, without
+    thinking; otherwise it begins again."""
+
+    prompt_caching: bool = True
+    """Only `anthropic`: what a prompt begins with is kept there for five minutes. It costs a quarter more once and a
+    tenth from then on; turn it off for chats of one question."""
+
+    api_version: str = ""
+    """Only `google`: v1, v1beta. Empty: what its SDK chooses."""
+
+    vertex_project: str = ""
+    """Only `google`: the project whose Vertex AI is asked, with the credentials of the machine (ADC) and no key."""
+
+    vertex_location: str = "global"
+    """Where in Vertex AI, europe-west4 for instance."""
+
     models: list[Model] = []
     """The first one is the default model when `models.default` is not set."""
 
     def __post_init__(self) -> None:
         if (self.kind == "script") != bool(self.file):
             raise ValueError('file: a provider of the kind "script", and no other, has one')
+        if self.base_url == OPENAI_API and self.kind in BASE_URLS:
+            force_setattr(self, "base_url", BASE_URLS[self.kind])
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(f"base_url: {self.base_url!r} is no http(s) URL")

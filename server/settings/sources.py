@@ -23,7 +23,18 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from protocol.errors import explain
-from server.settings import DEMO_PROVIDER, OPENAI_API, Mcp, Payload, Profile, Provider, Secret, Settings, Tool
+from server.settings import (
+    BASE_URLS,
+    DEMO_PROVIDER,
+    OPENAI_API,
+    Mcp,
+    Payload,
+    Profile,
+    Provider,
+    Secret,
+    Settings,
+    Tool,
+)
 from server.settings.agent import ScopePath
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
@@ -231,7 +242,7 @@ class _Gathering:
                 self._put(["models", "default"], f"{name}/{first}", f"the first model of provider {name}")
                 return
         for name, provider in providers.items():
-            if provider.get("base_url", OPENAI_API) != OPENAI_API:
+            if provider.get("base_url", OPENAI_API) != OPENAI_API and provider.get("kind") not in BASE_URLS:
                 self._put(["models", "default"], f"{name}/{UNNAMED_MODEL}", f"provider {name} names no model")
                 self.unnamed_provider = name
                 return

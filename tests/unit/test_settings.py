@@ -293,3 +293,11 @@ def test_files_that_the_file_names_lie_beside_it(tmp_path: Path) -> None:
     assert settings.server.app == str(tmp_path / "tools.py")
     assert settings.models.providers["a"].file == str(tmp_path / "scenes.toml")
     assert load_settings({}, {"server.app": "mine.py"}, str(file)).settings.server.app == "mine.py"
+
+
+def test_kinds_with_an_address_of_their_own_need_no_base_url_and_are_not_searched_for_models() -> None:
+    text = "[models.providers.a]\nkind = 'anthropic'\n[models.providers.g]\nkind = 'google'\nbase_url = 'http://x'"
+    models = load(text).settings.models
+    addresses = {name: provider.base_url for name, provider in models.providers.items()}
+    assert addresses == {"a": "https://api.anthropic.com", "g": "http://x"}
+    assert models.default == "demo/echo"

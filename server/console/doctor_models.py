@@ -1,0 +1,58 @@
+"""What `threadcast doctor` finds about one provider of models: is all there that it needs, and does it take the key?
+
+It is asked for its list of models, which costs nothing. Vertex AI signs in with the credentials of the machine; those
+are tried at the first call and not here. Like all of the doctor, it starts nothing and never raises.
+"""
+
+from typing import NamedTuple
+
+import httpx2
+
+from server.console.doctor_mcp import Verdict
+from server.providers.extras import missing_extra
+from server.settings import BASE_URLS, OPENAI_API, Provider
+
+__all__ = ["ModelFinding", "model_finding"]
+
+
+class ModelFinding(NamedTuple):
+    verdict: Verdict
+    what: str
+    text: str
+
+
+async def model_finding(name: str, provider: Provider, patience_seconds: float) -> ModelFinding:
+    what = f"model {name}"
+    if command := missing_extra(provider.kind):
+        return ModelFinding("fail", what, f"an extra is missing: {command}")
+    if provider.kind == "google" and provider.vertex_project:
+        where = f"{provider.vertex_project} in {provider.vertex_location}"
+        return ModelFinding("note", what, f"Vertex AI of {where}, with the credentials of this machine; not asked")
+    has_to = provider.base_url in (OPENAI_API, *BASE_URLS.values())
+    if provider.api_key is None and (provider.api_key_env or has_to):
+        missing = provider.api_key_env or "api_key_env, or api_key"
+        return ModelFinding("fail", what, f"the key is missing: set {missing}")
+    url, headers = _list(provider)
+    try:
+        async with httpx2.AsyncClient(timeout=patience_seconds) as http:
+            status = (await http.get(url, headers=headers)).status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as wrong:
+        return ModelFinding("fail", what, f"{url} does not answer ({type(wrong).__name__})")
+    if status in (401, 403):
+        return ModelFinding("fail", what, f"{url} refuses the key ({status})")
+    if status >= 400:
+        return ModelFinding("note", what, f"{url} answers {status}; the server is there, but lists no models")
+    return ModelFinding("ok", what, f"{provider.base_url} answers")
+
+
+def _list(provider: Provider) -> tuple[str, dict[str, str]]:
+    """Where its models are listed, and the headers that carry the key."""
+    key = provider.api_key.reveal() if provider.api_key is not None else ""
+    base = provider.base_url.rstrip("/")
+    match provider.kind:
+        case "anthropic":
+            return f"{base.removesuffix('/v1')}/v1/models", {"x-api-key": key, "anthropic-version": "2023-06-01"}
+        case "google":
+            return f"{base}/{provider.api_version or 'v1beta'}/models", {"x-goog-api-key": key}
+        case _:
+            return f"{base}/models", {"Authorization": f"Bearer {key}"} if key else {}

@@ -1,0 +1,58 @@
+"""What Google's client, its HTTP library, its sign-in and its server raise or answer, mapped to our causes. One table.
+
+Import it only where the SDK is wanted: importing `google.genai` costs half a second.
+"""
+
+import re
+
+import httpx2
+from google.auth.exceptions import GoogleAuthError
+from google.genai.errors import APIError, UnknownApiResponseError
+
+from protocol.errors import ModelFailed
+from server.providers.failures import Cause, model_failed
+
+__all__ = ["FOREIGN_ERRORS", "from_exception"]
+
+FOREIGN_ERRORS = (APIError, UnknownApiResponseError, GoogleAuthError, httpx2.HTTPError, httpx2.InvalidURL)
+
+_BY_STATUS: dict[int, Cause] = {
+    401: "auth_failed",
+    403: "auth_failed",
+    404: "unknown_model",
+    408: "timeout",
+    429: "rate_limited",
+    499: "timeout",
+    503: "rate_limited",
+    504: "timeout",
+}
+"""503 is UNAVAILABLE: the model is overloaded."""
+
+_OVERFLOW = re.compile(r"input token count|exceeds the maximum number of tokens|context (length|window)", re.I)
+_BAD_KEY = re.compile(r"API key (not valid|expired)|API_KEY_INVALID", re.I)
+"""Both are INVALID_ARGUMENT like any other; only the sentence tells."""
+
+
+def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
+    """The failure behind a foreign exception. `has_begun`: something of the answer was already passed on."""
+    detail = f"{type(wrong).__name__}: {wrong}"
+    is_timeout = isinstance(wrong, httpx2.TimeoutException)
+    if has_begun:
+        return model_failed("silent" if is_timeout else "broken", detail)
+    if isinstance(wrong, APIError):
+        return model_failed(_cause(wrong.code, detail), detail)
+    if isinstance(wrong, GoogleAuthError):
+        return model_failed("auth_failed", detail)
+    if isinstance(wrong, UnknownApiResponseError):
+        return model_failed("malformed", type(wrong).__name__)  # its sentence holds the whole answer
+    if is_timeout:
+        return model_failed("timeout", detail)
+    return model_failed("connection", detail)
+
+
+def _cause(status: int | None, detail: str) -> Cause:
+    if status == 400 and _BAD_KEY.search(detail):
+        return "auth_failed"
+    if status in (400, 413) and _OVERFLOW.search(detail):
+        return "context_overflow"
+    return _BY_STATUS.get(status or 0) or ("server_error" if (status or 500) >= 500 else "refused")

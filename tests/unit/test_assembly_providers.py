@@ -1,0 +1,52 @@
+"""Providers from settings: each kind its adapter, and a sentence where an extra is missing."""
+
+import anyio
+import pytest
+
+from server.assembly.providers import providers_of
+from server.console.doctor_models import model_finding
+from server.providers import extras
+from server.providers.anthropic import Anthropic
+from server.providers.google import Google
+from server.providers.openai_chat import OpenAIChat
+from server.settings import Model, Models, Provider, Secret
+
+KINDS = Models(
+    providers={
+        "o": Provider(),
+        "a": Provider(kind="anthropic", can_continue=True, models=[Model("m", max_output_tokens=64_000)]),
+        "g": Provider(kind="google"),
+    }
+)
+
+
+def test_each_kind_has_its_adapter() -> None:
+    found = providers_of(KINDS)
+    made = [found.resolve(f"{name}/m")[0] for name in "oag"]
+    assert [type(provider) for provider in made] == [OpenAIChat, Anthropic, Google]
+    assert [provider.can_continue for provider in made] == [False, True, False]
+    assert found.model_infos()["a/m"].max_output_tokens == 64_000
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "google"])
+def test_kind_whose_extra_is_missing_says_what_to_install(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda module: None)
+    with pytest.raises(ValueError, match=rf"models\.providers\.x: .*pip install 'threadcast\[{kind}\]'"):
+        providers_of(Models(providers={"x": Provider(kind=kind)}))  # type: ignore[arg-type]  # one of its literals
+
+
+def test_extra_is_missing_with_all_that_stands_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert extras.missing_extra("google") is None
+    monkeypatch.setitem(extras._MODULES, "google", "nobody_has_this.below")
+    assert extras.missing_extra("google") == "pip install 'threadcast[google]'"
+
+
+def test_doctor_says_what_a_native_provider_lacks() -> None:
+    cases = [
+        (Provider(kind="anthropic"), "fail", "the key is missing"),
+        (Provider(kind="google", vertex_project="mine"), "note", "Vertex AI of mine in global"),
+        (Provider(kind="anthropic", base_url="http://127.0.0.1:9", api_key=Secret("k")), "fail", "/v1/models does not"),
+    ]
+    for provider, verdict, text in cases:
+        found = anyio.run(model_finding, "x", provider, 2.0)
+        assert (found.verdict, text in found.text) == (verdict, True), found
