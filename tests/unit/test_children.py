@@ -10,6 +10,7 @@ from protocol.commands import UserMessage
 from protocol.events import BackgroundAgentUpdated, Event, RuntimeUpdated, SubchatUpdate
 from protocol.messages import JsonObject
 from protocol.state import ChatState
+from server.store.port import Posted, PostOutcome, PostRequest
 from server.tools.python import PythonTool
 from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say
 from tests.unit.delegating import ALL, children_of, delegate, facts_in
@@ -116,6 +117,52 @@ async def test_an_owner_that_dies_over_a_delivery_leaves_it_to_the_next_who_deli
     (child,) = subchats(await house.events())
     assert await runs_of(house, child) == ["complete"]
     assert [text for role, text in await house.texts() if role == "tool"] == ["complete: You said: hello"]
+
+
+async def test_a_chat_that_owes_a_letter_is_not_given_back(house: House) -> None:
+    await house.post(calling("delegate", {"prompts": ["hello"], "params": {"model": "demo/echo?rate=0"}}))
+    begin, end = house.store.hold("post", reply_only=True), house.store.hold("post")
+    async with house.hosting("w1"):
+        await begin.entered()
+        begin.let_go()
+        await end.entered()
+        (child,) = subchats(await house.events())
+        assert await runs_of(house, child) == ["complete"]
+        await anyio.sleep(5 * FAST.beat_seconds)
+        assert house.store.calls["release"] == 0
+        end.let_go()
+        await until_rest(house)
+
+
+async def test_a_letter_for_a_full_inbox_is_delivered_when_there_is_room(house: House) -> None:
+    await house.post(calling("delegate", {"prompts": ["hello"], "params": {"model": "demo/echo?rate=0"}}))
+    posts: list[str] = []
+    post = house.store.post
+
+    async def full_at_first(request: PostRequest) -> Posted:
+        posts.append(request.request_id)
+        return Posted(PostOutcome.FULL) if len(posts) == 1 else await post(request)
+
+    house.store.post = full_at_first  # type: ignore[method-assign]  # this once
+    async with house.hosting("w1"):
+        await until_rest(house)
+    assert posts[0] == posts[1] and posts[0].startswith("begin:")
+    assert [text for role, text in await house.texts() if role == "tool"] == ["complete: You said: hello"]
+
+
+async def test_a_child_that_fails_inside_the_server_is_not_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("protocol.decider.begin_subchat", crash)
+    async with house.hosting("w1"):
+        await house.post(calling("delegate", {"prompts": ["hello"]}))
+        await until_rest(house)
+    assert [text for role, text in await house.texts() if role == "tool"] == [
+        "error: The chat could not begin: its server failed."
+    ]
 
 
 @pytest.mark.row("SES-4")
