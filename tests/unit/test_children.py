@@ -12,7 +12,7 @@ from protocol.messages import JsonObject
 from protocol.state import ChatState
 from server.store.port import Posted, PostOutcome, PostRequest
 from server.tools.python import PythonTool
-from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say
+from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say, turns
 from tests.unit.delegating import ALL, children_of, delegate, facts_in
 from tests.unit.faulty_store import DEADLINE_SECONDS, Trouble
 
@@ -128,7 +128,7 @@ async def test_a_chat_that_owes_a_letter_is_not_given_back(house: House) -> None
         await end.entered()
         (child,) = subchats(await house.events())
         assert await runs_of(house, child) == ["complete"]
-        await anyio.sleep(5 * FAST.beat_seconds)
+        await turns(200)
         assert house.store.calls["release"] == 0
         end.let_go()
         await until_rest(house)
