@@ -198,6 +198,19 @@ async def test_a_child_that_ended_while_nobody_owned_its_parent_is_not_run_again
     assert await runs_of(house, CHAT) == ["complete"]
 
 
+async def test_a_parent_that_is_handed_over_while_it_waits_goes_on_elsewhere(house: House, gated: GatedTool) -> None:
+    async with house.hosting("w1") as host:
+        await house.post(calling("delegate", {"prompts": ["call gated {}"]}))
+        await gated.entered()
+        assert await host.drain() == 0
+    gated.go_on.set()
+    async with house.hosting("w2"):
+        await until_rest(house)
+    (child,) = subchats(await house.events())
+    assert (await runs_of(house, child), await runs_of(house, CHAT)) == (["complete"], ["complete"])
+    assert (await house.state()).private.attempts == 0, "nobody died"
+
+
 async def test_a_call_that_must_not_run_twice_gives_its_child_up(house: House, gated: GatedTool) -> None:
     async with house.hosting("w1"):
         await house.post(calling("delegate_once", {"prompts": ["call gated {}"]}))
