@@ -46,7 +46,8 @@ def import_chat(ledger: Ledger, command: ImportChat) -> None:
     for payload in command.payloads:
         ledger.say(payload)
     for agent in command.agents:
-        ledger.say(BackgroundAgentUpdated(agent))
+        is_running = agent.get("status") == "running"  # it was; nobody tells this chat of its end
+        ledger.say(BackgroundAgentUpdated({**agent, "status": "aborted"} if is_running else agent))
     ledger.settle(command.client_request_id, accepted=True)
 
 

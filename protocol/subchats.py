@@ -6,18 +6,18 @@ child by call and name before anybody hears of it, so a call that is run again a
 rule: a child never outlives the call that waits for it; one in the background ends by itself or when it is stopped.
 """
 
-from msgspec import UNSET, convert
+from msgspec import UNSET, Struct, convert
 
 from protocol.commands import BeginSubchat, SubchatFinished, UserMessage
 from protocol.content import read_content
 from protocol.errors import Conflict, Forbidden, NotFound
 from protocol.events import BackgroundAgentUpdated, SubchatUpdate, ThreadUpdated
 from protocol.ledger import Ledger
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
 from protocol.outbox import OPENING_MAX_MAIL, owe, stop, tell_parent
 from protocol.queue import enqueue
 from protocol.relations import Child, ChildEnded, ChildOpened, Parent, ParentBound
-from protocol.starts import start_next
+from protocol.starts import first_line, start_next
 from protocol.state import ChatState, Run
 from protocol.thread import ThreadChanges, read_patch
 from protocol.wakes import tell_model, wake
@@ -48,6 +48,9 @@ CHILDREN_KEPT_MAX = 64
 AGENT_SUMMARY_MAX_CHARACTERS = 4_000
 """Of a background agent's answer in its event, which stands in every snapshot; its own chat has all of it."""
 
+TITLE_MAX_CHARACTERS = 200
+"""As of a thread (PROTOCOL §16)."""
+
 _INHERITED = (
     "tools_disabled",
     "mcp_servers",
@@ -64,32 +67,19 @@ _STATUS = {"complete": "completed", "limit": "completed", "error": "error"}
 """Of a background agent by its outcome; all others were aborted."""
 
 
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What a tool asks for: `prompt` is the child's first message. `mode` '': the parent's. `context` None: the run's.
     `name` tells the children of one call apart."""
 
-    def __init__(
-        self,
-        tool_call_id: str,
-        prompt: str,
-        *,
-        name: str = "0",
-        mode: str = "",
-        params: JsonObject | None = None,
-        context: JsonObject | None = None,
-        title: str = "",
-        is_background: bool = False,
-        wakes: bool = False,
-    ) -> None:
-        self.tool_call_id = tool_call_id
-        self.prompt = prompt
-        self.name = name
-        self.mode = mode
-        self.params = params or {}
-        self.context = context
-        self.title = title
-        self.is_background = is_background
-        self.wakes = wakes
+    tool_call_id: str
+    prompt: str
+    name: str = "0"
+    mode: str = ""
+    params: JsonObject = {}
+    context: JsonObject | None = None
+    title: str = ""
+    is_background: bool = False
+    wakes: bool = False
 
 
 def find_child(state: ChatState, tool_call_id: str, name: str) -> Child | None:
@@ -121,7 +111,8 @@ def open_child(ledger: Ledger, wanted: Wanted) -> Child:
         chat_id=chat_id,
         tool_call_id=wanted.tool_call_id,
         name=wanted.name,
-        title=wanted.title or wanted.prompt.strip().partition("\n")[0][:60],
+        title=wanted.title[:TITLE_MAX_CHARACTERS]
+        or first_line(Message(role="user", content=wanted.prompt, message_id="")),
         principal=run.principal,
         started_at_ms=ledger.now_ms,
         is_background=wanted.is_background,
@@ -173,7 +164,7 @@ def _changes(ledger: Ledger, run: Run, wanted: Wanted) -> ThreadChanges:
     changes = {
         **inherited,
         **({"mode": wanted.mode} if wanted.mode else {}),
-        **({"title": wanted.title[:200]} if wanted.title else {}),
+        **({"title": wanted.title[:TITLE_MAX_CHARACTERS]} if wanted.title else {}),
         **given,
         "parent_id": state.chat_id,
         "root_chat_id": state.thread.root_chat_id or state.chat_id,

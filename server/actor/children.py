@@ -37,7 +37,9 @@ class ChildChats:
         title: str = "",
         name: str = "0",
     ) -> ChildResult:
-        wanted = Wanted(self._tool_call_id, prompt, name=name, mode=mode, params=params, context=context, title=title)
+        wanted = Wanted(
+            self._tool_call_id, prompt, name=name, mode=mode, params=params or {}, context=context, title=title
+        )
         chat_id = await self._open(wanted)
         while True:
             child = find_child(self._writer.state, self._tool_call_id, name)
@@ -64,7 +66,7 @@ class ChildChats:
                 prompt,
                 name=name,
                 mode=mode,
-                params=params,
+                params=params or {},
                 context=context,
                 title=title,
                 is_background=True,

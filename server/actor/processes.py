@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
+import structlog
 
 from protocol.errors import Refused, ToolFailed
 from protocol.ledger import Ledger
@@ -21,6 +22,7 @@ from server.tools.processes import ProcessView
 
 __all__ = ["ChatProcesses", "CommitPort", "ProcessCalls", "write_ends", "write_lost"]
 
+_log = structlog.get_logger()
 _T = TypeVar("_T")
 
 LAST_WORDS_CHARACTERS = 2_000
@@ -73,6 +75,7 @@ class ChatProcesses:
         key = (self._chat_id, process_id)
         await self.place.processes.start(key, argv, cwd=cwd, env=env, on_end=self._over)
         self._mine.add(process_id)
+        _log.info("process.started", chat_id=self._chat_id, process_id=process_id)  # not what: it may hold secrets
 
     def read(self, process_id: str) -> ProcessView | None:
         """None when it is none of this chat, or no longer held."""
@@ -83,6 +86,13 @@ class ChatProcesses:
 
     def _over(self, view: ProcessView) -> None:
         self._ended.append(view)
+        _log.info(
+            "process.ended",
+            chat_id=self._chat_id,
+            process_id=view.process_id,
+            status=view.status,
+            exit_code=view.exit_code,
+        )
         self._on_end()
 
     def lost(self, state: ChatState) -> list[str]:

@@ -48,9 +48,10 @@ async def list_chats(request: Request) -> Response:
     if len(search) > SEARCH_MAX_CHARACTERS:
         raise BadRequest(f"q must be at most {SEARCH_MAX_CHARACTERS} characters", path="/q")
     folded = search.casefold()
-    parent_id = request.query_params.get("parent_id", "")
-    if parent_id:
-        await edge.own(check_id(parent_id, "parent_id"), principal)
+    parent_id = ""
+    if "parent_id" in request.query_params:
+        parent_id = check_id(request.query_params["parent_id"], "parent_id")
+        await edge.own(parent_id, principal)
 
     def is_wanted(chat: ChatMeta) -> bool:
         return (state is None or chat.state == state) and folded in str(item_of(chat)["title"]).casefold()

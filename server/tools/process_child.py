@@ -21,15 +21,16 @@ def main() -> None:
     news, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
     signal.set_wakeup_fd(wakeup)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # before there is a child, so that its end is never missed
+    # Before there is a child, so that its end is never missed. The others are meant for it alone: we stay to report and
+    # to clean up. Handlers, unlike what is ignored, are forgotten by exec.
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     try:
         # Python ignores SIGPIPE, and what is ignored stays so through exec.
         child = os.posix_spawnp(binary, [binary, *arguments], dict(os.environ), setsigdef=[signal.SIGPIPE])
     except OSError as wrong:
         _end(report, f"!{wrong.strerror}")
         return
-    signal.signal(signal.SIGTERM, lambda *_: None)  # meant for the process; we stay to report and to clean up
-    signal.signal(signal.SIGINT, lambda *_: None)
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

@@ -91,7 +91,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-async def test_a_stopped_worker_hands_over_parent_and_child_and_ends_its_processes(house: House) -> None:
+async def test_a_stopped_worker_ends_its_processes_and_says_so(house: House) -> None:
     await house.open()
     async with watching(house.web.url, "c1") as watcher:
         await ask(house, "c1", "run_process", {"command": "sleep 600"})

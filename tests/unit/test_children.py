@@ -10,8 +10,9 @@ from protocol.commands import UserMessage
 from protocol.events import BackgroundAgentUpdated, Event, RuntimeUpdated, SubchatUpdate
 from protocol.messages import JsonObject
 from protocol.state import ChatState
+from server.store.port import Posted, PostOutcome, PostRequest
 from server.tools.python import PythonTool
-from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say
+from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say, turns
 from tests.unit.delegating import ALL, children_of, delegate, facts_in
 from tests.unit.faulty_store import DEADLINE_SECONDS, Trouble
 
@@ -118,6 +119,52 @@ async def test_an_owner_that_dies_over_a_delivery_leaves_it_to_the_next_who_deli
     assert [text for role, text in await house.texts() if role == "tool"] == ["complete: You said: hello"]
 
 
+async def test_a_chat_that_owes_a_letter_is_not_given_back(house: House) -> None:
+    await house.post(calling("delegate", {"prompts": ["hello"], "params": {"model": "demo/echo?rate=0"}}))
+    begin, end = house.store.hold("post", reply_only=True), house.store.hold("post")
+    async with house.hosting("w1"):
+        await begin.entered()
+        begin.let_go()
+        await end.entered()
+        (child,) = subchats(await house.events())
+        assert await runs_of(house, child) == ["complete"]
+        await turns(200)
+        assert house.store.calls["release"] == 0
+        end.let_go()
+        await until_rest(house)
+
+
+async def test_a_letter_for_a_full_inbox_is_delivered_when_there_is_room(house: House) -> None:
+    await house.post(calling("delegate", {"prompts": ["hello"], "params": {"model": "demo/echo?rate=0"}}))
+    posts: list[str] = []
+    post = house.store.post
+
+    async def full_at_first(request: PostRequest) -> Posted:
+        posts.append(request.request_id)
+        return Posted(PostOutcome.FULL) if len(posts) == 1 else await post(request)
+
+    house.store.post = full_at_first  # type: ignore[method-assign]  # this once
+    async with house.hosting("w1"):
+        await until_rest(house)
+    assert posts[0] == posts[1] and posts[0].startswith("begin:")
+    assert [text for role, text in await house.texts() if role == "tool"] == ["complete: You said: hello"]
+
+
+async def test_a_child_that_fails_inside_the_server_is_not_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("protocol.decider.begin_subchat", crash)
+    async with house.hosting("w1"):
+        await house.post(calling("delegate", {"prompts": ["hello"]}))
+        await until_rest(house)
+    assert [text for role, text in await house.texts() if role == "tool"] == [
+        "error: The chat could not begin: its server failed."
+    ]
+
+
 @pytest.mark.row("SES-4")
 async def test_after_a_takeover_a_call_finds_the_child_it_had(house: House, gated: GatedTool) -> None:
     async with house.hosting("w1"):
@@ -149,6 +196,19 @@ async def test_a_child_that_ended_while_nobody_owned_its_parent_is_not_run_again
         await until_rest(house)
     assert await runs_of(house, child) == ["complete"]
     assert await runs_of(house, CHAT) == ["complete"]
+
+
+async def test_a_parent_that_is_handed_over_while_it_waits_goes_on_elsewhere(house: House, gated: GatedTool) -> None:
+    async with house.hosting("w1") as host:
+        await house.post(calling("delegate", {"prompts": ["call gated {}"]}))
+        await gated.entered()
+        assert await host.drain() == 0
+    gated.go_on.set()
+    async with house.hosting("w2"):
+        await until_rest(house)
+    (child,) = subchats(await house.events())
+    assert (await runs_of(house, child), await runs_of(house, CHAT)) == (["complete"], ["complete"])
+    assert (await house.state()).private.attempts == 0, "nobody died"
 
 
 async def test_a_call_that_must_not_run_twice_gives_its_child_up(house: House, gated: GatedTool) -> None:

@@ -8,6 +8,7 @@ from protocol.commands import (
     Abort,
     BeginSubchat,
     Command,
+    ImportChat,
     InternalCommand,
     SetParams,
     StopSubchat,
@@ -33,6 +34,7 @@ from protocol.subchats import (
     open_child,
     stop_agent,
 )
+from protocol.thread import ThreadChanges
 from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -389,6 +391,13 @@ def test_after_an_abort_nothing_is_woken() -> None:
     chat.command(Abort(client_request_id="stop"))
     assert chat.is_waiting and chat.state.private.run is None
     assert chat.state.private.relations.wake is None
+
+
+def test_an_agent_that_ran_when_its_chat_was_exported_does_not_run_where_it_is_imported() -> None:
+    chat = PureChat(table(TOOLS))
+    agents = [{"id": "a", "status": "running"}, {"id": "b", "status": "completed"}]
+    chat.command(ImportChat(client_request_id="x", thread=ThreadChanges(), messages=[], agents=agents))
+    assert [agent["status"] for agent in chat.state.background_agents] == ["aborted", "completed"]
 
 
 def test_an_agent_is_stopped_by_its_id_and_no_other_chat_is() -> None:
