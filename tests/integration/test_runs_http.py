@@ -46,8 +46,8 @@ async def test_tools_run_in_call_order_and_the_model_goes_on(server: Process, ch
     statuses = [(e.name, e.status, e.index) for e in watcher.events if isinstance(e, ToolStatus)]
     assert statuses == [
         ("calculator", "running", 0),
-        ("calculator", "done", 0),
         ("clock", "running", 1),
+        ("calculator", "done", 0),
         ("clock", "done", 1),
     ]
     running = next(e for e in watcher.events if isinstance(e, ToolStatus) and e.status == "running")
