@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
-from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Run
+from protocol.state import Aside, Commit, Gate, PendingPreview, Private, ProviderEcho, Queued, RawAnswer, Run
 
 __all__ = [
     "AnswerCleaned",
@@ -22,6 +22,8 @@ __all__ = [
     "CommandsDequeued",
     "Fact",
     "OutcomeUnknown",
+    "PreviewDecided",
+    "PreviewShown",
     "Progressed",
     "ProviderCallId",
     "ProviderDataKept",
@@ -75,6 +77,7 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
     params: JsonObject = {}
     context: JsonObject = {}
     continues: Message | None = None
+    commit: Commit | None = None
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
@@ -167,6 +170,20 @@ class AnswerCleaned(_Fact, frozen=True, tag="answer_cleaned"):
     raw: RawAnswer
 
 
+class PreviewShown(_Fact, frozen=True, tag="preview_shown"):
+    """A preview waits for a decision, for as long as its chat lives (GATE-3)."""
+
+    payload_id: str
+    preview: PendingPreview
+
+
+class PreviewDecided(_Fact, frozen=True, tag="preview_decided"):
+    """Nobody decides it a second time. `commit` runs when the chat rests, and once (GATE-5)."""
+
+    payload_id: str
+    commit: Commit | None = None
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -194,6 +211,8 @@ Fact: TypeAlias = (
     | ResultWithheld
     | ProviderDataKept
     | AnswerCleaned
+    | PreviewShown
+    | PreviewDecided
     | Progressed
     | RunEnded
 )
@@ -223,8 +242,9 @@ def fold_fact(private: Private, fact: Fact) -> Private:
                 params=fact.params,
                 context=fact.context,
                 continues=fact.continues,
+                commit=fact.commit,
             )
-            return replace(private, run=run)
+            return replace(private, run=run, commits=tuple(waits for waits in private.commits if waits != fact.commit))
         case RunEnded():
             return replace(private, run=None)
         case ToolAllowed():
@@ -245,6 +265,12 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
         case AnswerCleaned():
             return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
+        case PreviewShown():
+            return replace(private, previews={**private.previews, fact.payload_id: fact.preview})
+        case PreviewDecided():
+            left = {key: preview for key, preview in private.previews.items() if key != fact.payload_id}
+            commits = private.commits if fact.commit is None else (*private.commits, fact.commit)
+            return replace(private, previews=left, commits=commits)
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:

@@ -181,9 +181,9 @@ class AgentLoop:
             report=report,
             is_cancelled=lambda: False,
         )
-        done = await self._runner.run(
-            tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
-        )
+        name = call.function.name
+        tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
+        done = await self._runner.run(tool, name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
         result = replace(done.result, content=kept.content)

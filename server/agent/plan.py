@@ -18,6 +18,7 @@ from protocol.state import ChatState, Run
 from server.agent.calls import ToolTable, ask_about_limit, next_call, tools_offered
 from server.agent.final import say_final_word
 from server.agent.history import compaction_of
+from server.agent.previews import next_commit
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
 
@@ -72,6 +73,11 @@ def advance(ledger: Ledger, table: ToolTable) -> Step:
         run = state.private.run
         if run is None or state.runtime.pause_reasons:
             return Wait()
+        if run.commit is not None:
+            commit_step = next_commit(ledger, run, run.commit, table)
+            if commit_step is not None:
+                return commit_step
+            continue
         if state.draft is not None:
             message_id = state.draft.message.message_id
             with_tools = tools_offered(ledger, run)
@@ -91,24 +97,29 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     leaf = state.leaf
     begins_with_leaf = run.continues is not None and run.round < 0
     if leaf is None or (leaf.role == "assistant" and len(state.path) > run.first_index and not begins_with_leaf):
-        say_final_word(ledger)
-        end_run(ledger, "limit" if run.summarizing else "complete")
+        _end(ledger, table, "limit" if run.summarizing else "complete")
         return None
     if run.end_state is not None:
-        end_run(ledger, "complete")
+        _end(ledger, table, "complete")
         return None
     if ledger.param("on_deny") == "stop" and any(gate.status == "rejected" for gate in run.gates.values()):
-        end_run(ledger, "aborted")
+        _end(ledger, table, "aborted")
         return None
     if run.round >= 0 and is_steered(state):
-        end_run(ledger, "interrupted")
+        _end(ledger, table, "interrupted")
         return None
     if run.round + 1 < _rounds_allowed(ledger, run):
         return _start_round(ledger, run, table)
     if run.summarizing:
-        end_run(ledger, "limit")
+        _end(ledger, table, "limit")
         return None
     return _at_limit(ledger, run, table)
+
+
+def _end(ledger: Ledger, table: ToolTable, outcome: str) -> None:
+    """The run has come to its end by itself: the last word on its answers, then rest."""
+    say_final_word(ledger, table)
+    end_run(ledger, outcome)
 
 
 def _rounds_allowed(ledger: Ledger, run: Run) -> int:
@@ -126,7 +137,7 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         case "ask":
             return ask_about_limit(ledger, run, allowed)
         case _:
-            end_run(ledger, "limit")
+            _end(ledger, table, "limit")
             return None
 
 

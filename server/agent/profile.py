@@ -63,10 +63,13 @@ class ChatTools:
         mcp_servers: Container[str] | None = None,
     ) -> None:
         self.profile = profile
+        self._all = tools
+        committing = {tool.traits.commit_tool for tool in tools.values() if tool.policy == "preview"}
         self._offered = {
             name: tool
             for name, tool in tools.items()
             if not covers(disabled, name)
+            and name not in committing
             and (profile.tools is None or covers(profile.tools, name))
             and (mcp_servers is None or (server := mcp_server_of(name)) is None or server in mcp_servers)
         }
@@ -75,6 +78,11 @@ class ChatTools:
 
     def get(self, name: str) -> Tool | None:
         return self._offered.get(name)
+
+    def commit_tool(self, name: str) -> Tool | None:
+        """A tool that carries accepted previews out. It is the server's to run: no model is offered it, in any place,
+        so that nothing is saved which nobody has seen."""
+        return self._all.get(name)
 
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""

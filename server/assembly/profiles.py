@@ -1,9 +1,13 @@
 """The profiles that chats can choose, as configured."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from protocol.errors import BadRequest
 from protocol.messages import JsonObject
 from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.thread import ALWAYS_PRESENT, read_patch
+from server.agent.payload_types import PayloadType
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile
 from server.settings import Profile as ProfileSettings
 from server.settings import Settings
@@ -11,16 +15,20 @@ from server.settings import Settings
 __all__ = ["profiles_of"]
 
 
-def profiles_of(settings: Settings) -> dict[str, Profile]:
-    """By name, the default one among them. Raises ValueError: a value that cannot be."""
+def profiles_of(
+    settings: Settings, payload_types: Mapping[str, PayloadType] = MappingProxyType({})
+) -> dict[str, Profile]:
+    """By name, the default one among them; each with all `payload_types`. Raises ValueError: a value that cannot be."""
     max_rounds = settings.limits.max_rounds
-    profiles = {name: _profile(name, wanted, max_rounds) for name, wanted in settings.profiles.items()}
+    profiles = {name: _profile(name, wanted, max_rounds, payload_types) for name, wanted in settings.profiles.items()}
     limit_only = _params(DEFAULT_PROFILE, ProfileSettings(), max_rounds)
-    profiles.setdefault(DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only))
+    profiles.setdefault(
+        DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only, payload_types=dict(payload_types))
+    )
     return profiles
 
 
-def _profile(name: str, wanted: ProfileSettings, max_rounds: int) -> Profile:
+def _profile(name: str, wanted: ProfileSettings, max_rounds: int, payload_types: Mapping[str, PayloadType]) -> Profile:
     return Profile(
         name=name,
         title=wanted.title or name,
@@ -29,6 +37,7 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int) -> Profile:
         tools=wanted.tools,
         model=wanted.model,
         params=_params(name, wanted, max_rounds),
+        payload_types=dict(payload_types),
     )
 
 

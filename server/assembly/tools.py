@@ -2,10 +2,12 @@
 
 import traceback
 from importlib.util import find_spec
+from types import ModuleType
 
 import structlog
 
 from protocol.tool_names import mcp_server_of
+from server.agent.previews import NOT_RUN_BY_SERVER
 from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.tools.base import Tool
@@ -14,27 +16,28 @@ from server.tools.demo import DEMO_TOOLS
 from server.tools.mcp.base import ServerSpec
 from server.tools.mcp.hub import McpHub
 from server.tools.operated import OperatedTool
-from server.tools.python import PythonTool
-from server.tools.registry import Tools, load_module
+from server.tools.registry import Tools, run_file, tools_in
 
-__all__ = ["mcp_hub_of", "tools_of"]
+__all__ = ["app_of", "mcp_hub_of", "tools_of"]
 
 _log = structlog.get_logger()
 
-POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
+POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
-def tools_of(settings: Settings) -> Tools:
-    """All but those of MCP servers, which are known when those are connected. Raises ValueError: what cannot be."""
-    own = _tools_in(settings.server.app) if settings.server.app else []
+def tools_of(settings: Settings, app: ModuleType | None = None) -> Tools:
+    """Ours and those of the file `app`, but not those of MCP servers, which are known when those are connected.
+    Raises ValueError: what cannot be."""
+    own = tools_in(app) if app is not None else []
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
     return Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs))
 
 
-def _tools_in(path: str) -> list[PythonTool]:
-    """The tools of the operator's file; what is wrong with it is said in Python's own words, without our frames."""
+def app_of(settings: Settings) -> ModuleType | None:
+    """The operator's file, run; what is wrong with it is said in Python's own words, without our frames."""
+    path = settings.server.app
     try:
-        return load_module(path)
+        return run_file(path) if path else None
     except ValueError:
         raise  # already a sentence
     except Exception as wrong:  # the boundary of a foreign file: it may raise anything
@@ -104,6 +107,21 @@ def _operated(
     for tool in kept:
         if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
             raise ValueError(
-                f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask, deny or client"
+                f"tool {tool.name}: there is no policy {tool.policy!r}; use {', '.join(POLICIES_CARRIED_OUT)}"
             )
+        if tool.policy == "preview":
+            _check_preview(tool, {other.name: other for other in kept})
     return kept
+
+
+def _check_preview(tool: Tool, own: dict[str, Tool]) -> None:
+    """Raises ValueError: its previews could not be shown, or not be carried out. An MCP server's tool is believed."""
+    if not tool.traits.payload_type:
+        raise ValueError(f"tool {tool.name}: with the policy 'preview' it needs a payload_type, what it is shown as")
+    name = tool.traits.commit_tool
+    if not name or (name not in own and mcp_server_of(name) is not None):
+        return
+    if name not in own:
+        raise ValueError(f"tool {tool.name}: its commit_tool {name!r} is not there; known: {', '.join(sorted(own))}")
+    if own[name].policy in NOT_RUN_BY_SERVER:
+        raise ValueError(f"tool {tool.name}: its commit_tool {name!r} has the policy {own[name].policy!r}; use auto")

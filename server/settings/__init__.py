@@ -7,7 +7,7 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Profile, Tool
+from server.settings.agent import Payload, Profile, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -22,6 +22,7 @@ __all__ = [
     "Mcp",
     "Model",
     "Models",
+    "Payload",
     "Profile",
     "Provider",
     "Secret",
@@ -43,6 +44,7 @@ class Settings(Section, frozen=True):
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
     tools: dict[Name, Tool] = {}
+    payloads: dict[Name, Payload] = {}
     mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()
 

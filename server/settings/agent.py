@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from server.settings.values import Seconds, Section
 
-__all__ = ["Profile", "Tool"]
+__all__ = ["Payload", "Profile", "Tool"]
 
 
 class Profile(Section, frozen=True):
@@ -30,6 +30,22 @@ class Profile(Section, frozen=True):
 
     params: dict[str, Any] = {}  # Any: checked against the bounds of thread parameters when the server starts
     """Defaults of optional thread parameters (PROTOCOL §16), such as `temperature`."""
+
+
+class Payload(Section, frozen=True):
+    """A type of structured data that clients show beside the text."""
+
+    description: str = ""
+    """For the model, where it may write such data itself."""
+
+    schema: dict[str, Any] = {}  # Any: JSON Schema, checked as such when the server starts
+    """JSON Schema (2020-12) of the data, an object; of a preview: of its `object`. Unset: anything goes."""
+
+    marker: str = ""
+    """The word before the data in a model's text, such as CHART_DATA; unset: only tools make it."""
+
+    summary: str = ""
+    """One line about the data, with its fields in braces: "{title}: {count} rows"."""
 
 
 class Tool(Section, frozen=True):
@@ -58,7 +74,7 @@ class Tool(Section, frozen=True):
     """What its preview, or its structured result, is published as."""
 
     commit_tool: str = ""
-    """With `policy = "preview"`: the tool that runs, with the same arguments, when a person accepts the preview."""
+    """With `policy = "preview"`: the tool that runs when a person accepts it, with the fields of the object shown."""
 
     result_visibility: Literal["full", "summary", "hidden"] | None = None
     """What clients see of its results. hidden: only the model reads them."""

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from protocol.errors import explain
-from server.settings import DEMO_PROVIDER, OPENAI_API, Mcp, Profile, Provider, Secret, Settings, Tool
+from server.settings import DEMO_PROVIDER, OPENAI_API, Mcp, Payload, Profile, Provider, Secret, Settings, Tool
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
@@ -47,6 +47,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "models.providers": Provider,
     "profiles": Profile,
     "tools": Tool,
+    "payloads": Payload,
     "mcp": Mcp,
 }
 _SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Settings)}

@@ -10,12 +10,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
 from server.tools.python import PythonTool
 
-__all__ = ["Tools", "load_module"]
+__all__ = ["Tools", "load_module", "run_file", "tools_in"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What OpenAI and Anthropic take as the name of a function."""
@@ -52,14 +53,14 @@ class Tools(Mapping[str, Tool]):
         return [ToolSpec(tool.name, tool.description, tool.input_schema) for tool in self.values()]
 
 
-def load_module(path: str | Path) -> list[PythonTool]:
-    """Run a Python file and collect its decorated functions (`serve --app my_tools.py`).
+def run_file(path: str | Path) -> ModuleType:
+    """Run the operator's Python file (`serve --app my_tools.py`).
 
     Its directory goes on `sys.path`, as `python my_tools.py` would do it, so that it can import its neighbours. What
     its code raises is raised here.
 
     Raises:
-        ValueError: no such file, or nothing in it is a tool.
+        ValueError: no such file.
     """
     file = Path(path).resolve()
     if not file.is_file():
@@ -73,10 +74,24 @@ def load_module(path: str | Path) -> list[PythonTool]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look their module up there
     spec.loader.exec_module(module)
+    return module
+
+
+def tools_in(module: ModuleType) -> list[PythonTool]:
+    """The decorated functions of a file, each once.
+
+    Raises:
+        ValueError: nothing in it is a tool.
+    """
     found: list[PythonTool] = []
     for value in vars(module).values():
         if isinstance(value, PythonTool) and value not in found:
             found.append(value)
     if not found:
-        raise ValueError(f"--app {path}: no function in it is decorated with @tool()")
+        raise ValueError(f"--app {module.__file__}: no function in it is decorated with @tool()")
     return found
+
+
+def load_module(path: str | Path) -> list[PythonTool]:
+    """Run a Python file and collect its tools. Raises what `run_file` and `tools_in` raise."""
+    return tools_in(run_file(path))

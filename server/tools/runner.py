@@ -179,9 +179,9 @@ def _checked(result: ToolResult) -> ToolResult:
     """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say."""
     try:
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))
-        payloads_bytes = len(msgspec.json.encode(result.payloads))
+        payloads_bytes = len(msgspec.json.encode((result.payloads, result.preview)))
     except (TypeError, ValueError):
-        return failed_result("The tool returned a metadata_patch or payload that cannot be written as JSON.")
+        return failed_result("The tool returned a metadata_patch, payload or preview that cannot be written as JSON.")
     if payloads_bytes > PAYLOADS_MAX_BYTES:
         return failed_result(f"The tool returned payloads of more than {PAYLOADS_MAX_BYTES} bytes.")
     if patch_bytes > OBJECT_MAX_BYTES:
