@@ -38,7 +38,8 @@ def played(
     base = tmp_path_factory.mktemp("conformance")
     config = base / "threadcast.toml"
     config.write_text(CLIENT_TOOL)
-    shared = ["--config", str(config), "--data-dir", str(base / "data")]
+    tools = str(Path(__file__).with_name("preview_tools.py"))
+    shared = ["--config", str(config), "--data-dir", str(base / "data"), "--app", tools]
     with ExitStack() as stack:
         if request.param == "serve":
             web = stack.enter_context(start("serve", "--port", "0", *shared, log=base / "log"))

@@ -63,7 +63,7 @@ def test_types_that_cannot_be_told_apart_stop_the_start() -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"save": Tool(policy="preview")}, "tool save: .* needs a payload_type"),
+        ({"clock": Tool(policy="preview")}, "tool clock: .* needs a payload_type"),
         ({"propose": Tool(commit_tool="gone")}, "its commit_tool 'gone' is not there"),
         ({"save": Tool(policy="deny")}, "its commit_tool 'save' has the policy 'deny'"),
         ({"save": Tool(enabled=False)}, "its commit_tool 'save' is not there"),

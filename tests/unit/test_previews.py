@@ -25,6 +25,7 @@ ARTICLE = PayloadType(
     schema={"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]},
     summary="{title}",
 )
+ANN = Principal("ann", frozenset({"approve"}))
 PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 
 
@@ -126,9 +127,7 @@ def test_the_data_names_an_object_only_where_one_is_changed_and_errors_have_a_ty
 def test_a_rejected_preview_is_known_to_the_next_run_and_nothing_runs() -> None:
     chat, preview = previewed()
     since = len(chat.events)
-    events = chat.command(
-        decision(preview.payload_id, False, note="shorter please"), by=Principal("ann", frozenset({"approve"}))
-    )
+    events = chat.command(decision(preview.payload_id, False, note="shorter please"), by=ANN)
     assert chat.types(since) == ["payload_updated", "ack"]
     updated = next(event for event in events if isinstance(event, PayloadUpdated))
     assert (updated.approval, updated.by, updated.data) == ("rejected", "ann", preview.data)
