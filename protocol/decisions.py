@@ -9,7 +9,7 @@ any state; `previews.py` says what follows.
 import msgspec
 
 from protocol.commands import BrowserContextDecision, Decision
-from protocol.errors import Conflict, Forbidden, NoPendingDecision
+from protocol.errors import Conflict, Forbidden, NoPendingDecision, TooLarge
 from protocol.events import PauseCleared, PauseReason, PauseRequired
 from protocol.facts import CallDecided, RoundsGranted, ToolAllowed
 from protocol.ledger import Ledger, shown_name
@@ -25,12 +25,17 @@ from protocol.tool_names import all_of_server
 __all__ = ["decide_browser_context", "decide_calls", "limit_call_id"]
 
 
+EDITED_PREVIEW_MAX_BYTES = 256_000
+"""As much as a tool may show in the first place (PROTOCOL §18); it stands in every snapshot."""
+
+
 def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by: Principal) -> None:
     """Take the decisions that a call or a preview waits for, and say which waited for nothing.
 
     Raises:
         NoPendingDecision: none of them does.
         Forbidden: this principal may not approve.
+        TooLarge: the edited object of a preview.
         Conflict: the arguments, or the preview, are not what was shown.
     """
     run = ledger.state.private.run
@@ -39,12 +44,13 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
     previews: dict[str, Decision] = {}
     missed: list[str | None] = []
     for decision in decisions:
-        if decision.tool_call_id is not None and decision.tool_call_id in reasons:
-            calls.setdefault(decision.tool_call_id, decision)
-        elif decision.payload_id is not None and open_preview(ledger.state, decision.payload_id) is not None:
-            previews.setdefault(decision.payload_id, decision)
+        call_id, payload_id = decision.tool_call_id, decision.payload_id
+        if call_id is not None and call_id in reasons and call_id not in calls:
+            calls[call_id] = decision
+        elif payload_id not in previews and open_preview(ledger.state, payload_id) is not None:
+            previews[payload_id or ""] = decision
         else:
-            missed.append(decision.tool_call_id or decision.payload_id)
+            missed.append(call_id or payload_id)
     if not calls and not previews:
         raise NoPendingDecision("no such decision is pending; it may have been taken in another tab")
     if "approve" not in by.permissions:
@@ -55,6 +61,9 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
     for key, decision in (*calls.items(), *previews.items()):
         if decision.input_hash is not None and decision.input_hash != hashes[key]:
             raise Conflict("input_hash does not match what is waiting; look at the call or the preview again")
+    for decision in previews.values():
+        if len(msgspec.json.encode(decision.edited_input)) > EDITED_PREVIEW_MAX_BYTES:
+            raise TooLarge(f"an edited preview may have {EDITED_PREVIEW_MAX_BYTES} bytes", path="/edited_input")
     for key, payload in shown.items():
         decide_preview(ledger, payload, previews[key], by)
     result: JsonObject = {"queued": True, "not_pending": missed} if missed else {"queued": True}

@@ -122,8 +122,8 @@ def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> S
         end_run(ledger, "complete")
         return None
     tool = table.commit_tool(commit.tool_name)
-    if tool is None or tool.policy in NOT_RUN_BY_SERVER:
-        why = "there is no such tool" if tool is None else f"its policy is {tool.policy}"
+    if tool is None or (why := _why_not(tool, commit)):
+        why = "there is no such tool" if tool is None else why
         settle_commit(ledger, "commit_failed", f"It cannot be run: {why}.", status="error")
         return None
     preview = payload_of(ledger.state, commit.payload_id)
@@ -142,6 +142,14 @@ def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> S
     )
     call = ToolCall(id=call_id, index=0, function=FunctionCall(tool.name, commit.arguments))
     return RunTool(run.run_id, call, commit.arguments)
+
+
+def _why_not(tool: Tool, commit: Commit) -> str:
+    """What keeps the tool from being run for who accepted; '' when nothing does."""
+    role = tool.traits.required_role
+    if tool.policy in NOT_RUN_BY_SERVER:
+        return f"its policy is {tool.policy}"
+    return f"who accepted has not the role {role}" if role and role not in commit.principal.roles else ""
 
 
 def recover_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> None:

@@ -14,9 +14,9 @@ from server.agent.history import model_view
 from server.agent.payload_types import PayloadType
 from server.agent.previews import PREVIEW_SENT
 from server.agent.steps import CallModel, RunTool
-from server.tools.base import Payload, Retry
+from server.tools.base import Payload, Policy, Retry
 from server.tools.preview import Preview
-from server.tools.traits import Traits
+from server.tools.traits import NO_TRAITS, Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 
@@ -29,13 +29,16 @@ ANN = Principal("ann", frozenset({"approve"}))
 PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 
 
-def house(*, commit_tool: str = "save", retry: Retry = "once", **saving: str) -> PureChat:
+def house(
+    *, commit_tool: str = "save", retry: Retry = "once", policy: Policy = "auto", traits: Traits = NO_TRAITS
+) -> PureChat:
+    """`retry`, `policy` and `traits` are the commit tool's."""
     tools = {
         "propose": FakeTool(
             name="propose", policy="preview", traits=Traits(payload_type="article", commit_tool=commit_tool)
         ),
         "mail": FakeTool(name="mail", policy="ask"),
-        "save": FakeTool(name="save", retry=retry, **saving),  # type: ignore[arg-type]  # of its fields
+        "save": FakeTool(name="save", retry=retry, policy=policy, traits=traits),
     }
     return PureChat(table(tools, payload_types=[ARTICLE]))
 
@@ -47,9 +50,16 @@ def proposing(chat: PureChat, *names: str) -> PureChat:
     return chat
 
 
-def previewed(preview: Preview = PROPOSED, **more: str) -> tuple[PureChat, PayloadAdded]:
+def previewed(
+    preview: Preview = PROPOSED,
+    *,
+    commit_tool: str = "save",
+    retry: Retry = "once",
+    policy: Policy = "auto",
+    traits: Traits = NO_TRAITS,
+) -> tuple[PureChat, PayloadAdded]:
     """A chat at rest with one undecided preview."""
-    chat = proposing(house(**more))  # type: ignore[arg-type]  # names of tools and classes
+    chat = proposing(house(commit_tool=commit_tool, retry=retry, policy=policy, traits=traits))
     events = chat.tool_answers("ignored", preview=preview)
     added = next(event for event in events if isinstance(event, PayloadAdded))
     chat.stream(AppendContent("Have a look."))
@@ -186,6 +196,22 @@ def test_only_who_may_approve_decides_a_preview_and_only_the_one_that_was_shown(
     assert acks(chat.command(decision(preview.payload_id, input_hash=preview.input_hash)))[0][1]
 
 
+def test_an_edited_object_may_be_as_large_as_a_shown_one_and_no_larger() -> None:
+    chat, preview = previewed()
+    refused = chat.command(decision(preview.payload_id, edited_input={"title": "x" * 256_000}))
+    assert [r["code"] for _, _, r in acks(refused)] == ["too_large"]
+    assert acks(chat.command(decision(preview.payload_id, edited_input={"title": "x" * 200_000})))[0][1]
+
+
+@pytest.mark.parametrize(("roles", "approval"), [((), "commit_failed"), (("editor",), "committed")])
+def test_a_commit_tool_runs_only_for_somebody_with_its_role(roles: tuple[str, ...], approval: str) -> None:
+    chat, preview = previewed(traits=Traits(required_role="editor"))
+    chat.command(decision(preview.payload_id), by=Principal("ann", frozenset({"approve"}), frozenset(roles)))
+    if isinstance(chat.step, RunTool):
+        chat.tool_answers("saved")
+    assert approvals(chat.events) == ["accepted", approval]
+
+
 def test_an_edited_object_is_shown_and_is_what_the_commit_tool_gets() -> None:
     chat, preview = previewed()
     events = chat.command(decision(preview.payload_id, edited_input={"title": "Ebb"}))
@@ -221,7 +247,7 @@ def test_one_command_decides_calls_and_previews_and_the_commit_waits_for_the_run
 
 @pytest.mark.row("GATE-5")
 @pytest.mark.parametrize(("retry", "runs_again"), [("once", False), ("idempotent", True)])
-def test_a_commit_whose_owner_dies_runs_again_only_where_that_does_no_harm(retry: str, runs_again: bool) -> None:
+def test_a_commit_whose_owner_dies_runs_again_only_where_that_does_no_harm(retry: Retry, runs_again: bool) -> None:
     chat, preview = previewed(retry=retry)
     chat.command(decision(preview.payload_id))
     chat.crash()
@@ -266,7 +292,7 @@ def test_an_aborted_commit_ends_in_doubt_and_a_failed_one_says_so() -> None:
 
 
 @pytest.mark.parametrize("policy", ["deny", "client", "preview"])
-def test_a_commit_tool_that_the_operator_has_taken_away_is_not_run(policy: str) -> None:
+def test_a_commit_tool_that_the_operator_has_taken_away_is_not_run(policy: Policy) -> None:
     chat, preview = previewed(policy=policy)
     chat.command(decision(preview.payload_id))
     assert chat.is_waiting
