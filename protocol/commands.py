@@ -15,12 +15,15 @@ from protocol.errors import BadRequest, explain
 from protocol.events import PayloadAdded
 from protocol.ids import Id, Name
 from protocol.messages import JsonObject, Message
+from protocol.principal import Principal
+from protocol.relations import Parent
 from protocol.thread import ThreadChanges
 
 __all__ = [
     "CREATES_CHAT",
     "EXEMPT_FROM_QUEUE_LIMIT",
     "Abort",
+    "BeginSubchat",
     "BranchFromChat",
     "BrowserContextDecision",
     "CancelQueued",
@@ -40,6 +43,8 @@ __all__ = [
     "RetryFromIndex",
     "SelectBranch",
     "SetParams",
+    "StopSubchat",
+    "SubchatFinished",
     "ToolDecision",
     "ToolDecisions",
     "UpdateMessage",
@@ -256,7 +261,29 @@ class ImportChat(_Internal, frozen=True, tag="import"):
     agents: list[JsonObject] = []
 
 
-InternalCommand: TypeAlias = Refuse | CancelQueued | ImportChat
+class BeginSubchat(_Internal, frozen=True, tag="begin_subchat"):
+    """Be a child of `parent`, with these parameters, and answer `message` for `principal` (PROTOCOL §12)."""
+
+    parent: Parent
+    principal: Principal
+    thread: ThreadChanges
+    message: UserMessage
+
+
+class SubchatFinished(_Internal, frozen=True, tag="subchat_finished"):
+    """The child `subchat_id` rests; `text` is its last answer, or what went wrong."""
+
+    subchat_id: str
+    outcome: str
+    text: str = ""
+    message_id: str | None = None
+
+
+class StopSubchat(_Internal, frozen=True, tag="stop_subchat"):
+    """From its parent to a child: abort the run, drop what waits."""
+
+
+InternalCommand: TypeAlias = Refuse | CancelQueued | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
 
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
 """A chat comes into being with its first accepted one of these (PROTOCOL §1)."""

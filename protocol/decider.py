@@ -5,8 +5,11 @@ command never just vanishes (PROTOCOL §3). What may wait goes into the queue; a
 clients and changes of the queue act when they are taken up.
 """
 
+from collections.abc import Callable
+
 from protocol.commands import (
     Abort,
+    BeginSubchat,
     BranchFromChat,
     BrowserContextDecision,
     CancelQueued,
@@ -21,6 +24,8 @@ from protocol.commands import (
     RestoreMessages,
     SelectBranch,
     SetParams,
+    StopSubchat,
+    SubchatFinished,
     ToolDecision,
     ToolDecisions,
 )
@@ -38,6 +43,7 @@ from protocol.queue import cancel, drop, edit_queued, enqueue
 from protocol.runs import close_calls, close_draft, end_run
 from protocol.starts import start_next
 from protocol.state import ChatState
+from protocol.subchats import begin_subchat, child_ended
 from protocol.thread import read_patch
 
 __all__ = ["APPROVES_WHOLESALE", "decide"]
@@ -63,6 +69,12 @@ def decide(
                 ledger.settle(request_id, accepted=cancel(ledger, command.target))
             case ImportChat():
                 import_chat(ledger, command)
+            case BeginSubchat():
+                begin_subchat(ledger, command)
+            case SubchatFinished():
+                child_ended(ledger, command)
+            case StopSubchat():
+                _stop(ledger, command)
             case Abort():
                 _abort(ledger, command, by)
             case SetParams():
@@ -107,14 +119,23 @@ def _abort(ledger: Ledger, command: Abort, by: Principal) -> None:
     if run is None or is_other_run:
         ledger.accept(command.client_request_id, {"aborted": True, "noop": True}, by=by, final=True)
         return
+    _abort_run(ledger, lambda: ledger.accept(command.client_request_id, {"aborted": True}, by=by, final=True))
+
+
+def _stop(ledger: Ledger, command: StopSubchat) -> None:
+    """As an abort that clears the queue; whoever asked hears of it when the child has ended."""
+    if ledger.state.private.queue:
+        drop(ledger, [item.request_id for item in ledger.state.private.queue])
+    if ledger.state.private.run is not None:
+        _abort_run(ledger, lambda: None)
+    ledger.settle(command.client_request_id, accepted=True)
+
+
+def _abort_run(ledger: Ledger, then: Callable[[], None]) -> None:
     keep = ledger.param("on_abort") != "discard"
     close_draft(ledger, finish_reason="abort", status="partial", keep=keep)
     close_calls(ledger, "Aborted by the user before it finished.", "aborted")
-    end_run(
-        ledger,
-        "aborted",
-        then=lambda: ledger.accept(command.client_request_id, {"aborted": True}, by=by, final=True),
-    )
+    end_run(ledger, "aborted", then=then)
 
 
 def _set_params(ledger: Ledger, command: SetParams, by: Principal) -> None:

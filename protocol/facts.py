@@ -4,14 +4,27 @@ They lie in the same entries as the events, without positions, and never leave t
 fold; together with `reducer.py` it makes a crashed worker's successor know all that the dead one knew.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
-from protocol.state import Aside, Commit, Gate, PendingPreview, Private, ProviderEcho, Queued, RawAnswer, Run
+from protocol.relations import RelationFact, fold_relation
+from protocol.state import (
+    Aside,
+    Commit,
+    Gate,
+    PendingPreview,
+    Private,
+    ProviderEcho,
+    Queued,
+    RawAnswer,
+    Remembered,
+    Run,
+    Summary,
+)
 
 __all__ = [
     "AnswerCleaned",
@@ -21,6 +34,7 @@ __all__ = [
     "CommandQueued",
     "CommandsDequeued",
     "Fact",
+    "MemorySet",
     "OutcomeUnknown",
     "PreviewDecided",
     "PreviewShown",
@@ -34,6 +48,8 @@ __all__ = [
     "RunEnded",
     "RunStarted",
     "SetAside",
+    "Summarized",
+    "SummaryFailed",
     "ToolAllowed",
     "ToolFinished",
     "ToolStarted",
@@ -184,6 +200,24 @@ class PreviewDecided(_Fact, frozen=True, tag="preview_decided"):
     commit: Commit | None = None
 
 
+class Summarized(_Fact, frozen=True, tag="summarized"):
+    """Private, since a summary may repeat what clients must not see."""
+
+    summary: Summary
+
+
+class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
+    """The open run goes on without one."""
+
+
+class MemorySet(_Fact, frozen=True, tag="memory_set"):
+    """A tool remembers `value` in this chat; null: it forgets the key."""
+
+    key: str
+    value: Any = None  # Any: JSON of the tool's own
+    expires_at_ms: int | None = None
+
+
 class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command was consumed, a round or a tool ended: takeovers are counted from 0 again."""
 
@@ -213,15 +247,24 @@ Fact: TypeAlias = (
     | AnswerCleaned
     | PreviewShown
     | PreviewDecided
+    | Summarized
+    | SummaryFailed
+    | MemorySet
     | Progressed
     | RunEnded
+    | RelationFact
 )
 
 UNKNOWN_OUTCOMES_KEPT = 64
 
+SUMMARIES_KEPT = 32
+"""The newest ones: each covers what those before it on its branch do, so a chat needs one for each branch in use."""
+
 
 def fold_fact(private: Private, fact: Fact) -> Private:
     """The private part after `fact`. Total: a fact about a run that is not open changes nothing."""
+    if isinstance(fact, RelationFact):
+        return replace(private, relations=fold_relation(private.relations, fact))
     match fact:
         case CommandQueued():
             item = Queued(request_id=fact.request_id, principal=fact.principal, body=fact.body, at_ms=fact.at_ms)
@@ -271,6 +314,13 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             left = {key: preview for key, preview in private.previews.items() if key != fact.payload_id}
             commits = private.commits if fact.commit is None else (*private.commits, fact.commit)
             return replace(private, previews=left, commits=commits)
+        case Summarized():
+            return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
+        case MemorySet():
+            memory = {key: item for key, item in private.memory.items() if key != fact.key}
+            if fact.value is not None:
+                memory[fact.key] = Remembered(fact.value, fact.expires_at_ms)
+            return replace(private, memory=memory)
         case Progressed():
             return private if private.attempts == 0 else replace(private, attempts=0)
     if private.run is None:
@@ -313,4 +363,6 @@ def _fold_run(run: Run, fact: Fact) -> Run:
             )
         case ToolFinished():
             return replace(run, calls_count=run.calls_count + 1, end_state=fact.end_state or run.end_state)
+        case SummaryFailed():
+            return replace(run, summary_failed=True)
     return run

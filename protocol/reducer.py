@@ -29,7 +29,7 @@ from protocol.deltas import (
 from protocol.entries import RawEntry
 from protocol.facts import Fact, fold_fact
 from protocol.messages import Message, text_of
-from protocol.state import LIVES_KEPT, RECENT_ACKS_KEPT, ChatState, Draft, Private
+from protocol.state import AGENTS_KEPT, LIVES_KEPT, RECENT_ACKS_KEPT, ChatState, Draft, Private
 from protocol.text import GrowingText
 from protocol.thread import apply_changes
 from protocol.tree import subtree_of, way_to, with_siblings
@@ -309,7 +309,7 @@ def _claimed(calls: list[ev.IdeCall], event: ev.ToolStatus) -> list[ev.IdeCall]:
 def _background_agent_updated(state: ChatState, event: ev.BackgroundAgentUpdated) -> ChatState:
     name = event.agent.get("id")
     others = tuple(agent for agent in state.background_agents if agent.get("id") != name)
-    return replace(state, background_agents=(*others, event.agent))
+    return replace(state, background_agents=(*others, event.agent)[-AGENTS_KEPT:])
 
 
 def _payload_added(state: ChatState, event: ev.PayloadAdded) -> ChatState:

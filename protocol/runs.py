@@ -20,11 +20,13 @@ from protocol.events import (
 from protocol.facts import Progressed, RunEnded, ToolFinished
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, ToolCall, Usage, add_usage
+from protocol.outbox import close_children, tell_parent
 from protocol.previews import abandon_commit
 from protocol.reducer import drafted_message
 from protocol.runtime import context_use
 from protocol.starts import start_next
 from protocol.state import ChatState
+from protocol.wakes import wake_after
 
 __all__ = ["answer_call", "asking_message_id", "close_calls", "close_draft", "end_run", "fail_run", "open_calls"]
 
@@ -87,6 +89,7 @@ def answer_call(
     )
     ledger.note(ToolFinished(end_state=end_state))
     ledger.note(Progressed())
+    close_children(ledger, call.id)
     return message_id
 
 
@@ -131,7 +134,8 @@ def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool) 
 
 
 def end_run(ledger: Ledger, outcome: str, *, error: str | None = None, then: Callable[[], None] | None = None) -> None:
-    """The run's one `runtime_updated` at rest (EVT-15), `then` the ack of who ended it, then the queue goes on."""
+    """The run's one `runtime_updated` at rest (EVT-15), `then` the ack of who ended it, then the queue goes on. A child
+    that rests now tells its parent."""
     run = ledger.state.private.run
     state = "error" if outcome == "error" else (run.end_state if run and run.end_state else "idle")
     _say_totals(ledger)
@@ -151,6 +155,10 @@ def end_run(ledger: Ledger, outcome: str, *, error: str | None = None, then: Cal
     if then is not None:
         then()
     start_next(ledger)
+    if run is not None:
+        wake_after(ledger, run, outcome)
+    if ledger.state.private.run is None:
+        tell_parent(ledger, outcome, error)
 
 
 def _say_totals(ledger: Ledger) -> None:

@@ -18,6 +18,7 @@ def say_runtime(
     round: int | None = None,
     status_text: str | None = None,
     active_tool: str | None = None,
+    is_compressing: bool = False,
 ) -> None:
     """`runtime_updated` of the open run, unless nothing would change."""
     run = ledger.state.private.run
@@ -29,10 +30,11 @@ def say_runtime(
         status_text=status_text,
         active_tool=active_tool,
         context=context_use(ledger.state),
+        is_compressing=is_compressing,
     )
     shown = (now.state, now.error, now.run_id, now.round, now.status_text, now.active_tool, now.outcome, now.context)
     told = (state, None, event.run_id, event.round, status_text, active_tool, None, event.context)
-    if shown != told:
+    if (now.is_compressing, *shown) != (is_compressing, *told):
         ledger.say(event)
 
 

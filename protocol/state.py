@@ -5,13 +5,14 @@ a client that started from a snapshot holds the nodes of the active path only. `
 values: a change makes a new one, and what it shares with the old one is never changed.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from protocol.events import AT_REST, Ack, PayloadAdded, Runtime
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
+from protocol.relations import Relations
 from protocol.text import GrowingText
 from protocol.thread import Thread
 
@@ -27,7 +28,9 @@ __all__ = [
     "ProviderEcho",
     "Queued",
     "RawAnswer",
+    "Remembered",
     "Run",
+    "Summary",
     "empty_state",
 ]
 
@@ -36,6 +39,8 @@ Life: TypeAlias = tuple[int, int]
 
 LIVES_KEPT = 256
 RECENT_ACKS_KEPT = 64
+AGENTS_KEPT = 64
+"""Background agents that a snapshot shows: those told of last."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -105,6 +110,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     summarizing: bool = False
     window_tokens: int | None = None
     commit: Commit | None = None
+    summary_failed: bool = False
 
 
 class ProviderEcho(msgspec.Struct, frozen=True):
@@ -128,6 +134,22 @@ class Aside(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """`message` stands, for the model, in place of the messages from `first` to `last` of any path that leads through
+    them (HIST-4)."""
+
+    message: Message
+    first: str
+    last: str
+
+
+class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool keeps in this chat: any JSON value, until then (Unix milliseconds) or for good."""
+
+    value: Any  # Any: it is the tool's own
+    expires_at_ms: int | None = None
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
 
@@ -148,6 +170,9 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw_answers: dict[str, RawAnswer] = {}
     previews: dict[str, PendingPreview] = {}
     commits: tuple[Commit, ...] = ()
+    relations: Relations = Relations()
+    summaries: tuple[Summary, ...] = ()
+    memory: dict[str, Remembered] = {}
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

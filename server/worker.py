@@ -149,6 +149,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
                 left = await host.drain()
                 if left:
                     _log.warning("worker.drained_late", chats_left=left)
+                await place.processes.aclose()
                 await runner.aclose()
                 await furniture.providers.aclose()
             tasks.cancel_scope.cancel()

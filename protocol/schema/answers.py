@@ -251,6 +251,15 @@ class ModelCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["chat"]
 
 
+class PayloadTypeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile can show besides text. `schema` is JSON Schema of a payload's data; `scopes` none: everywhere."""
+
+    name: str
+    description: str
+    schema: JsonObject
+    scopes: list[list[str]]
+
+
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What this server can do: the closed lists of commands, events and codes, and limits with their units."""
 
@@ -260,6 +269,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     metadata: JsonObject | None
     profiles: list[str]
     scopes: dict[str, list[list[str]]]
+    payload_types: dict[str, list[PayloadTypeInfo]]
     commands: list[str]
     events: list[str]
     codes: list[str]
@@ -274,6 +284,8 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: JsonObject
     source: Literal["python", "mcp", "http", "client"]
     policy: Literal["auto", "ask", "preview", "client", "deny"]
+    scopes: list[list[str]]
+    """Where it is offered, by its own word; none: everywhere."""
 
 
 class McpFailure(msgspec.Struct, frozen=True):

@@ -77,7 +77,7 @@ def chat_paths() -> JsonObject:
             "delete": operation(
                 "deleteChat",
                 "chats",
-                "Delete the chat and all that it holds.",
+                "Delete the chat, all that it holds, and the chats that its tools began.",
                 {
                     "200": json_answer("Gone.", "Status"),
                     "400": BAD_ID,
@@ -248,6 +248,7 @@ def _list_chats() -> JsonObject:
         {
             "200": json_answer("One page.", "ChatList"),
             "400": failure("`bad_request`: a parameter out of bounds."),
+            "404": failure("`not_found`: no chat `parent_id` of the caller's."),
             "503": UNAVAILABLE,
         },
         parameters=[
@@ -257,6 +258,7 @@ def _list_chats() -> JsonObject:
             query_parameter(
                 "q", {"type": "string", "maxLength": 200}, "Only chats with this in their title, in any case."
             ),
+            query_parameter("parent_id", {"type": "string"}, "The chats that this one's tools began, instead."),
         ],
     )
 

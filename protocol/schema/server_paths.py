@@ -87,7 +87,14 @@ def server_paths() -> JsonObject:
                 "listTools",
                 "server",
                 "The tools that this caller's models may be offered.",
-                {"200": json_answer("The tools.", "ToolInfo", is_list=True)},
+                {
+                    "200": json_answer("The tools.", "ToolInfo", is_list=True),
+                    "400": failure("`bad_request`: no such profile, or no such scope in it."),
+                },
+                parameters=[
+                    query_parameter("mode", {"type": "string"}, "A profile; unset with `scope`: the default one."),
+                    query_parameter("scope", {"type": "string"}, "A place in it, such as `reports/articles`."),
+                ],
             )
         },
         "/v1/mcp/resources": {

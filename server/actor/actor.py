@@ -9,41 +9,38 @@ the chat and is gone; a paused run is a fact in the log.
 import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TypeVar
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from protocol.commands import BranchFromChat, Command, InternalCommand
 from protocol.entries import Fence, RawEntry
-from protocol.errors import ModelFailed, Unavailable
-from protocol.events import ThreadUpdated
-from protocol.facts import Progressed
+from protocol.errors import ModelFailed
 from protocol.ids import Head
 from protocol.ledger import Ledger
-from protocol.principal import Principal
 from protocol.reducer import Gap
 from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
-from server.actor.intake import command_of, decide_safely
+from server.actor.intake import command_of, decide_safely, give_up
+from server.actor.mail import Postman
+from server.actor.patience import Patience
+from server.actor.processes import ChatProcesses, write_ends, write_lost
 from server.actor.run import Turn
+from server.actor.sources import source_of
+from server.actor.titling import Titling
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
-from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
+from server.actor.writer import Writer
 from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
 from server.agent.profile import ChatTools
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
-from server.agent.titles import make_title, wants_title
-from server.store.blob_copy import copy_way
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
 __all__ = ["Actor", "End"]
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
 
 COMMANDS_AT_ONCE = 100
 POISON_ATTEMPTS = 3
@@ -54,12 +51,6 @@ DRAIN_TOOL_SECONDS = 0.7
 
 NEWER_VERSION_DELAY_MS = 1_000
 """A chat written by a newer worker is offered again after this, not at once (DISPATCH trap 14)."""
-
-
-class Progress(Enum):
-    NOT_BEGUN = "not_begun"
-    GOING_ON = "going_on"
-    DONE = "done"
 
 
 class End(Enum):
@@ -86,7 +77,9 @@ class Actor:
         self._is_fenced = False
         self._was_cut = False
         self._turn: Turn | None = None
-        self._title = Progress.NOT_BEGUN
+        self._patience = Patience(place.metrics)
+        self._titling = Titling(place, self._end_turn)
+        self._processes = ChatProcesses(place, chat_id, self._look)
 
     def notify(self) -> None:
         """A command lies in the inbox."""
@@ -100,7 +93,7 @@ class Actor:
 
     def lose(self) -> None:
         """The lease went to somebody else."""
-        self._is_lost = True
+        self._is_lost = self._patience.is_over = True
         self._wake.set()
 
     def stop_effects(self) -> None:
@@ -117,7 +110,14 @@ class Actor:
             self._wake.set()
 
     async def run(self) -> End:
-        """Own the chat until it is given back or lost."""
+        """Own the chat until it is given back or lost; its processes end with that."""
+        try:
+            return await self._run()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._processes.aclose()
+
+    async def _run(self) -> End:
         while True:
             try:
                 return await self._own()
@@ -138,28 +138,33 @@ class Actor:
     async def _own(self) -> End:
         """From a fence to the end of this ownership. Raises Lost, Fenced, Gap, NewerVersion."""
         writer = await self._open()
+        postman = Postman(self._place.store, self._patience, writer, self._look)
         over: Fenced | Lost
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._flush, writer)
+            tasks.start_soon(self._beside, writer.flush_forever)
+            tasks.start_soon(self._beside, postman.deliver_forever)
             try:
                 await self._settle(writer, tasks)
-                return await self._work(writer, tasks)
+                return await self._work(writer, tasks, postman)
             except (Fenced, Lost) as reason:
                 over = reason
             finally:
                 tasks.cancel_scope.cancel()
         raise over
 
-    async def _flush(self, writer: Writer) -> None:
+    async def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """What goes on for as long as the chat is owned."""
         try:
-            await writer.flush_forever()
+            await work()
         except Fenced:
             self._end_turn(True)
+        except Lost:
+            self.lose()
 
     async def _open(self) -> Writer:
         """Fence, then read (DESIGN §4.1)."""
         place = self._place
-        taken = await self._until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
+        taken = await self._patience.until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
         if self._why == "takeover":
             place.metrics.takeovers.inc()
             _log.info("chat.taken_over", chat_id=self.chat_id)
@@ -177,7 +182,7 @@ class Actor:
             )
             state, _ = fold_checked(state, fence, with_facts=True)
             return self._writer(taken, state, upkeep)
-        loaded = await self._until_answered(lambda: place.store.load(self.chat_id))
+        loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
@@ -200,8 +205,15 @@ class Actor:
         """Blame who killed its owners; mend what the last owner left broken; go on where it stopped."""
         if writer.state.private.attempts >= POISON_ATTEMPTS:
             await self._blame(writer)
-        if writer.state.private.run is not None:
+        if lost := self._processes.lost(writer.state):
+            self._start(writer, tasks, await writer.commit(lambda ledger: self._write_down(ledger, lost)))
+        elif writer.state.private.run is not None:
             self._start(writer, tasks, await writer.commit(self._mend))
+
+    def _write_down(self, ledger: Ledger, lost: list[str]) -> Step:
+        """What became of a predecessor's processes, and then of its run."""
+        write_lost(ledger, lost)
+        return self._mend(ledger)
 
     async def _blame(self, writer: Writer) -> None:
         self._place.metrics.poisoned.inc()
@@ -210,20 +222,15 @@ class Actor:
             sentence = "The run was stopped: its server died three times without getting further."
             await writer.commit(lambda ledger: fail_run(ledger, "crash_loop", sentence))
             return
-        waiting = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, 1))
+        waiting = await self._patience.until_answered(lambda: self._place.store.read_inbox(self.chat_id, 1))
         if not waiting:
             return
         entry = waiting[0]
         _log.error("command.poisoned", chat_id=self.chat_id, client_request_id=entry.request_id)
-        await self._until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
-        _, by = command_of(entry)
+        await self._patience.until_answered(lambda: self._place.store.dead_letter(self.chat_id, entry, "poison"))
+        command, by = command_of(entry)
         sentence = "The command was given up: its server died three times while carrying it out."
-
-        def give_up(ledger: Ledger) -> None:
-            ledger.note(Progressed())  # the next command has its own three tries
-            ledger.refuse(entry.request_id, "poison", sentence, by=by)
-
-        await writer.commit(give_up, (entry,))
+        await writer.commit(lambda ledger: give_up(ledger, command, entry, by, "poison", sentence), (entry,))
 
     def _mend(self, ledger: Ledger) -> Step:
         tools = self._place.profiles.tools_of(ledger.state)
@@ -237,7 +244,7 @@ class Actor:
             return False
         return provider.can_continue
 
-    async def _work(self, writer: Writer, tasks: TaskGroup) -> End:
+    async def _work(self, writer: Writer, tasks: TaskGroup, postman: Postman) -> End:
         while True:
             wake = self._wake = anyio.Event()
             if self._is_lost:
@@ -252,22 +259,29 @@ class Actor:
             elif self._has_mail:
                 self._has_mail = False
                 await self._take_commands(writer, tasks)
+            elif self._processes.has_ended:
+                await self._end_processes(writer, tasks)
             elif self._turn is not None and not self._turn.is_done:
                 await wake.wait()
-            elif self._wants_title(writer.state):
-                self._title = Progress.GOING_ON
-                tasks.start_soon(self._make_title, writer)
-            elif self._title is Progress.GOING_ON:
+            elif self._titling.begins(writer.state):
+                tasks.start_soon(self._titling.run, writer)
+            elif self._titling.goes_on:
                 await wake.wait()
             elif (deadline := next_deadline_ms(writer.state)) is not None and deadline <= writer.now_ms():
                 self._start(writer, tasks, await writer.commit(self._mend))
+            elif postman.is_busy or self._processes.is_busy:
+                seconds = None if deadline is None else (deadline - writer.now_ms()) / 1000
+                with anyio.move_on_after(seconds):
+                    await wake.wait()
             elif await self._release(writer, deadline):
                 return End.RELEASED
             else:
                 self._has_mail = True
 
     async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
-        entries = await self._until_answered(lambda: self._place.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE))
+        entries = await self._patience.until_answered(
+            lambda: self._place.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE)
+        )
         for entry in entries:
             await self._carry_out(writer, tasks, entry)
         if len(entries) == COMMANDS_AT_ONCE:
@@ -278,7 +292,7 @@ class Actor:
         command, by = command_of(entry)
         laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
         self._place.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
-        source = await self._source_of(command, by)
+        source = await source_of(self._place.store, self._patience, self.chat_id, command, by)
         is_stopped = stops(command, writer.state) and self._turn is not None
         if is_stopped and self._turn is not None:
             await self._turn.stop()
@@ -291,31 +305,34 @@ class Actor:
 
         self._start(writer, tasks, await writer.commit(write, (entry,)))
 
-    async def _source_of(self, command: Command | InternalCommand | None, by: Principal) -> ChatState | None:
-        """The chat that a branch is taken from; None when there is none that this principal may see."""
-        if not isinstance(command, BranchFromChat):
-            return None
-        store, source_id = self._place.store, command.source_chat_id
-        meta = await self._until_answered(lambda: store.meta(source_id))
-        if meta is None or meta.deleted or meta.owner != by.id:
-            return None
-        try:
-            loaded = await self._until_answered(lambda: store.load(source_id))
-            source = fold_loaded(source_id, loaded, with_facts=False)
-        except (Gap, NewerVersion) as trouble:
-            _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
-            return None
-        await self._until_answered(lambda: copy_way(store, source, command.up_to_message_id, self.chat_id, by.id))
-        return source
-
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if not isinstance(step, Wait):
-            self._turn = Turn(self._place, writer, self._end_turn)
+            self._turn = Turn(self._place, writer, self._processes, self._end_turn)
             tasks.start_soon(self._turn.run, step)
 
     def _end_turn(self, is_fenced: bool) -> None:
         self._is_fenced = self._is_fenced or is_fenced
         self._wake.set()
+
+    def _look(self) -> None:
+        """Something outside changed that the loop waits for."""
+        self._wake.set()
+
+    async def _end_processes(self, writer: Writer, tasks: TaskGroup) -> None:
+        """Processes are over: an event each, and for a waiting model a run."""
+        views = self._processes.take_ended()
+
+        def write(ledger: Ledger) -> Step:
+            tools = self._place.profiles.tools_of(ledger.state)
+            return carry_out(ledger, tools, lambda it: write_ends(it, views), is_stopped=False)
+
+        try:
+            step = await writer.commit(write)
+        except Fenced:
+            self._processes.put_back(views)
+            raise
+        self._processes.settle(views)
+        self._start(writer, tasks, step)
 
     async def _mend_cut(self, writer: Writer, tasks: TaskGroup) -> None:
         self._was_cut = False
@@ -323,33 +340,12 @@ class Actor:
             await self._turn.stop()
             self._start(writer, tasks, await writer.commit(self._mend))
 
-    def _wants_title(self, state: ChatState) -> bool:
-        return (
-            self._title is Progress.NOT_BEGUN
-            and bool(self._place.title_model)
-            and state.is_at_rest
-            and wants_title(state)
-        )
-
-    async def _make_title(self, writer: Writer) -> None:
-        """Beside whatever the chat does; the first line stays when the model has nothing better (TREE-5)."""
-        title = await make_title(self._place.models, self._place.title_model, writer.state)
-
-        def write(ledger: Ledger) -> None:
-            if title and wants_title(ledger.state):
-                ledger.say(ThreadUpdated(title=title, is_title_generated=True))
-
-        try:
-            await writer.commit(write)
-            self._title = Progress.DONE
-        except Fenced:
-            self._is_fenced = True
-        self._wake.set()
-
     async def _release(self, writer: Writer, when_ms: int | None) -> bool:
         """Give the chat back, to be looked at again at `when_ms`; False when a command came in the meantime."""
         store, head = self._place.store, writer.state.head
-        answer = await self._until_answered(lambda: store.release(self.chat_id, self._place.worker, head, when_ms))
+        answer = await self._patience.until_answered(
+            lambda: store.release(self.chat_id, self._place.worker, head, when_ms)
+        )
         if answer is Released.MORE:
             return False
         self._place.cache.put(writer.state, writer.upkeep)
@@ -358,26 +354,17 @@ class Actor:
     async def _stop_at_safe_point(self, writer: Writer) -> None:
         if self._turn is not None and not self._turn.is_done:
             await self._turn.reach_safe_point(DRAIN_TOOL_SECONDS)
-        await writer.commit(lambda _: None)
+        await self._processes.aclose()
+        views = self._processes.take_ended()
+        await writer.commit(lambda ledger: write_ends(ledger, views))
+        self._processes.settle(views)
         await self._hand_over(0)
 
     async def _hand_over(self, delay_ms: int) -> None:
         """Another worker may have it, now or after a while. Losing it meanwhile comes to the same."""
         try:
-            await self._until_answered(lambda: self._place.store.handover(self.chat_id, self._place.worker, delay_ms))
+            await self._patience.until_answered(
+                lambda: self._place.store.handover(self.chat_id, self._place.worker, delay_ms)
+            )
         except Lost:
             return
-
-    async def _until_answered(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat `call`, which is safe to repeat, while the store is away. Raises Fenced after a minute of that."""
-        give_up_at = time.monotonic() + GIVE_UP_SECONDS
-        pause = RETRY_FIRST_SECONDS
-        while True:
-            try:
-                return await call()
-            except Unavailable as trouble:
-                self._place.metrics.store_errors.labels("actor").inc()
-                if self._is_lost or time.monotonic() > give_up_at:
-                    raise Lost from trouble
-                await anyio.sleep(pause)
-                pause = min(2 * pause, RETRY_MAX_SECONDS)

@@ -7,16 +7,17 @@ sees; the chat goes on with the next one.
 import msgspec
 import structlog
 
-from protocol.commands import Command, InternalCommand, decode_inbox_body
+from protocol.commands import BeginSubchat, Command, InternalCommand, decode_inbox_body
 from protocol.decider import decide
 from protocol.errors import BadRequest
 from protocol.facts import Progressed
 from protocol.ledger import Ledger
 from protocol.principal import SYSTEM, Principal
 from protocol.state import ChatState
+from protocol.subchats import begin_failed
 from server.store.port import InboxEntry
 
-__all__ = ["command_of", "decide_safely"]
+__all__ = ["command_of", "decide_safely", "give_up"]
 
 _log = structlog.get_logger()
 
@@ -51,5 +52,20 @@ def decide_safely(
         _log.exception("command.crashed", chat_id=ledger.state.chat_id, client_request_id=entry.request_id)
         ledger.state, events, facts, acks = before
         del ledger.events[events:], ledger.facts[facts:], ledger.acks[acks:]
-        ledger.note(Progressed())
-        ledger.refuse(entry.request_id, "internal", "the command failed inside the server", by=by)
+        give_up(ledger, command, entry, by, "internal", "the command failed inside the server")
+
+
+def give_up(
+    ledger: Ledger,
+    command: Command | InternalCommand | None,
+    entry: InboxEntry,
+    by: Principal,
+    code: str,
+    sentence: str,
+) -> None:
+    """Refuse what cannot be carried out; the next command has its own three tries. Whoever waits for a chat that was
+    to begin with it hears of it too."""
+    ledger.note(Progressed())
+    ledger.refuse(entry.request_id, code, sentence, by=by)
+    if isinstance(command, BeginSubchat):
+        begin_failed(ledger, command, "The chat could not begin: its server failed.")

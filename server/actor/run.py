@@ -18,6 +18,8 @@ from protocol.events import ToolStatus
 from protocol.ledger import Ledger
 from protocol.runs import fail_run
 from protocol.state import ChatState
+from server.actor.children import ChildChats
+from server.actor.processes import ChatProcesses, ProcessCalls
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
 from server.agent.client_events import Emitted
@@ -26,6 +28,8 @@ from server.agent.plan import advance
 from server.agent.profile import ChatTools
 from server.agent.steps import RunTool, Step
 from server.store.port import BlobOutcome, BlobPut, Fenced
+from server.tools.chats import ChatsPort
+from server.tools.processes import ProcessesPort
 
 __all__ = ["Turn"]
 
@@ -47,8 +51,11 @@ class Turn:
     """One task's worth of work on a chat. A `ChatPort` for the loop. `on_end` is told when the task is through;
     its argument says whether the log was found to be somebody else's."""
 
-    def __init__(self, place: Workplace, writer: Writer, on_end: Callable[[bool], None]) -> None:
+    def __init__(
+        self, place: Workplace, writer: Writer, processes: ChatProcesses, on_end: Callable[[bool], None]
+    ) -> None:
         self._place = place
+        self._processes = processes
         self._writer = writer
         self._on_end = on_end
         self._scope = anyio.CancelScope()
@@ -137,6 +144,12 @@ class Turn:
     def offer(self, event: ToolStatus | Emitted) -> None:
         if not self._is_over:
             self._writer.offer(event)
+
+    def chats_of(self, tool_call_id: str) -> ChatsPort:
+        return ChildChats(self, self._writer, self._place.profiles, tool_call_id)
+
+    def processes_of(self, tool_call_id: str) -> ProcessesPort:
+        return ProcessCalls(self, self._processes)
 
     async def fetch_blob(self, hash: str) -> Blob | None:
         for pause in FETCH_PAUSES_SECONDS:

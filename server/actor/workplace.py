@@ -14,6 +14,7 @@ from server.agent.loop import ModelTable
 from server.agent.profile import Profiles
 from server.store.port import Store
 from server.telemetry import Metrics
+from server.tools.process_pool import ProcessPool
 from server.tools.runner import ToolRunner
 
 __all__ = ["StateCache", "Workplace", "random_id"]
@@ -68,3 +69,4 @@ class Workplace:
     title_model: str = ""
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
+    processes: ProcessPool = field(default_factory=ProcessPool)

@@ -88,6 +88,7 @@ class Writer:
         self._dirty = anyio.Event()
         self._paced = anyio.Event()
         self._room = anyio.Event()
+        self._changed = anyio.Event()
         self._last_append_at = 0.0
         self._is_over = False
         self._meta: tuple[tuple[str, str], ...] = ()
@@ -107,6 +108,10 @@ class Writer:
                 with anyio.CancelScope(shield=True):
                     await self._append(ledger, consumed)
         return result
+
+    async def changed(self) -> None:
+        """Wait for the next entry; look at `state` before, without waiting in between."""
+        await self._changed.wait()
 
     def now_ms(self) -> int:
         """The store's clock, as far as we know it: Unix milliseconds."""
@@ -202,6 +207,8 @@ class Writer:
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
         self.state = after
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
         size = len(request.events) + len(request.facts)
         entry_id = Head.parse(request.head).entry_id
         self.upkeep.add(entry_id, len(ledger.events), size)
@@ -272,6 +279,7 @@ class Writer:
             meta=meta if meta != self._meta else (),
             lifetime=lifetime,
             owner=self.owner,
+            parent=_parent_of(after),
             blobs=blob_hashes(events, facts),
         )
         return request, after
@@ -321,7 +329,14 @@ def _meta_of(state: ChatState) -> tuple[tuple[str, str], ...]:
         ("mode", state.thread.mode),
         ("message_count", str(len(state.path))),
         ("queue", str(state.runtime.queue_size)),
+        *((("parent", parent),) if (parent := _parent_of(state)) else ()),
     )
+
+
+def _parent_of(state: ChatState) -> str:
+    """By what the server knows; a thread's `parent_id` is whatever its client says."""
+    parent = state.private.relations.parent
+    return parent.chat_id if parent is not None else ""
 
 
 def _nothing(_: Ledger) -> None:

@@ -8,21 +8,24 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
-from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged
+from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged, RoundStarted
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.previews import settle_commit
 from protocol.reducer import drafted_message
 from protocol.runs import answer_call, fail_run
+from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
+from server.agent.memory import remember
 from server.agent.plan import advance
 from server.agent.previews import say_payloads, shown_of
-from server.agent.steps import CallModel, Step
+from server.agent.steps import CallModel, RunTool, Step, Summarize
+from server.agent.summaries import keep_summary
 from server.tools.base import ToolResult
 
-__all__ = ["Answer", "break_off", "finish", "tool_done"]
+__all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_done"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +86,22 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
     ledger.note(Progressed())
 
 
+def summarized(
+    ledger: Ledger, step: Summarize, text: str, elapsed_ms: int, table: ToolTable, usage: Usage | None = None
+) -> Step:
+    """The history is summed up, or cannot be ('')."""
+    keep_summary(ledger, step, text, elapsed_ms, usage)
+    return advance(ledger, table)
+
+
+def say_fallback(ledger: Ledger, model: str, window_tokens: int | None) -> None:
+    """The open round goes on with another model, whose window is that large."""
+    run = ledger.state.private.run
+    if run is not None:
+        ledger.note(RoundStarted(round=run.round, summarizing=run.summarizing, window_tokens=window_tokens))
+    say_runtime(ledger, "generating", status_text=f"asking {model} instead")
+
+
 def tool_done(
     ledger: Ledger,
     call: ToolCall,
@@ -90,9 +109,12 @@ def tool_done(
     elapsed_ms: int | None,
     table: ToolTable,
     attachments: list[JsonObject] | None = None,
+    rest: tuple[RunTool, ...] = (),
 ) -> Step:
     """A tool's result: its message with `attachments` (a commit has none: its result is for the model alone), its
-    payloads (EVT-11), its change of the thread's metadata (LOOP-12)."""
+    payloads (EVT-11), its change of the thread's metadata (LOOP-12). While the `rest` of the calls beside it still run,
+    nothing else is begun."""
+    result = remember(ledger, result)
     run = ledger.state.private.run
     commits = run is not None and run.commit is not None
     tool = table.commit_tool(call.function.name) if commits else table.get(call.function.name)
@@ -123,4 +145,4 @@ def tool_done(
         else:
             sentence = f"The tool's metadata was not kept: the chat's would exceed {OBJECT_MAX_BYTES} bytes."
             ledger.say(ErrorHappened(code="too_large", message=sentence, fatal=False))
-    return advance(ledger, table)
+    return replace(rest[0], beside=rest[1:]) if rest else advance(ledger, table)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol.decisions import limit_call_id
 from protocol.events import IdeToolRequired, PauseReason, PauseRequired, ToolStatus
@@ -20,6 +21,7 @@ from protocol.runs import answer_call, asking_message_id, close_calls, open_call
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from protocol.tool_names import covers
+from server.agent.guard import ReplyGuard
 from server.agent.payload_types import Action, PayloadType
 from server.agent.steps import RunTool, Step, Wait
 from server.tools.base import Tool, read_arguments
@@ -28,6 +30,10 @@ __all__ = ["ToolTable", "ask_about_limit", "effect_hash", "input_hash", "next_ca
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
 """Of a call, in the question that a person is asked."""
+
+TOOLS_AT_ONCE = 8
+"""Safe calls of one round that run at the same time: models ask for a handful, and each may be a request to one and
+the same server."""
 
 
 class ToolTable(Protocol):
@@ -46,6 +52,17 @@ class ToolTable(Protocol):
 
     @property
     def default_model(self) -> str: ...
+
+    @property
+    def reply_guard(self) -> ReplyGuard | None: ...
+
+    @property
+    def summarizer(self) -> str:
+        """The model that shortens histories by summaries; '' for none."""
+
+    @property
+    def context_warn_ratio(self) -> float:
+        """Of the window in use, from which on people are warned."""
 
     def window_tokens(self, model: str) -> int | None:
         """The size of a model's window; None when nobody knows it."""
@@ -77,10 +94,32 @@ def next_call(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     if not ours:
         say_runtime(ledger, "waiting_ide")
         return Wait()
-    return _run_or_answer(ledger, run, ours[0], table)
+    step = _run_or_answer(ledger, run, ours[0], table)
+    return _with_others(ledger, run, step, ours, table) if isinstance(step, RunTool) else step
 
 
-def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable) -> Step | None:
+def _with_others(ledger: Ledger, run: Run, step: RunTool, ours: list[ToolCall], table: ToolTable) -> RunTool:
+    """`step`, and beside it the calls that follow it at once, as long as all of them are of safe tools: they have no
+    effects, so neither their order nor a second run can harm."""
+    together: list[RunTool] = []
+    for call in ours[:TOOLS_AT_ONCE]:
+        if not _is_safe(run, call, table):
+            break
+        other = step if call == step.call else _run_or_answer(ledger, run, call, table, ahead=len(together))
+        if not isinstance(other, RunTool):
+            break
+        together.append(other)
+    return replace(step, beside=tuple(together[1:]))
+
+
+def _is_safe(run: Run, call: ToolCall, table: ToolTable) -> bool:
+    tool, gate = table.get(call.function.name), run.gates.get(call.id)
+    settled = gate is None or gate.status != "rejected"
+    return tool is not None and tool.retry == "safe" and tool.policy == "auto" and settled
+
+
+def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable, *, ahead: int = 0) -> Step | None:
+    """`ahead`: so many calls run already whose results come before this one's."""
     gate = run.gates.get(call.id)
     name = call.function.name
     tool = table.get(name)
@@ -96,8 +135,8 @@ def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable) -
         arguments = msgspec.json.encode(gate.edited_input).decode()
     say_runtime(ledger, "executing_tools", status_text=f"running {name}", active_tool=name)
     ledger.note(ToolStarted(tool_call_id=call.id, tool_name=name))
-    ledger.say(_status(ledger.state, call, tool, "running", arguments))
-    return RunTool(run.run_id, call, arguments)
+    ledger.say(_status(ledger.state, call, tool, "running", arguments, ahead))
+    return RunTool(run.run_id, call, arguments, run.calls_count + ahead, ledger.now_ms)
 
 
 def _waits_for_client(state: ChatState, call: ToolCall) -> bool:
@@ -199,7 +238,9 @@ def _pause(ledger: Ledger, reasons: list[PauseReason]) -> None:
     say_runtime(ledger, "paused")
 
 
-def _status(state: ChatState, call: ToolCall, tool: Tool | None, status: str, arguments: str) -> ToolStatus:
+def _status(
+    state: ChatState, call: ToolCall, tool: Tool | None, status: str, arguments: str, ahead: int = 0
+) -> ToolStatus:
     run = state.private.run
     shown = read_arguments(arguments) if tool is not None and not tool.hide_input else None
     label = shown.get(tool.label_arg) if shown and tool and tool.label_arg else None
@@ -207,7 +248,7 @@ def _status(state: ChatState, call: ToolCall, tool: Tool | None, status: str, ar
         tool_call_id=call.id,
         name=call.function.name,
         message_id=asking_message_id(state, call.id),
-        index=run.calls_count if run else 0,
+        index=run.calls_count + ahead if run else 0,
         status=status,
         input=shown,
         label=label if isinstance(label, str) else None,

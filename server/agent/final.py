@@ -23,19 +23,22 @@ from server.agent.payload_types import Action, PayloadType, problem_with, summar
 __all__ = ["CONTEXT_WARN_RATIO", "Vocabulary", "say_final_word"]
 
 CONTEXT_WARN_RATIO = 0.7
-"""Of the model's window in use, from which on people are warned (HIST-7)."""
+"""Of the model's window in use, from which on people are warned, unless a profile says otherwise (HIST-7)."""
 
 VALUES, ACTIONS = "SUGGESTED_VALUES", "SUGGESTED_ACTIONS"
 
 
 class Vocabulary(Protocol):
-    """What answers may hold besides text in a chat's place."""
+    """What answers may hold besides text in a chat's place, and when to warn of a full window."""
 
     @property
     def payload_types(self) -> Mapping[str, PayloadType]: ...
 
     @property
     def actions(self) -> Mapping[str, Action]: ...
+
+    @property
+    def context_warn_ratio(self) -> float: ...
 
 
 def say_final_word(ledger: Ledger, table: Vocabulary) -> None:
@@ -54,7 +57,7 @@ def say_final_word(ledger: Ledger, table: Vocabulary) -> None:
         if message.role == "assistant" and isinstance(message.content, str):
             final = _cleaned(ledger, message, message.content, table, by_tools)
             if key == of_run[-1]:
-                final = _with_all_of_run(ledger.state, final, set(of_run))
+                final = _with_all_of_run(ledger.state, final, set(of_run), table.context_warn_ratio)
             if final != message:
                 ledger.say(MessageUpdated(key, final))
 
@@ -96,11 +99,11 @@ def _publish(ledger: Ledger, kind: PayloadType, data: JsonObject, message_id: st
     return payload_id
 
 
-def _with_all_of_run(state: ChatState, answer: Message, of_run: set[str]) -> Message:
+def _with_all_of_run(state: ChatState, answer: Message, of_run: set[str], warn_ratio: float) -> Message:
     """The last answer names every payload of its run, in order, the last one to be shown first (PAY-4)."""
     payloads = [payload.payload_id for payload in state.payloads if payload.message_id in of_run]
     use = context_use(state)
-    is_tight = use is not None and use.total is not None and use.used >= CONTEXT_WARN_RATIO * use.total
+    is_tight = use is not None and use.total is not None and use.used >= warn_ratio * use.total
     return replace(
         answer,
         payloads=payloads,

@@ -3,48 +3,61 @@
 
 Pass-through roles (`event`, `diff`, `plan`, …) never reach a model. An answer that was cut off is shown with what it
 has; one that has nothing is left out. A call without its result (an imported chat, a foreign client) is left out, and
-so is a result without its call. Nothing is ever deleted: only this view shrinks.
+so is a result without its call. A summary stands for what it covers. Nothing is ever deleted: only this view shrinks.
 """
 
-from collections.abc import Sequence
-
+import msgspec
 from msgspec.structs import replace
 
-from protocol.messages import JsonObject, Message, text_of
+from protocol.messages import JsonObject, Message
 from protocol.params import effective
-from protocol.state import ChatState
+from protocol.state import ChatState, Summary
+from server.agent.compaction import cut_point
 
-__all__ = ["compaction_of", "model_view", "shorten"]
+__all__ = ["View", "compaction_of", "model_view", "view_of"]
 
 MODEL_ROLES = frozenset({"user", "assistant", "system", "tool"})
 
-CHARACTERS_PER_TOKEN = 4
-"""What English prose takes in the tokenizers of today; used only to bound a history, never to bill one."""
+
+class View(msgspec.Struct, frozen=True):
+    """All that a model may see, before it is shortened. `summary` stands before `messages`; `runs_from` is the index in
+    them of the question that the open run answers; `cut` is how many of them are too many (HIST-2)."""
+
+    summary: Summary | None
+    messages: list[Message]
+    runs_from: int
+    cut: int
+
+    @property
+    def size(self) -> int:
+        return len(self.messages) + (self.summary is not None)
 
 
 def model_view(state: ChatState, defaults: JsonObject) -> list[Message]:
     """The messages of the active path for the next model call; the open draft is not among them. `defaults` are the
     parameters of the chat's profile."""
-    messages, runs_from = _whole_view(state, defaults)
-    return _with_asides(state, messages[_cut(state, defaults, messages, runs_from) :])
+    view = view_of(state, defaults)
+    messages = with_asides(state, view.messages[view.cut :])
+    return [view.summary.message, *messages] if view.summary is not None else messages
 
 
 def compaction_of(state: ChatState, defaults: JsonObject) -> JsonObject | None:
-    """What `thread_updated` says about a shortened view (HIST-6); None when it is whole."""
-    messages, runs_from = _whole_view(state, defaults)
-    covered = _cut(state, defaults, messages, runs_from)
-    if not covered:
+    """What `thread_updated` says about a view that left something out (HIST-6); None when it did not."""
+    view = view_of(state, defaults)
+    if not view.cut:
         return None
-    before = len(messages)
-    return {"strategy": "truncate", "before": before, "after": before - covered, "covered": covered, "elapsed_ms": 0}
+    after = view.size - view.cut
+    return {"strategy": "truncate", "before": view.size, "after": after, "covered": view.cut, "elapsed_ms": 0}
 
 
-def _whole_view(state: ChatState, defaults: JsonObject) -> tuple[list[Message], int]:
-    """All that a model may see, and the index in it of the first message of the open run with its question."""
+def view_of(state: ChatState, defaults: JsonObject) -> View:
+    """The path as a model may see it, and where it would have to be cut."""
     drafted = state.draft.message.message_id if state.draft is not None else None
-    path = [state.nodes[key] for key in state.path if key != drafted]
     question = _question_index(state)
-    earlier = set(state.path[:question])
+    earlier = {key: index for index, key in enumerate(state.path[:question])}
+    summary = _summary_on(state, earlier)
+    begin = earlier[summary.last] + 1 if summary is not None else 0
+    path = [state.nodes[key] for key in state.path[begin:] if key != drafted]
     without_tools = effective(state, "history_tools", defaults).value == "none"
     answered = {message.tool_call_id for message in path if message.role == "tool"}
     called: set[str] = set()
@@ -61,33 +74,42 @@ def _whole_view(state: ChatState, defaults: JsonObject) -> tuple[list[Message], 
                 continue
             view.append(replace(message, tool_calls=calls))
         elif message.role != "tool" or message.tool_call_id in called:
-            view.append(message)
+            withheld = state.private.withheld.get(message.message_id)
+            view.append(message if withheld is None else replace(message, content=withheld))
         else:
             continue
         runs_from += is_earlier
-    return view, runs_from
+    return View(summary, view, runs_from, cut_point(state, defaults, view, runs_from))
 
 
-def _with_asides(state: ChatState, kept: list[Message]) -> list[Message]:
-    """What only the model reads, in its places: the withheld text of results, messages set aside. One of these never
-    comes between a call and its results; one whose place is not in the view is left out with it."""
-    private = state.private
-    if not private.asides and not private.withheld:
+def _summary_on(state: ChatState, earlier: dict[str, int]) -> Summary | None:
+    """The summary that covers most of this path. One whose last message lies on another branch says nothing here; on
+    this path, all before that message is what it covers, since a message has one parent for ever."""
+    held = [summary for summary in state.private.summaries if summary.last in earlier]
+    return max(held, key=lambda summary: earlier[summary.last], default=None)
+
+
+def with_asides(state: ChatState, kept: list[Message]) -> list[Message]:
+    """The messages set aside for the model, in their places: never between a call and its results. One whose place is
+    not in the view is left out with it."""
+    if not state.private.asides:
         return kept
     shown = {message.message_id for message in kept}
+    set_aside: dict[str | None, list[Message]] = {}
+    for aside in state.private.asides:
+        set_aside.setdefault(aside.after, []).append(aside.message)
     place: str | None = None
     asides: dict[str | None, list[Message]] = {}
     for key in (None, *state.path):
         place = key if key in shown else place
-        asides.setdefault(place, []).extend(aside.message for aside in private.asides if aside.after == key)
+        asides.setdefault(place, []).extend(set_aside.get(key, []))
     view: list[Message] = []
     waiting: list[Message] = asides.get(None, []) if state.path and kept and state.path[0] in shown else []
     for message in kept:
         if message.role != "tool":
             view += waiting
             waiting = []
-        text = private.withheld.get(message.message_id)
-        view.append(message if text is None else replace(message, content=text))
+        view.append(message)
         waiting = waiting + asides.get(message.message_id, [])
     return view + waiting
 
@@ -101,35 +123,3 @@ def _question_index(state: ChatState) -> int:
     while index > 0 and state.nodes[state.path[index - 1]].role != "user":
         index -= 1
     return max(0, index - 1)
-
-
-def _cut(state: ChatState, defaults: JsonObject, messages: Sequence[Message], keep_from: int) -> int:
-    most = effective(state, "max_history_messages", defaults).value or 0
-    at = shorten(messages, most, keep_from=keep_from) if most else 0
-    tokens = effective(state, "max_history_tokens", defaults).value
-    while tokens and at < keep_from and sum(map(_tokens, messages[at:])) > tokens:
-        at = shorten(messages, len(messages) - at - 1, keep_from=keep_from)
-    return at
-
-
-def shorten(messages: Sequence[Message], most: int, *, keep_from: int | None = None) -> int:
-    """How many of the oldest messages a view of about `most` leaves out (HIST-3, HIST-5).
-
-    It begins with a user message where there is one late enough, and never between a call and its result; what
-    stands at `keep_from` and after it is never left out.
-    """
-    spare = len(messages) - most
-    if spare <= 0:
-        return 0
-    latest = len(messages) if keep_from is None else keep_from
-    at = next((i for i in range(spare, len(messages)) if messages[i].role == "user"), None)
-    if at is None:
-        at = spare
-        while at < len(messages) and messages[at].role == "tool":
-            at += 1
-    return min(at, latest)
-
-
-def _tokens(message: Message) -> int:
-    characters = len(text_of(message.content)) + sum(len(call.function.arguments) for call in message.tool_calls)
-    return characters // CHARACTERS_PER_TOKEN + 1

@@ -6,16 +6,17 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import anyio
 import structlog
 from msgspec.structs import replace
 
 from protocol.blobs import Blob
-from protocol.deltas import DeltaOp
+from protocol.deltas import DeltaOp, MergeExtra
 from protocol.errors import ModelFailed
 from protocol.events import ToolStatus
 from protocol.ids import NewId
@@ -23,18 +24,24 @@ from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
 from protocol.state import ChatState
-from server.agent.answers import break_off, finish, tool_done
+from server.agent.answers import break_off, finish, say_fallback, summarized, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
+from server.agent.memory import recall
+from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
-from server.agent.steps import CallModel, RunTool, Step, Wait
-from server.agent.tool_results import keep_result
+from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
+from server.agent.summaries import SUMMARY_SECONDS, summary_request
+from server.agent.tool_results import KeptResult, keep_result
 from server.providers.base import Provider, model_info
+from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, ToolContext
-from server.tools.runner import ToolRunner
+from server.tools.chats import ChatsPort
+from server.tools.processes import ProcessesPort
+from server.tools.runner import ToolRun, ToolRunner
 
 __all__ = ["AgentLoop", "ChatPort", "ModelTable"]
 
@@ -66,10 +73,30 @@ class ChatPort(Protocol):
     def tools(self) -> ChatTools:
         """The tools that this chat is offered now."""
 
+    def chats_of(self, tool_call_id: str) -> ChatsPort:
+        """What this call may do with chats of its own."""
+
+    def processes_of(self, tool_call_id: str) -> ProcessesPort:
+        """What this call may do with processes."""
+
 
 class ModelTable(Protocol):
     def resolve(self, name: str) -> tuple[Provider, str]:
         """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
+
+
+def is_down(failure: ModelFailed) -> bool:
+    """May another model answer where this one could not? Not when the request itself was refused, which the next one
+    would refuse as well. A key that no longer holds is the operator's business, and in the log; people get their
+    answer."""
+    return failure.retryable or failure.code == "auth_failed"
+
+
+class _Ended(NamedTuple):
+    """A call that was run, and its result as the log takes it."""
+
+    done: ToolRun
+    kept: KeptResult
 
 
 class AgentLoop:
@@ -102,7 +129,13 @@ class AgentLoop:
         while not isinstance(step, Wait):
             self.current, self.step_ended = step, anyio.Event()
             try:
-                step = await (self._call_model(step) if isinstance(step, CallModel) else self._run_tool(step))
+                match step:
+                    case CallModel():
+                        step = await self._call_model(step)
+                    case Summarize():
+                        step = await self._summarize(step)
+                    case RunTool():
+                        step = await self._run_tools(step)
             finally:
                 self.current = None
                 self.step_ended.set()
@@ -114,40 +147,136 @@ class AgentLoop:
             lambda: self._new_id("call"),
             reasoning=effective(state, "reasoning", self._chat.tools().profile.params).value,
         )
-        try:
-            provider, model = self._models.resolve(step.model)
-            prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
-            request = build_request(
-                state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
-            )
-            request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
-            asked_at = time.monotonic()
-            async with aclosing(provider.stream(request)) as deltas:
-                async for delta in deltas:
-                    if not assembler.has_started:
-                        self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
-                    op = assembler.feed(delta)
-                    if op is not None:
-                        await self._chat.stream(op)
-        except ModelFailed as failure:
-            _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
-            self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
-            broken = failure
-            answer = assembler.answer(is_broken=True)
+        step, failure = await self._ask_models(step, assembler)
+        if failure is not None:
+            broken = assembler.answer(is_broken=True)
             return await self._chat.commit(
-                lambda ledger: break_off(ledger, step, answer, broken.code, broken.message, self._chat.tools())
+                lambda ledger: break_off(ledger, step, broken, failure.code, failure.message, self._chat.tools())
             )
         self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
         answer = assembler.answer()
         return await self._chat.commit(lambda ledger: finish(ledger, step, answer, self._chat.tools()))
 
-    async def _run_tool(self, step: RunTool) -> Step:
+    async def _ask_models(self, step: CallModel, assembler: Assembler) -> tuple[CallModel, ModelFailed | None]:
+        """The step with the model that answered, and how it failed if it did. While nothing of the answer is shown,
+        the models of the profile's `fallback` are asked one after the other in place of one that is down."""
+        draft = self._chat.state.draft
+        is_shown = step.continuing and draft is not None and bool(draft.content)
+        others = deque(m for m in self._chat.tools().profile.fallback if m != step.model and not is_shown)
+        while True:
+            try:
+                await self._stream_answer(step, assembler)
+                return step, None
+            except ModelFailed as failure:
+                _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
+                self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
+                if not others or assembler.has_started or not is_down(failure):
+                    return step, failure
+            step = await self._ask_another(step, others.popleft())
+
+    async def _stream_answer(self, step: CallModel, assembler: Assembler) -> None:
+        """Ask `step.model` and stream what it says. Raises ModelFailed."""
+        state = self._chat.state
+        try:
+            provider, model = self._models.resolve(step.model)
+        except ModelFailed as unknown:
+            raise ModelFailed(unknown.code, unknown.message, detail=unknown.detail, retryable=True) from None
+        prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
+        request = build_request(
+            state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
+        )
+        request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
+        asked_at = time.monotonic()
+        async with aclosing(provider.stream(request)) as deltas:
+            async for delta in deltas:
+                if not assembler.has_started:
+                    self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
+                op = assembler.feed(delta)
+                if op is not None:
+                    await self._chat.stream(op)
+
+    async def _ask_another(self, step: CallModel, model: str) -> CallModel:
+        """The same round and the same message, answered by `model`, since the one that was asked is down (EVT-14)."""
+        _log.warning("model.fallback", model=step.model, fallback=model)
+        tools = self._chat.tools()
+        await self._chat.commit(lambda ledger: say_fallback(ledger, model, tools.window_tokens(model)))
+        await self._chat.stream(MergeExtra({"model": model}))
+        return replace(step, model=model)
+
+    async def _summarize(self, step: Summarize) -> Step:
+        """Without a summary the history is cut all the same: a run does not fail for it (HIST-5)."""
+        defaults = self._chat.tools().profile.params
+        done, outcome = Completion(""), "ok"
+        begun_at = time.monotonic()
+        try:
+            provider, model = self._models.resolve(step.model)
+            with anyio.fail_after(SUMMARY_SECONDS):
+                done = await complete(provider, summary_request(self._chat.state, defaults, model))
+            if not done.text.strip():
+                raise ModelFailed("llm_error", "The summarizer said nothing.", detail="an empty summary")
+        except (ModelFailed, TimeoutError) as failure:
+            outcome = failure.code if isinstance(failure, ModelFailed) else "timeout"
+            detail = failure.detail if isinstance(failure, ModelFailed) else f"no summary in {SUMMARY_SECONDS:g} s"
+            _log.warning("history.summary_failed", model=step.model, code=outcome, detail=detail)
+        self._metrics.model_calls.labels(step.model.partition("/")[0], outcome).inc()
+        elapsed_ms = round((time.monotonic() - begun_at) * 1000)
+        return await self._chat.commit(
+            lambda ledger: summarized(ledger, step, done.text, elapsed_ms, self._chat.tools(), done.usage)
+        )
+
+    async def _run_tools(self, step: RunTool) -> Step:
+        """The call, and those beside it at the same time; results are committed in call order, each as soon as it and
+        all before it are there (LOOP-3)."""
+        if not step.beside:
+            return await self._end_call(step, await self._run_tool(step), ())
+        batch = (step, *step.beside)
+        ended: list[_Ended | None] = [None] * len(batch)
+        has_ended = [anyio.Event() for _ in batch]
+
+        async def run_one(number: int) -> None:
+            ended[number] = await self._run_tool(batch[number])
+            has_ended[number].set()
+
+        after: Step = Wait()
+        trouble: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            for number in range(len(batch)):
+                tasks.start_soon(run_one, number)
+            try:
+                for number, each in enumerate(batch):
+                    await has_ended[number].wait()
+                    after = await self._end_call(each, ended[number], batch[number + 1 :])
+            except Exception as wrong:  # carried out of the group bare: the turn tells the store's errors by their type
+                trouble = wrong
+                tasks.cancel_scope.cancel()
+        if trouble is not None:
+            raise trouble
+        return after
+
+    async def _end_call(self, step: RunTool, ended: _Ended | None, rest: tuple[RunTool, ...]) -> Step:
+        if ended is None:
+            return Wait()
+        result = replace(ended.done.result, content=ended.kept.content)
+        return await self._chat.commit(
+            lambda ledger: tool_done(
+                ledger,
+                step.call,
+                result,
+                ended.done.elapsed_ms,
+                self._chat.tools(),
+                ended.kept.attachments,
+                rest,
+            )
+        )
+
+    async def _run_tool(self, step: RunTool) -> _Ended | None:
+        """None: the run is over."""
         state = self._chat.state
         run = state.private.run
         call = step.call
         tools = self._chat.tools()
         if run is None:
-            return Wait()
+            return None
 
         def report(progress: Report) -> None:
             if isinstance(progress, ClientEvent):
@@ -160,7 +289,7 @@ class AgentLoop:
                     tool_call_id=call.id,
                     name=call.function.name,
                     message_id=asking_message_id(state, call.id),
-                    index=run.calls_count,
+                    index=step.index,
                     status="progress",
                     stage=progress.stage,
                     message=progress.message,
@@ -176,17 +305,20 @@ class AgentLoop:
             idempotency_key=f"{state.chat_id}:{call.id}",
             principal=run.principal,
             metadata=state.thread.metadata or {},
-            context=run.context or effective(state, "context", tools.profile.params).value or {},
+            context=context_of(state, tools.profile.params),
             data_dir=self._data_dir,
             report=report,
             is_cancelled=lambda: False,
+            scope=tools.scope,
+            interaction=interaction_of(state),
+            payloads=payloads_of(state),
+            chats=self._chat.chats_of(call.id),
+            processes=self._chat.processes_of(call.id),
+            memory=recall(state, step.at_ms),
         )
         name = call.function.name
         tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
         done = await self._runner.run(tool, name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
-        result = replace(done.result, content=kept.content)
-        return await self._chat.commit(
-            lambda ledger: tool_done(ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments)
-        )
+        return _Ended(done, kept)

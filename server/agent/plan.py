@@ -7,20 +7,22 @@ takes a chat over calls the same function on the same state and so goes on where
 
 from collections.abc import Callable
 
-from protocol.commands import Abort, Command, InternalCommand
+from protocol.commands import Abort, Command, InternalCommand, StopSubchat
 from protocol.events import ErrorHappened, StreamStarted, ThreadUpdated
-from protocol.facts import RoundStarted
+from protocol.facts import RoundStarted, SetAside
 from protocol.ledger import Ledger
+from protocol.messages import Message, text_of
 from protocol.queue import is_steered
 from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
-from protocol.state import ChatState, Run
+from protocol.state import Aside, ChatState, Run
 from server.agent.calls import ToolTable, ask_about_limit, next_call, tools_offered
 from server.agent.final import say_final_word
 from server.agent.history import compaction_of
 from server.agent.previews import next_commit
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
+from server.agent.summaries import begin_summary
 
 __all__ = ["advance", "carry_out", "go_on", "is_parked", "is_worked_on", "next_deadline_ms", "stops", "wanted_model"]
 
@@ -44,9 +46,9 @@ def next_deadline_ms(state: ChatState) -> int | None:
 def stops(command: Command | InternalCommand | None, state: ChatState) -> bool:
     """Must the work that goes on outside be ended before this command is carried out?"""
     run = state.private.run
-    return (
-        isinstance(command, Abort) and is_worked_on(state) and run is not None and command.run_id in (None, run.run_id)
-    )
+    if run is None or not is_worked_on(state):
+        return False
+    return isinstance(command, StopSubchat) or (isinstance(command, Abort) and command.run_id in (None, run.run_id))
 
 
 def carry_out(ledger: Ledger, table: ToolTable, effect: Callable[[Ledger], None], *, is_stopped: bool) -> Step:
@@ -97,6 +99,9 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     leaf = state.leaf
     begins_with_leaf = run.continues is not None and run.round < 0
     if leaf is None or (leaf.role == "assistant" and len(state.path) > run.first_index and not begins_with_leaf):
+        again = _ask_again(ledger, run, leaf, table) if leaf is not None else None
+        if again is not None:
+            return again
         _end(ledger, table, "limit" if run.summarizing else "complete")
         return None
     if run.end_state is not None:
@@ -126,8 +131,33 @@ def _rounds_allowed(ledger: Ledger, run: Run) -> int:
     return run.rounds_allowed if run.rounds_allowed is not None else int(ledger.param("max_rounds"))
 
 
+def _ask_again(ledger: Ledger, run: Run, answer: Message, table: ToolTable) -> Step | None:
+    """One more round, should the reply guard refuse this answer and a round be left (LOOP-10). The refused answer
+    stays; what the model is told of it is noted once, even when the round breaks with its worker."""
+    guard, state = table.reply_guard, ledger.state
+    if guard is None or run.summarizing or is_steered(state) or run.round + 1 >= _rounds_allowed(ledger, run):
+        return None
+    of_run = set(state.path[run.first_index :])
+    notes = [each.after for each in state.private.asides if each.message.kind == "guard" and each.after in of_run]
+    if answer.message_id not in notes:
+        if len(notes) >= guard.max_retries or not guard.refuses(text_of(answer.content)):
+            return None
+        told = Message(
+            role="user",
+            content=guard.instruction,
+            message_id=ledger.new_id("msg"),
+            hidden=True,
+            kind="guard",
+            created_at=ledger.now_ms,
+        )
+        ledger.note(SetAside(aside=Aside(told, answer.message_id)))
+    return _start_round(ledger, run, table, status_text="answering again: wrong language")
+
+
 def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     """Say that the limit is reached, then follow `on_limit`."""
+    if ledger.param("on_limit") == "summarize" and (summary := begin_summary(ledger, run, table.summarizer)):
+        return summary
     allowed = _rounds_allowed(ledger, run)
     sentence = f"The run used all its {allowed} rounds of tools."
     ledger.say(ErrorHappened(code="max_tool_rounds", message=sentence, fatal=False, run_id=run.run_id))
@@ -141,14 +171,18 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
             return None
 
 
-def _start_round(ledger: Ledger, run: Run, table: ToolTable, *, summarizing: bool = False) -> Step:
+def _start_round(
+    ledger: Ledger, run: Run, table: ToolTable, *, summarizing: bool = False, status_text: str | None = None
+) -> Step:
+    if (summary := begin_summary(ledger, run, table.summarizer)) is not None:
+        return summary  # and the plan comes back here when there is one
     number = run.round + 1
     model = wanted_model(ledger, table)
     goes_on = run.continues if run.round < 0 else None
     message_id = goes_on.message_id if goes_on is not None else ledger.new_id("msg")
     path = ledger.state.path
     ledger.note(RoundStarted(round=number, summarizing=summarizing, window_tokens=table.window_tokens(model)))
-    say_runtime(ledger, "generating", round=number)
+    say_runtime(ledger, "generating", round=number, status_text=status_text)
     compaction = compaction_of(ledger.state, ledger.profile_params)
     if compaction is not None and compaction != ledger.state.thread.compaction:
         ledger.say(ThreadUpdated(compaction=compaction))

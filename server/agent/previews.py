@@ -141,7 +141,7 @@ def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> S
         )
     )
     call = ToolCall(id=call_id, index=0, function=FunctionCall(tool.name, commit.arguments))
-    return RunTool(run.run_id, call, commit.arguments)
+    return RunTool(run.run_id, call, commit.arguments, at_ms=ledger.now_ms)
 
 
 def _why_not(tool: Tool, commit: Commit) -> str:

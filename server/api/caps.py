@@ -9,12 +9,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from protocol.commands import Command
-from protocol.errors import CODES, Unavailable
+from protocol.errors import CODES, BadRequest, Unavailable
 from protocol.events import Event
+from protocol.messages import JsonObject
+from server.agent.profile import DEFAULT_PROFILE, Profile, is_for
+from server.agent.scopes import TOP, is_declared, path_of, read_scope
 from server.api.edge import edge_of
 from server.api.errors import answer
 from server.api.limits import limits_of
 from server.telemetry import METRICS_CONTENT_TYPE
+from server.tools.traits import Scope
 
 __all__ = ["caps", "chat_modes", "livez", "metrics", "ping", "providers", "readyz", "tools"]
 
@@ -52,7 +56,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def caps(request: Request) -> Response:
-    """`GET /v1/caps`: models, profiles and their scopes (none yet), the closed lists of commands, events and
+    """`GET /v1/caps`: models, profiles with their scopes and payload types, the closed lists of commands, events and
     codes, and limits."""
     edge = edge_of(request)
     edge.principal(request.scope)
@@ -80,7 +84,8 @@ async def caps(request: Request) -> Response:
             "completion_models": {},
             "metadata": None,
             "profiles": [profile.name for profile in edge.profiles.all],
-            "scopes": {profile.name: [] for profile in edge.profiles.all},
+            "scopes": {profile.name: [list(scope) for scope in profile.scopes] for profile in edge.profiles.all},
+            "payload_types": {profile.name: _payload_types(profile) for profile in edge.profiles.all},
             "commands": _tags(Command),
             "events": ["snapshot", *_tags(Event)],
             "codes": sorted(CODES),
@@ -115,13 +120,13 @@ async def providers(request: Request) -> Response:
 async def chat_modes(request: Request) -> Response:
     """`GET /v1/chat-modes`: the profiles."""
     edge = edge_of(request)
-    edge.principal(request.scope)
+    roles = edge.principal(request.scope).roles
     modes = [
         {
             "id": profile.name,
             "title": profile.title,
             "description": profile.description,
-            "tools_count": len(edge.tools) + len(edge.mcp.tools()) if profile.tools is None else len(profile.tools),
+            "tools_count": len(edge.profiles.catalogue(profile, TOP, roles)),
             "thread_defaults": {
                 "include_project_info": True,
                 "checkpoints_enabled": True,
@@ -136,10 +141,24 @@ async def chat_modes(request: Request) -> Response:
 
 
 async def tools(request: Request) -> Response:
-    """`GET /v1/tools`: what models may be offered (TOOL-12)."""
+    """`GET /v1/tools`: what models may be offered in chats of this caller (TOOL-12). With `mode` or `scope`, what a
+    chat of this profile is offered in this place; without, whatever any chat may be.
+
+    Raises:
+        BadRequest: no such profile, or no such scope in it.
+    """
     edge = edge_of(request)
-    edge.principal(request.scope)
+    roles = edge.principal(request.scope).roles
+    mode, place = request.query_params.get("mode"), request.query_params.get("scope")
     await edge.mcp.settled()
+    if mode is None and place is None:
+        found = [tool for tool in edge.profiles.known_tools().values() if is_for(tool, roles)]
+    else:
+        profile = edge.profiles.get(mode or DEFAULT_PROFILE)
+        if profile is None:
+            known = ", ".join(each.name for each in edge.profiles.all)
+            raise BadRequest(f"mode: no such profile; there are {known}", path="/mode")
+        found = edge.profiles.catalogue(profile, _scope_of(place, profile), roles)
     return answer(
         200,
         [
@@ -149,10 +168,37 @@ async def tools(request: Request) -> Response:
                 "input_schema": tool.input_schema,
                 "source": tool.source,
                 "policy": tool.policy,
+                "scopes": [list(scope) for scope in tool.traits.scopes],
             }
-            for tool in [*edge.tools, *edge.mcp.tools().values()]
+            for tool in found
         ],
     )
+
+
+def _scope_of(place: str | None, profile: Profile) -> Scope:
+    scope = read_scope(place) if place else TOP
+    if scope is None or not is_declared(scope, profile.scopes):
+        known = ", ".join(sorted(map(path_of, profile.scopes))) or "none"
+        raise BadRequest(f"scope: no such place in the profile {profile.name!r}; there are {known}", path="/scope")
+    return scope
+
+
+def _payload_types(profile: Profile) -> list[JsonObject]:
+    """All that a profile can show, and the scopes it does so in: none for everywhere."""
+    places: dict[str, list[list[str]]] = {}
+    for scope, table in profile.scopes.items():
+        for name in table.payload_types:
+            places.setdefault(name, []).append(list(scope))
+    kinds = {name: kind for table in profile.scopes.values() for name, kind in table.payload_types.items()}
+    return [
+        {
+            "name": kind.name,
+            "description": kind.description,
+            "schema": kind.schema,
+            "scopes": [] if kind.name in profile.payload_types else places[kind.name],
+        }
+        for kind in {**profile.payload_types, **kinds}.values()
+    ]
 
 
 def _tags(union: object) -> list[str]:

@@ -13,9 +13,11 @@ from starlette.responses import Response
 from protocol.codec import encode
 from protocol.errors import BadRequest, NotFound
 from protocol.exports import tree_of
-from protocol.ids import Position, check_chat_id
+from protocol.ids import Position, check_chat_id, check_id
+from protocol.outbox import deleted
 from protocol.snapshot import resume_is_possible, snapshot_of
 from protocol.state import ChatState
+from server.api.commands import lay_down_internal
 from server.api.edge import Edge, edge_of
 from server.api.errors import answer
 from server.api.listing import (
@@ -29,13 +31,14 @@ from server.api.listing import (
 )
 from server.api.reading import read_chat_as
 from server.store.past import NoLongerHeld, state_at
-from server.store.port import ChatMeta
+from server.store.port import ChatMeta, shelf_of
 
 __all__ = ["delete_chat", "list_chats", "own_chat", "read_chat"]
 
 
 async def list_chats(request: Request) -> Response:
-    """`GET /v1/chats?limit&cursor&state&q`: the caller's chats, newest activity first. The cursor is opaque."""
+    """`GET /v1/chats?limit&cursor&state&q&parent_id`: the caller's chats, newest activity first; those that tools of
+    another chat began are listed under it alone. The cursor is opaque."""
     edge = edge_of(request)
     principal = edge.principal(request.scope)
     limit = whole_number(request, "limit", LIST_DEFAULT, 1, LIST_MAX)
@@ -45,12 +48,15 @@ async def list_chats(request: Request) -> Response:
     if len(search) > SEARCH_MAX_CHARACTERS:
         raise BadRequest(f"q must be at most {SEARCH_MAX_CHARACTERS} characters", path="/q")
     folded = search.casefold()
+    parent_id = request.query_params.get("parent_id", "")
+    if parent_id:
+        await edge.own(check_id(parent_id, "parent_id"), principal)
 
     def is_wanted(chat: ChatMeta) -> bool:
         return (state is None or chat.state == state) and folded in str(item_of(chat)["title"]).casefold()
 
     filters = is_wanted if state is not None or folded else None
-    found = await find_chats(edge.store, principal.id, limit, cursor, filters)
+    found = await find_chats(edge.store, shelf_of(principal.id, parent_id), limit, cursor, filters)
     return answer(
         200,
         {
@@ -87,12 +93,24 @@ async def read_chat(request: Request) -> Response:
 
 
 async def delete_chat(request: Request) -> Response:
-    """`DELETE /v1/chats/{chat_id}`. Nothing brings it back but an import by its owner."""
+    """`DELETE /v1/chats/{chat_id}`, and the chats that its tools began. Nothing brings them back but an import by their
+    owner. A chat that waits for this one hears that nothing will come."""
     edge = edge_of(request)
     meta = await own_chat(edge, request)
-    if not await edge.store.delete(meta.chat_id, meta.owner, secrets.token_hex(8)):
+    if not await _delete_tree(edge, meta.chat_id, meta.owner):
         raise NotFound("no such chat")
+    if meta.parent:
+        await lay_down_internal(edge, meta.owner, meta.parent, deleted(meta.chat_id))
     return answer(200, {"status": "deleted"})
+
+
+async def _delete_tree(edge: Edge, chat_id: str, owner: str) -> bool:
+    """The children first, as deep as they go: should this break off, the next try finds what is left."""
+    shelf = shelf_of(owner, chat_id)
+    while (page := await edge.store.list_chats(shelf, LIST_MAX)).chats:
+        for child in page.chats:
+            await _delete_tree(edge, child.chat_id, owner)
+    return await edge.store.delete(chat_id, owner, secrets.token_hex(8))
 
 
 async def own_chat(edge: Edge, request: Request) -> ChatMeta:

@@ -59,7 +59,7 @@ from server.api.errors import answer, error_response
 from server.api.outcomes import following, outcome_within, post_until_answered
 from server.store.port import Posted, PostKind, PostOutcome, PostRequest
 
-__all__ = ["cancel_queued", "lay_down", "post_command", "take_back"]
+__all__ = ["cancel_queued", "lay_down", "lay_down_internal", "post_command", "take_back"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -147,10 +147,15 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
         raise NotFound("no such chat")
 
 
+async def lay_down_internal(edge: Edge, owner: str, chat_id: str, command: InternalCommand) -> None:
+    """A command of our own for a chat of `owner` that is there; nothing where it is not. Raises Unavailable."""
+    await post_until_answered(edge.store, _internal(chat_id, owner, command, "exempt", creates=False))
+
+
 async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: str) -> None:
     """Ask that a waiting command is taken back; whether it was is told by its `ack`. Raises Unavailable."""
     cancel = CancelQueued(client_request_id=f"cancel:{request_id}:{secrets.token_hex(8)}", target=request_id)
-    await post_until_answered(edge.store, _internal(chat_id, principal.id, cancel, "exempt", creates=False))
+    await lay_down_internal(edge, principal.id, chat_id, cancel)
 
 
 def _check(command: Command, principal: Principal, edge: Edge) -> None:

@@ -20,8 +20,10 @@ from protocol.ide import CLAIM_MS
 from protocol.ids import NAME_MAX_CHARACTERS
 from protocol.params import MAX_ROUNDS
 from protocol.places import CHATS_MAX
+from protocol.processes import PROCESSES_MAX
 from protocol.restores import RESTORED_MAX_COUNT
-from protocol.state import RECENT_ACKS_KEPT
+from protocol.state import AGENTS_KEPT, RECENT_ACKS_KEPT
+from protocol.subchats import DEPTH_MAX, RUNNING_MAX
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
@@ -31,6 +33,7 @@ from server.api.transfer import IMPORT_MAX_BYTES, IMPORT_WAIT_SECONDS
 from server.relay.feeds import FEED_MAX_CHATS
 from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS
+from server.tools.process_pool import POOL_MAX
 from server.tools.runner import RESULT_MAX_BYTES
 
 __all__ = ["limits_of"]
@@ -84,6 +87,11 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "remembered_request_ids_count": SEEN_GENERATION,
         "remembered_request_ids_seconds": SEEN_TTL_SECONDS,
         "recent_acks_count": RECENT_ACKS_KEPT,
+        "subchats_running_max_count": RUNNING_MAX,
+        "subchats_depth_max_count": DEPTH_MAX,
+        "background_agents_count": AGENTS_KEPT,
+        "chat_processes_max_count": PROCESSES_MAX,
+        "worker_processes_max_count": POOL_MAX,
     }
 
 

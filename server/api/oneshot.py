@@ -25,7 +25,15 @@ from server.agent.profile import Profiles
 from server.api.commands import lay_down, take_back
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import STATUS_OF_CODE, answer
-from server.api.oneshot_bodies import Ask, Fresh, read_agent_chat, read_completions, read_page_chat, read_text_chat
+from server.api.oneshot_bodies import (
+    Ask,
+    Fresh,
+    check_scope,
+    read_agent_chat,
+    read_completions,
+    read_page_chat,
+    read_text_chat,
+)
 from server.api.opening import ABORT, SSE_HEADERS
 from server.api.run_watch import RunWatch, watch_chat
 from server.projections.base import AWAITS_DECISION, OutFrame, RunSlice
@@ -75,8 +83,13 @@ async def _answer(request: Request, read: _Reader) -> Response:
     wish = request.query_params.get("on_disconnect", ask.on_disconnect or "abort")
     if wish not in ("abort", "detach"):
         raise BadRequest("on_disconnect must be abort or detach", path="/on_disconnect")
-    if not ask.is_new and (await edge.own(ask.chat_id, principal)).state == "paused":
-        raise Conflict(AWAITS_DECISION)
+    mode = ""
+    if not ask.is_new:
+        meta = await edge.own(ask.chat_id, principal)
+        if meta.state == "paused":
+            raise Conflict(AWAITS_DECISION)
+        mode = meta.mode
+    check_scope(ask, edge.profiles.named(mode))
     prefers_json = _prefers_json(request.headers.get("accept", ""))
     wants_json = prefers_json if ask.wants_stream is None else not ask.wants_stream
     return _OneShot(edge, principal, ask, wants_json=wants_json, detaches=wish == "detach")

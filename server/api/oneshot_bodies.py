@@ -5,7 +5,6 @@ byte of an answer. The one rule: the message takes a turn of its own (`merge_que
 its caller's alone and may be aborted with the caller.
 """
 
-import re
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -15,21 +14,18 @@ from protocol.commands import Interaction, InteractionType, UserMessage
 from protocol.errors import BadRequest, Refused, explain
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
-from server.agent.profile import Profiles
+from server.agent.profile import Profile, Profiles
+from server.agent.scopes import SCOPE_MAX_DEPTH, is_declared, path_of, read_scope
 from server.projections.agent_chat import AgentChat
 from server.projections.base import Projection
 from server.projections.openai_chunks import OpenAIChunks
 from server.projections.page_chat import PageChat
 from server.projections.text_chat import TextChat
 
-__all__ = ["Ask", "Fresh", "known_scope", "read_agent_chat", "read_completions", "read_page_chat", "read_text_chat"]
+__all__ = ["Ask", "Fresh", "check_scope", "read_agent_chat", "read_completions", "read_page_chat", "read_text_chat"]
 
 OnDisconnect: TypeAlias = Literal["abort", "detach"]
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-SCOPE_MAX_DEPTH = 3
-_SCOPE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Scopes name files and configuration sections later: the alphabet of ids, and a dot."""
 
 
 class Fresh(msgspec.Struct, frozen=True):
@@ -42,7 +38,7 @@ class Fresh(msgspec.Struct, frozen=True):
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: None when the `Accept` header
-    says it. `content_path` is where its words stand in the body."""
+    says it. `content_path` and `scope_path` are where its words and its scope stand in the body."""
 
     chat_id: str
     is_new: bool
@@ -51,6 +47,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     on_disconnect: OnDisconnect | None = None
     wants_stream: bool | None = None
     content_path: str = "/message"
+    scope_path: str = ""
 
     def in_body(self, refusal: Refused) -> Refused:
         """A refusal of the command, with its path pointing into the caller's own body."""
@@ -137,11 +134,15 @@ def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """`{message, context_type, context?, conversation_id?}`. Raises BadRequest."""
     asked = _decode(body, _AgentChat)
     chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
-    params = {"scope": known_scope(profiles, asked.context_type, "/context_type")}
+    params = {"scope": _scope(asked.context_type, "/context_type")}
     command = _message(fresh, asked.message, params=params, context=asked.context)
-    projection = AgentChat(chat_id)
     return Ask(
-        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+        chat_id=chat_id,
+        is_new=is_new,
+        command=command,
+        projection=AgentChat(chat_id),
+        on_disconnect=asked.on_disconnect,
+        scope_path="/context_type",
     )
 
 
@@ -151,12 +152,16 @@ def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
     context = asked.context or {}
     place = [context[key] for key in ("current_page", "active_tab") if context.get(key)]
-    params: JsonObject = {"scope": known_scope(profiles, place, "/context")} if place else {}
+    params: JsonObject = {"scope": _scope(place, "/context")} if place else {}
     interaction = None if asked.interaction_type is None else Interaction(type=asked.interaction_type)
     command = _message(fresh, asked.message, params=params, context=context, interaction=interaction)
-    projection = PageChat(chat_id)
     return Ask(
-        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+        chat_id=chat_id,
+        is_new=is_new,
+        command=command,
+        projection=PageChat(chat_id),
+        on_disconnect=asked.on_disconnect,
+        scope_path="/context",
     )
 
 
@@ -194,21 +199,30 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     )
 
 
-def known_scope(profiles: Profiles, scope: object, path: str = "/scope") -> list[str]:
-    """`scope` (a name, or up to three, the widest first) as the thread holds it.
-
-    `profiles` is where scopes will be configured; until then every well-formed name is known.
+def check_scope(ask: Ask, profile: Profile) -> None:
+    """Is what the body calls its place one of the profile's? Where a profile declares no scopes, any name may be meant.
 
     Raises:
         BadRequest: no such scope; `path` is where it stands in the body.
     """
-    names = [scope] if isinstance(scope, str) else scope
-    if not isinstance(names, list) or not 1 <= len(names) <= SCOPE_MAX_DEPTH:
-        raise BadRequest(f"unknown scope: it must be a name or a list of 1 to {SCOPE_MAX_DEPTH} names", path=path)
-    for name in names:
-        if not isinstance(name, str) or not _SCOPE_NAME.fullmatch(name):
-            raise BadRequest("unknown scope: a name is 1 to 64 characters of A-Z a-z 0-9 _ . -", path=path)
-    return names
+    scope = read_scope(ask.command.params.get("scope"))
+    if scope is not None and not is_declared(scope, profile.scopes):
+        known = ", ".join(sorted(map(path_of, profile.scopes)))
+        raise BadRequest(
+            f"unknown scope {path_of(scope)!r}; the profile {profile.name!r} has {known}", path=ask.scope_path
+        )
+
+
+def _scope(scope: object, path: str) -> list[str]:
+    """A name, up to three (the widest first), or a path of them, as the thread holds it. Raises BadRequest."""
+    names = read_scope(scope)
+    if not names:
+        raise BadRequest(
+            f"unknown scope: it must be 1 to {SCOPE_MAX_DEPTH} names, each of 1 to 64 characters of "
+            "A-Z a-z 0-9 _ . -, as a list or with / between",
+            path=path,
+        )
+    return list(names)
 
 
 def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:

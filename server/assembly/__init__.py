@@ -10,11 +10,12 @@ from protocol.principal import Principal
 from server.actor.host import Rhythm
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.assembly.providers import providers_of
 from server.assembly.store import open_store
-from server.assembly.tools import app_of, mcp_hub_of, tools_of
+from server.assembly.tools import mcp_hub_of, tools_of
 from server.providers.registry import Providers
 from server.settings import Settings
 from server.tools.mcp.hub import McpHub
@@ -36,13 +37,14 @@ class Furniture:
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models)
-    app = app_of(settings)
-    tools = tools_of(settings, app)
+    app = app_file_of(settings.server.app)
+    tools = tools_of(settings, app.tools)
     mcp = mcp_hub_of(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
-    profiles = Profiles(
-        profiles_of(settings, payload_types_of(settings, app)), tools, settings.models.default, windows, mcp
+    configured = profiles_of(
+        settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
     )
+    profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
     return Furniture(providers, tools, profiles, mcp)
 
 

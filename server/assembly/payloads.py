@@ -4,7 +4,7 @@ Checked here, when the server starts: a type that could never be recognised, or 
 stops the start with a sentence that names it.
 """
 
-from types import ModuleType
+from collections.abc import Sequence
 
 from server.agent.payload_types import PayloadType, check_type
 from server.settings import Settings
@@ -12,16 +12,16 @@ from server.settings import Settings
 __all__ = ["payload_types_of"]
 
 
-def payload_types_of(settings: Settings, app: ModuleType | None = None) -> dict[str, PayloadType]:
-    """By name; the operator's table says the last word on a type that the file has too.
+def payload_types_of(settings: Settings, own: Sequence[PayloadType] = ()) -> dict[str, PayloadType]:
+    """By name; `own` are those of the operator's file, over which the table has the last word.
 
     Raises:
         ValueError: a marker, schema or summary that cannot be, or two types with one marker or name.
     """
     types: dict[str, PayloadType] = {}
-    for value in vars(app).values() if app is not None else ():
-        if isinstance(value, PayloadType) and types.setdefault(value.name, value) is not value:
-            raise ValueError(f"two payload types are called {value.name!r}; give each a name of its own")
+    for kind in own:
+        if types.setdefault(kind.name, kind) is not kind:
+            raise ValueError(f"two payload types are called {kind.name!r}; give each a name of its own")
     for name, said in settings.payloads.items():
         types[name] = PayloadType(
             name=name, description=said.description, schema=said.schema, marker=said.marker, summary=said.summary
@@ -32,7 +32,6 @@ def payload_types_of(settings: Settings, app: ModuleType | None = None) -> dict[
             check_type(kind)
         except ValueError as wrong:
             raise ValueError(f"payloads.{name}.{wrong}") from None
-        other = markers.setdefault(kind.marker, name) if kind.marker else name
-        if other != name:
-            raise ValueError(f"payloads.{name}.marker: {kind.marker} is the marker of {other} already")
+        if kind.marker and (other := markers.setdefault(kind.marker, name)) != name:
+            raise ValueError(f"payloads.{name}.marker: payloads.{other} has the marker {kind.marker} too")
     return types

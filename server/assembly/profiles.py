@@ -1,44 +1,156 @@
-"""The profiles that chats can choose, as configured."""
+"""The profiles that chats can choose, as configured.
 
-from collections.abc import Mapping
-from types import MappingProxyType
+What a profile names (tools, payload types, sections of its prompt) must exist: a name that nobody knows stops the start
+and says what is known, since an assistant that quietly lacks a tool is a bug nobody sees.
+"""
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from protocol.errors import BadRequest
 from protocol.messages import JsonObject
 from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.thread import ALWAYS_PRESENT, read_patch
-from server.agent.payload_types import PayloadType
-from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile
+from protocol.tool_names import mcp_server_of
+from server.agent.guard import INSTRUCTION, ReplyGuard
+from server.agent.payload_types import Action, PayloadType
+from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
+from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, Section
+from server.settings import Action as ActionSettings
+from server.settings import Models, Settings
 from server.settings import Profile as ProfileSettings
-from server.settings import Settings
+from server.settings import ReplyGuard as GuardSettings
+from server.settings import Scope as ScopeSettings
 
 __all__ = ["profiles_of"]
 
+_T = TypeVar("_T")
+
 
 def profiles_of(
-    settings: Settings, payload_types: Mapping[str, PayloadType] = MappingProxyType({})
+    settings: Settings,
+    tools: Collection[str] = (),
+    *,
+    payload_types: Mapping[str, PayloadType] | None = None,
+    sections: Mapping[str, Section] | None = None,
 ) -> dict[str, Profile]:
-    """By name, the default one among them; each with all `payload_types`. Raises ValueError: a value that cannot be."""
-    max_rounds = settings.limits.max_rounds
-    profiles = {name: _profile(name, wanted, max_rounds, payload_types) for name, wanted in settings.profiles.items()}
-    limit_only = _params(DEFAULT_PROFILE, ProfileSettings(), max_rounds)
-    profiles.setdefault(
-        DEFAULT_PROFILE, Profile(name=DEFAULT_PROFILE, params=limit_only, payload_types=dict(payload_types))
+    """By name, the default one among them. `tools` are the names of all that there are, `sections` those of the
+    operator's file.
+
+    Raises:
+        ValueError: a value that cannot be, or a name that nobody knows.
+    """
+    known = _Known(settings, tools, payload_types or {}, {**SECTIONS, **(sections or {})})
+    max_rounds, models = settings.limits.max_rounds, settings.models
+    profiles = {name: _profile(name, wanted, max_rounds, known, models) for name, wanted in settings.profiles.items()}
+    default = Profile(
+        name=DEFAULT_PROFILE,
+        params=_params(DEFAULT_PROFILE, ProfileSettings(), max_rounds),
+        fallback=models.fallback,
+        summarizer=models.summarizer,
     )
+    profiles.setdefault(DEFAULT_PROFILE, default)
     return profiles
 
 
-def _profile(name: str, wanted: ProfileSettings, max_rounds: int, payload_types: Mapping[str, PayloadType]) -> Profile:
+class _Known:
+    """What profiles may name. Each method raises ValueError, with `path` as the place in the settings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tools: Collection[str],
+        payload_types: Mapping[str, PayloadType],
+        sections: Mapping[str, Section],
+    ) -> None:
+        self._tools = {*tools, *settings.tools}  # one that is switched off there may stay in lists
+        self._payload_types = payload_types
+        self._sections = sections
+
+    def tools(self, names: list[str], path: str) -> list[str]:
+        """Those of MCP servers are not checked: they come and go with their servers."""
+        for name in names:
+            if name not in self._tools and mcp_server_of(name) is None:
+                raise ValueError(_unknown(path, "tool", name, self._tools))
+        return names
+
+    def payload_types(self, names: list[str], path: str) -> dict[str, PayloadType]:
+        return _named(names, self._payload_types, path, "payload type")
+
+    def sections(self, names: list[str], path: str) -> tuple[Section, ...]:
+        return tuple(_named(names, self._sections, path, "section").values())
+
+
+def _named(names: list[str], known: Mapping[str, _T], path: str, what: str) -> dict[str, _T]:
+    for name in names:
+        if name not in known:
+            raise ValueError(_unknown(path, what, name, known))
+    return {name: known[name] for name in names}
+
+
+def _unknown(path: str, what: str, name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    return f"{path}: there is no {what} {name!r}; {hint}"
+
+
+def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known, models: Models) -> Profile:
+    path = f"profiles.{name}"
     return Profile(
         name=name,
         title=wanted.title or name,
         description=wanted.description,
         system_prompt=DEFAULT_IDENTITY if wanted.system_prompt is None else wanted.system_prompt,
-        tools=wanted.tools,
+        guidelines=wanted.guidelines,
+        custom_instructions=wanted.custom_instructions,
+        highlight=wanted.highlight,
+        sections=(
+            STANDARD_SECTIONS if wanted.sections is None else known.sections(wanted.sections, f"{path}.sections")
+        ),
+        tools=None if wanted.tools is None else known.tools(wanted.tools, f"{path}.tools"),
         model=wanted.model,
         params=_params(name, wanted, max_rounds),
-        payload_types=dict(payload_types),
+        payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),
+        actions=_actions(wanted.actions),
+        scopes={
+            tuple(place.split("/")): _scope(table, f'{path}.scopes."{place}"', known)
+            for place, table in wanted.scopes.items()
+        },
+        reply_guard=_reply_guard(wanted.reply_guard),
+        fallback=models.fallback if wanted.fallback is None else wanted.fallback,
+        summarizer=models.summarizer if wanted.summarizer is None else wanted.summarizer,
+        context_warn_ratio=wanted.context_warn_ratio,
     )
+
+
+def _reply_guard(wanted: GuardSettings) -> ReplyGuard | None:
+    if not wanted.forbid_scripts:
+        return None
+    return ReplyGuard(
+        forbid_scripts=list(wanted.forbid_scripts),
+        instruction=wanted.instruction or INSTRUCTION,
+        max_retries=wanted.max_retries,
+    )
+
+
+def _scope(wanted: ScopeSettings, path: str, known: _Known) -> ScopeTable:
+    return ScopeTable(
+        system_prompt=wanted.system_prompt,
+        guidelines=wanted.guidelines,
+        custom_instructions=wanted.custom_instructions,
+        highlight=wanted.highlight,
+        tools=known.tools(wanted.tools, f"{path}.tools"),
+        payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),
+        actions=_actions(wanted.actions),
+    )
+
+
+def _actions(wanted: list[ActionSettings]) -> dict[str, Action]:
+    return {
+        each.action: Action(action=each.action, label=each.label, description=each.description, handler=each.handler)
+        for each in wanted
+    }
 
 
 def _params(name: str, wanted: ProfileSettings, max_rounds: int) -> JsonObject:

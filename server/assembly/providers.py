@@ -4,6 +4,7 @@ from server.providers.base import ModelInfo, Provider
 from server.providers.demo import Demo
 from server.providers.openai_chat import OpenAIChat
 from server.providers.registry import Providers
+from server.providers.script import Script
 from server.settings import Models
 from server.settings import Provider as ProviderSettings
 
@@ -16,7 +17,11 @@ def providers_of(models: Models) -> Providers:
 
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:
-    return _openai_chat(name, wanted)
+    match wanted.kind:
+        case "script":
+            return Script(name, wanted.file)
+        case "openai_chat":
+            return _openai_chat(name, wanted)
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:

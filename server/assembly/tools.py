@@ -1,8 +1,6 @@
 """The tools of our own, the operator's file and the MCP servers, under the operator's table."""
 
-import traceback
 from importlib.util import find_spec
-from types import ModuleType
 
 import structlog
 
@@ -16,32 +14,24 @@ from server.tools.demo import DEMO_TOOLS
 from server.tools.mcp.base import ServerSpec
 from server.tools.mcp.hub import McpHub
 from server.tools.operated import OperatedTool
-from server.tools.registry import Tools, run_file, tools_in
+from server.tools.payloads import get_payload
+from server.tools.python import PythonTool
+from server.tools.registry import Tools
 
-__all__ = ["app_of", "mcp_hub_of", "tools_of"]
+__all__ = ["mcp_hub_of", "tools_of"]
 
 _log = structlog.get_logger()
 
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
-def tools_of(settings: Settings, app: ModuleType | None = None) -> Tools:
-    """Ours and those of the file `app`, but not those of MCP servers, which are known when those are connected.
+def tools_of(settings: Settings, own: list[PythonTool]) -> Tools:
+    """All but those of MCP servers, which are known when those are connected; `own` are those of the operator's file.
     Raises ValueError: what cannot be."""
-    own = tools_in(app) if app is not None else []
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
-    return Tools(_operated([*DEMO_TOOLS, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs))
-
-
-def app_of(settings: Settings) -> ModuleType | None:
-    """The operator's file, run; what is wrong with it is said in Python's own words, without our frames."""
-    path = settings.server.app
-    try:
-        return run_file(path) if path else None
-    except ValueError:
-        raise  # already a sentence
-    except Exception as wrong:  # the boundary of a foreign file: it may raise anything
-        raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
+    return Tools(
+        _operated([*DEMO_TOOLS, get_payload, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs)
+    )
 
 
 def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:

@@ -7,16 +7,18 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Payload, Profile, Tool
+from server.settings.agent import Action, Profile, ReplyGuard, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
+from server.settings.payloads import Payload
 from server.settings.serving import Auth, Server, Store, Token
 from server.settings.values import Name, Secret, Section, is_loopback
 
 __all__ = [
     "DEMO_PROVIDER",
     "OPENAI_API",
+    "Action",
     "Auth",
     "Limits",
     "Mcp",
@@ -25,6 +27,8 @@ __all__ = [
     "Payload",
     "Profile",
     "Provider",
+    "ReplyGuard",
+    "Scope",
     "Secret",
     "Server",
     "Settings",
@@ -43,8 +47,8 @@ class Settings(Section, frozen=True):
     auth: Auth = Auth()
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
-    tools: dict[Name, Tool] = {}
     payloads: dict[Name, Payload] = {}
+    tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()
 

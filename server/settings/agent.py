@@ -1,12 +1,61 @@
 """The assistants that people talk to, and the operator's word on their tools."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
 from server.settings.values import Seconds, Section
 
-__all__ = ["Payload", "Profile", "Tool"]
+__all__ = ["Action", "Profile", "ReplyGuard", "Scope", "ScopePath", "Tool"]
+
+Script = Literal["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew", "Japanese", "Latin", "Thai"]
+
+
+class ReplyGuard(Section, frozen=True):
+    """Answers in a script that nobody here reads are asked for again."""
+
+    forbid_scripts: list[Script] = []
+    """Empty: no guard. Names and quotations of a few letters pass, and so does code."""
+
+    instruction: str = ""
+    """What the model is told then; empty: to answer in the user's language."""
+
+    max_retries: Annotated[int, Meta(ge=1, le=5)] = 1
+    """How often in one run; then the answer is taken as it is."""
+
+
+ScopePath: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]
+"""A place in a profile: up to three names, from the outside in."""
+
+
+class Action(Section, frozen=True):
+    """A button that an assistant may suggest under its answer."""
+
+    action: Annotated[str, Meta(min_length=1, max_length=256)]
+    """The word that clients know it by."""
+
+    label: str = ""
+    description: str = ""
+    """What the model is told of it: what it does, and when to suggest it."""
+
+    handler: Literal["client", "server"] = "client"
+    """Who carries it out; `server`: choosing it sends a message to the assistant."""
+
+
+class Scope(Section, frozen=True):
+    """A place in a profile, such as a page and its tab, and what it says otherwise than the profile. What it says holds
+    in the places inside it too; the most specific one wins."""
+
+    system_prompt: str | None = None
+    guidelines: str | None = None
+    custom_instructions: str | None = None
+    highlight: list[str] | None = None
+    tools: list[str] = []
+    """Offered here and inside, besides those of the profile; a profile without a list of `tools` offers them nowhere
+    else."""
+
+    payloads: list[str] = []
+    actions: list[Action] = []
 
 
 class Profile(Section, frozen=True):
@@ -19,8 +68,30 @@ class Profile(Section, frozen=True):
     system_prompt: str | None = None
     """Unset: a plain helpful assistant."""
 
+    guidelines: str = ""
+    """How to answer; the last section of its prompt."""
+
+    custom_instructions: str = ""
+    """Stand before those of the thread."""
+
+    highlight: list[str] = []
+    """Keys of the request context that its prompt names first, such as ["article_id", "page.title"]."""
+
+    sections: list[str] | None = None
+    """The sections of its prompt in order, also those that the file of `server.app` defines by @section; unset:
+    identity, context, payloads, capabilities, custom_instructions, guidelines."""
+
     tools: list[str] | None = None
-    """Names of the tools it is offered; unset: all."""
+    """Names of the tools it is offered; unset: all but those that a scope names."""
+
+    payloads: list[str] = []
+    """Names of `[payloads.NAME]`: what it can show."""
+
+    actions: list[Action] = []
+    """Buttons that it may suggest."""
+
+    scopes: dict[ScopePath, Scope] = {}
+    """Its places, such as [profiles.agent.scopes."reports/articles"]."""
 
     model: str = ""
     """Unset: `models.default`."""
@@ -28,24 +99,19 @@ class Profile(Section, frozen=True):
     max_rounds: Annotated[int, Meta(ge=1, le=100)] | None = None
     """Unset: `limits.max_rounds`."""
 
+    fallback: list[str] | None = None
+    """Models that answer, in this order, when the one that was asked is down; unset: `models.fallback`."""
+
+    summarizer: str | None = None
+    """A model that sums up what a long history leaves out, as provider/model; "": leave it out without a summary;
+    unset: `models.summarizer`."""
+
+    context_warn_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    """Of the model's window in use, from which on answers carry a warning."""
+
+    reply_guard: ReplyGuard = ReplyGuard()
     params: dict[str, Any] = {}  # Any: checked against the bounds of thread parameters when the server starts
     """Defaults of optional thread parameters (PROTOCOL §16), such as `temperature`."""
-
-
-class Payload(Section, frozen=True):
-    """A type of structured data that clients show beside the text."""
-
-    description: str = ""
-    """For the model, where it may write such data itself."""
-
-    schema: dict[str, Any] = {}  # Any: JSON Schema, checked as such when the server starts
-    """JSON Schema (2020-12) of the data, an object; of a preview: of its `object`. Unset: anything goes."""
-
-    marker: str = ""
-    """The word before the data in a model's text, such as CHART_DATA; unset: only tools make it."""
-
-    summary: str = ""
-    """One line about the data, with its fields in braces: "{title}: {count} rows"."""
 
 
 class Tool(Section, frozen=True):
@@ -63,7 +129,7 @@ class Tool(Section, frozen=True):
     input_schema: dict[str, Any] = {}  # Any: JSON Schema, passed on to models as it is
     """Of such a tool: JSON Schema of its arguments, an object."""
 
-    scopes: list[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]] | None = None
+    scopes: list[ScopePath] | None = None
     """Where it is offered, such as ["reports/articles"], and in every place inside; unset: as the tool says, [] and
     most tools: everywhere."""
 

@@ -36,8 +36,12 @@ class Model(Section, frozen=True):
 class Provider(Section, frozen=True):
     """A server of models. Its name in the file is the prefix in `provider/model`."""
 
-    kind: Literal["openai_chat"] = "openai_chat"
-    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak."""
+    kind: Literal["openai_chat", "script"] = "openai_chat"
+    """How it is spoken to. openai_chat: the chat completions of OpenAI, which most servers of models speak. script: not
+    at all, it plays `file`."""
+
+    file: str = ""
+    """Of a script: its scenes, as `examples/` have them. Its path from threadcast.toml."""
 
     base_url: str = OPENAI_API
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama."""
@@ -59,6 +63,8 @@ class Provider(Section, frozen=True):
     """The first one is the default model when `models.default` is not set."""
 
     def __post_init__(self) -> None:
+        if (self.kind == "script") != bool(self.file):
+            raise ValueError('file: a provider of the kind "script", and no other, has one')
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(f"base_url: {self.base_url!r} is no http(s) URL")
@@ -72,6 +78,12 @@ class Models(Section, frozen=True):
     title: str = ""
     """A small, fast model that makes titles, as provider/model. Unset: the first line of a chat is its title."""
 
+    summarizer: str = ""
+    """A model that sums up what long histories leave out, as provider/model. Unset: no summaries."""
+
+    fallback: list[str] = []
+    """Models that answer, in this order, when the one that was asked is down before its first word."""
+
     providers: dict[Name, Provider] = {}
 
     def __post_init__(self) -> None:
@@ -83,6 +95,8 @@ class Models(Section, frozen=True):
             raise ValueError(
                 f"default: {self.default!r} must be written provider/model; known providers: {', '.join(known)}"
             )
-        provider, slash, name = self.title.partition("/")
-        if self.title and (not slash or not name or provider not in known):
-            raise ValueError(f"title: {self.title!r} names no provider that is configured; known: {', '.join(known)}")
+        used_for = [("title", self.title), ("summarizer", self.summarizer)]
+        for key, model in [*used_for, *(("fallback", each) for each in self.fallback)]:
+            provider, slash, name = model.partition("/")
+            if model and (not slash or not name or provider not in known):
+                raise ValueError(f"{key}: {model!r} names no provider that is configured; known: {', '.join(known)}")

@@ -35,7 +35,8 @@ class Server(Section, frozen=True):
     different one for each worker of a machine, when something collects them."""
 
     app: str = ""
-    """A Python file whose tools are offered to models (`serve --app my_tools.py`)."""
+    """A Python file whose tools are offered to models (`serve --app my_tools.py`). In threadcast.toml: its path from
+    there."""
 
     def __post_init__(self) -> None:
         for origin in self.cors_origins:

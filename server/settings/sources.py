@@ -24,6 +24,7 @@ import msgspec
 
 from protocol.errors import explain
 from server.settings import DEMO_PROVIDER, OPENAI_API, Mcp, Payload, Profile, Provider, Secret, Settings, Tool
+from server.settings.agent import ScopePath
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
@@ -46,12 +47,13 @@ _FLAGS = {"models.default": "model"}
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "models.providers": Provider,
     "profiles": Profile,
-    "tools": Tool,
     "payloads": Payload,
+    "tools": Tool,
     "mcp": Mcp,
 }
 _SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SCOPE_PATH = re.compile(rf"{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
 
 
 class BadSettings(Exception):
@@ -134,7 +136,18 @@ class _Gathering:
             _check_shape(self._table, Settings, "")
         except _Wrong as wrong:
             raise BadSettings(f"{path}: {wrong}") from None
+        self._find_files(path.parent)
         self.origins = {leaf: str(path) for leaf in _leaves(self._table, Settings, "")}
+
+    def _find_files(self, directory: Path) -> None:
+        """Files that the file names lie beside it, wherever the server is started from."""
+        tables = [
+            (self._table.get("server", {}), "app"),
+            *((provider, "file") for provider in self._providers().values()),
+        ]
+        for table, key in tables:
+            if isinstance(table.get(key), str) and table[key]:
+                table[key] = str(directory / table[key])
 
     def read_environment(self) -> None:
         for variable, text in sorted(self._environ.items()):
@@ -278,6 +291,15 @@ def _entry(hint: Any) -> Any:  # Any: as above
     return get_args(plain)[1] if get_origin(plain) is dict else None
 
 
+def _key_pattern(hint: Any) -> re.Pattern[str]:  # Any: as above
+    """What the keys of a table with free names look like."""
+    return _SCOPE_PATH if get_args(_plain(hint))[0] == ScopePath else _NAME
+
+
+def _between(hint: Any) -> str:  # Any: as above
+    return ", and up to three of them with / between" if _key_pattern(hint) is _SCOPE_PATH else ""
+
+
 def _hint_at(keys: list[str]) -> Any:  # Any: as above
     hint: Any = Settings
     for depth, key in enumerate(keys):
@@ -309,8 +331,8 @@ def _check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hi
         for key, inner in value.items():
             if fields is not None and key not in fields:
                 raise _Wrong(_unknown(path, key, fields))
-            if entry is not None and not _NAME.fullmatch(key):
-                raise _Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -")
+            if entry is not None and not _key_pattern(hint).fullmatch(key):
+                raise _Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -{_between(hint)}")
             _check_shape(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
     elif get_origin(wanted) is list:
         if not isinstance(value, list):

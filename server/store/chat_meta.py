@@ -20,12 +20,13 @@ META_FIELDS = (
     "created_at",
     "last_active",
     "deleted",
+    "parent",
 )
 
 
 def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
     """`values` in the order of META_FIELDS. None: there is no such chat."""
-    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted = values
+    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent = values
     if owner is None:
         return None
     return ChatMeta(
@@ -37,6 +38,7 @@ def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
         mode=mode or "",
         message_count=int(message_count or 0),
         queue=int(queue or 0),
+        parent=parent or "",
         created_at=int(created_at or 0),
         last_active=int(last_active or 0),
         deleted=deleted is not None,

@@ -17,7 +17,7 @@ from server.store.bounds import (
 )
 from server.store.connection import Redis
 from server.store.keys import Keys
-from server.store.port import InboxEntry, Posted, PostOutcome, PostRequest
+from server.store.port import InboxEntry, Posted, PostOutcome, PostRequest, shelf_of
 
 __all__ = ["DeadLetter", "RedisInbox"]
 
@@ -97,6 +97,8 @@ class RedisInbox:
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         keys = self._keys.chat(chat_id)
+        parent = await self._redis.send(b"HGET", keys.meta, b"parent")  # never changes
+        shelf = shelf_of(owner, parent.decode() if parent else "")
         answer = await self._redis.call(
             "delete",
             (
@@ -109,7 +111,7 @@ class RedisInbox:
                 keys.seen_old,
                 keys.own,
                 keys.due,
-                keys.chats(owner),
+                keys.chats(shelf),
                 keys.blobs,
             ),
             keys.chat_id,
@@ -119,7 +121,7 @@ class RedisInbox:
             SEEN_TTL_SECONDS,
             DELETED_TTL_SECONDS,
             keys.log_channel,
-            keys.feed_channel(owner),
+            keys.feed_channel(shelf),
             keys.mail_prefix,
         )
         return bool(answer == b"OK")

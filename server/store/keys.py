@@ -14,12 +14,12 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
 `P bell`                   list        until popped; at most one token
 `P dead`                   list        the newest 1,000; commands given up
-`P chats:<owner>`          zset        for ever; chat → last_active
+`P chats:<shelf>`          zset        for ever; chat → last_active; of an owner, or of a chat (`port.shelf_of`)
 
 `P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
-`P feed:<owner>`           channel     chat id: its meta changed, or it was deleted
+`P feed:<shelf>`           channel     chat id: its meta changed, or it was deleted
 `tc:whisper:<topic>`       channel     what web processes tell each other (streams, presence); nothing is stored
 
 `{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids

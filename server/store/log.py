@@ -20,7 +20,7 @@ from server.store.chat_meta import check_owner
 from server.store.connection import Redis, Reply, Value
 from server.store.keys import Keys
 from server.store.news import Notices
-from server.store.port import Appended, AppendRequest, Fenced, Loaded, Notice
+from server.store.port import Appended, AppendRequest, Fenced, Loaded, Notice, shelf_of
 
 __all__ = ["RedisLog", "parse_entry"]
 
@@ -63,6 +63,7 @@ class RedisLog:
     async def append(self, request: AppendRequest) -> Appended:
         check_owner(request)
         keys = self._keys.chat(request.chat_id)
+        shelf = shelf_of(request.owner, request.parent)
         snap = b""
         if request.checkpoint is not None:
             snap = await checkpoint.compose(request.head, request.checkpoint_version, request.checkpoint)
@@ -80,7 +81,7 @@ class RedisLog:
             EMPTY_CHAT_TTL_SECONDS,
             PUBLISH_MAX_BYTES,
             keys.log_channel,
-            keys.feed_channel(request.owner),
+            keys.feed_channel(shelf),
             len(request.meta),
             " ".join(request.blobs),
         ]
@@ -90,7 +91,7 @@ class RedisLog:
             arguments += consumed
         answer = await self._redis.call(
             "append",
-            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.chats(request.owner), keys.blobs),
+            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.chats(shelf), keys.blobs),
             *arguments,
         )
         if answer == b"FENCED":

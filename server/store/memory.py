@@ -47,6 +47,7 @@ from server.store.port import (
     PostRequest,
     Released,
     Taken,
+    shelf_of,
 )
 
 __all__ = ["MemoryStore"]
@@ -178,14 +179,15 @@ class MemoryStore(MemoryBlobs, MemoryChannels):
             return True
         epoch = Head.parse(chat.head).entry_id.epoch if chat.head else 0
         floor = max(int(chat.meta.get("floor", 0)), epoch)
+        shelf = shelf_of(owner, chat.meta.get("parent", ""))
         chat.clear()
         chat.meta = {"owner": owner, "deleted": str(now), "floor": str(floor)}
         chat.expires_at_ms = now + DELETED_TTL_SECONDS * 1_000
         worker = bucket.own.pop(chat_id, None)
         bucket.due.pop(chat_id, None)
-        bucket.chats.get(owner, {}).pop(chat_id, None)
+        bucket.chats.get(shelf, {}).pop(chat_id, None)
         self._switchboard.publish(f"log:{chat_id}", DELETED)
-        self._switchboard.publish(f"feed:{owner}", chat_id.encode())
+        self._switchboard.publish(f"feed:{shelf}", chat_id.encode())
         if worker is not None:
             self._switchboard.publish(f"mail:{worker}", chat_id.encode())
         return True
@@ -318,7 +320,8 @@ class MemoryStore(MemoryBlobs, MemoryChannels):
         return Appended.OK
 
     def _index(self, request: AppendRequest, chat: Chat, bucket: Bucket, now: int) -> None:
-        mine = bucket.chats.setdefault(request.owner, {})
+        shelf = shelf_of(request.owner, request.parent)
+        mine = bucket.chats.setdefault(shelf, {})
         if request.meta:
             chat.meta.update(request.meta)
             chat.meta["last_active"] = str(now)
@@ -334,7 +337,7 @@ class MemoryStore(MemoryBlobs, MemoryChannels):
         elif request.lifetime == "persist":
             chat.expires_at_ms = None
         if request.meta:
-            self._switchboard.publish(f"feed:{request.owner}", request.chat_id.encode())
+            self._switchboard.publish(f"feed:{shelf}", request.chat_id.encode())
 
     def _publish(self, chat_id: str, entry: RawEntry) -> None:
         """The bytes that the scripts publish."""

@@ -43,6 +43,7 @@ __all__ = [
     "Released",
     "Store",
     "Taken",
+    "shelf_of",
 ]
 
 PostKind = Literal["normal", "exempt", "refusal", "import"]
@@ -114,6 +115,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     that id, never beyond the checkpoint. `lifetime`: 'expire' gives the chat's keys one day, 'persist' takes that
     back, '' leaves it; an accepted post takes it back too, so a chat without messages says 'expire' every time.
     `meta` is written into the chat's index only when not empty; with it comes `last_active` and the feed.
+    `parent` is the chat that began this one: it stands on that chat's shelf instead of in its owner's list.
     `blobs`, hashes that the entry refers to, live from here on as long as the chat; unknown ones are passed over.
     """
 
@@ -131,6 +133,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     meta: tuple[tuple[str, str], ...] = ()
     lifetime: Literal["", "expire", "persist"] = ""
     owner: str = ""
+    parent: str = ""
     blobs: tuple[str, ...] = ()
 
 
@@ -203,10 +206,17 @@ class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     message_count: int = 0
     queue: int = 0
+    parent: str = ""
     created_at: int = 0
     last_active: int = 0
     deleted: bool = False
     deleted_at: int = 0
+
+
+def shelf_of(owner: str, parent: str) -> str:
+    """Whose list a chat stands in: its owner's, or, begun by the tool of another chat, that chat's own shelf. For
+    `list_chats` and `count_chats` a shelf is an owner like any other; no feed tells of it."""
+    return f"{owner}\n{parent}" if parent else owner
 
 
 class Place(NamedTuple):

@@ -5,18 +5,23 @@ Policy, timeout and retry class are the operator's table, never the model's word
 sentence raises `protocol.errors.ToolFailed`.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from protocol.events import PayloadAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
+from server.tools.chats import NO_CHATS, ChatsPort
 from server.tools.preview import Preview
-from server.tools.traits import Traits
+from server.tools.processes import NO_PROCESSES, ProcessesPort
+from server.tools.traits import Scope, Traits
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
+    "MEMORY_MAX_BYTES",
     "PASSED_ON",
     "ClientEvent",
     "Payload",
@@ -39,6 +44,9 @@ given the same key; safe: it has no effects (DESIGN §7)."""
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 """LOOP-15."""
+
+MEMORY_MAX_BYTES = 65_536
+"""What all tools together remember in a chat, as JSON; it is loaded with every start of the chat's owner."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,6 +94,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`content` goes to the model, `payloads` to clients only. `metadata_patch` is merged into the thread's metadata
     (LOOP-12). `end_run` ends the run after this round, resting in that state. A `preview` is shown alone: the model
     reads a fixed sentence in place of `content`, and `payloads` are left out.
+
+    `memory_patch` is merged into what tools remember in this chat, `ToolContext.memory`: private, and forgotten after
+    `memory_ttl_seconds` (None: never). A value of None forgets its key at once.
     """
 
     content: str
@@ -94,6 +105,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     preview: Preview | None = None
     metadata_patch: JsonObject = {}
     end_run: Literal["completed", "waiting_user_input"] | None = None
+    memory_patch: JsonObject = {}
+    memory_ttl_seconds: float | None = None
 
 
 Report: TypeAlias = Progress | ClientEvent
@@ -105,7 +118,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
-    write to. `report` publishes progress, or an event for clients, at once and from any thread.
+    write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the place
+    in the profile that the chat is in, `interaction` how the user spoke when not by typing (CMD-18), `payloads` what
+    they have been shown on the active path, by id. `chats` runs chats of the call's own, `processes` what goes on after
+    it; both in the loop's thread only. `memory` is what tools of this chat remember by
+    `ToolResult.memory_patch`, as it was when the call began.
     """
 
     chat_id: str
@@ -118,6 +135,12 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     report: Callable[[Report], None]
     is_cancelled: Callable[[], bool]
+    scope: Scope = ()
+    interaction: JsonObject | None = None
+    payloads: Mapping[str, PayloadAdded] = MappingProxyType({})
+    chats: ChatsPort = NO_CHATS
+    processes: ProcessesPort = NO_PROCESSES
+    memory: JsonObject = {}
 
 
 class Tool(Protocol):

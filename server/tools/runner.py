@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from protocol.thread import OBJECT_MAX_BYTES
-from server.tools.base import Progress, Report, Tool, ToolContext, ToolResult, read_arguments
+from server.tools.base import MEMORY_MAX_BYTES, Progress, Report, Tool, ToolContext, ToolResult, read_arguments
 
 __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
 
@@ -180,8 +180,11 @@ def _checked(result: ToolResult) -> ToolResult:
     try:
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))
         payloads_bytes = len(msgspec.json.encode((result.payloads, result.preview)))
+        memory_bytes = len(msgspec.json.encode(result.memory_patch))
     except (TypeError, ValueError):
-        return failed_result("The tool returned a metadata_patch, payload or preview that cannot be written as JSON.")
+        return failed_result("The tool returned a patch, payload or preview that cannot be written as JSON.")
+    if memory_bytes > MEMORY_MAX_BYTES:
+        return failed_result(f"The tool returned a memory_patch of more than {MEMORY_MAX_BYTES} bytes.")
     if payloads_bytes > PAYLOADS_MAX_BYTES:
         return failed_result(f"The tool returned payloads of more than {PAYLOADS_MAX_BYTES} bytes.")
     if patch_bytes > OBJECT_MAX_BYTES:

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MODEL = "demo/essay?words=100&rate=80"
 ROUNDS = 20
+MISBEHAVING = Path(__file__).parents[1] / "integration/misbehaving_tools.py"
 TAKEOVER_SECONDS = 5.0
 """DESIGN §14: work resumes at most so long after an owner dies."""
 
@@ -39,7 +40,10 @@ FAST = {
 class House:
     """One web process, two workers, one store. A killed worker is replaced at once."""
 
-    def __init__(self, store: ServerProcess, log: Path, stack: ExitStack, limits: dict[str, str]) -> None:
+    def __init__(
+        self, store: ServerProcess, log: Path, stack: ExitStack, limits: dict[str, str], app: Path = MISBEHAVING
+    ) -> None:
+        self._app = app
         self._environment = {"REDIS_URL": store.url, **limits}
         self._stack = stack
         self._log = log
@@ -53,7 +57,7 @@ class House:
             await self.add_worker()
 
     async def add_worker(self) -> None:
-        process = self.start("worker", "--app", str(Path(__file__).parents[1] / "integration/misbehaving_tools.py"))
+        process = self.start("worker", "--app", str(self._app))
         self._workers.append(await process.ready())
 
     def owner(self, chat_id: str) -> Process | None:

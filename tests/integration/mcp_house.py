@@ -14,7 +14,18 @@ import pytest
 from protocol.messages import JsonObject
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
 
-__all__ = ["STDIO", "answers_in", "free_port", "get", "house", "offered", "results", "shop_port", "until_offered"]
+__all__ = [
+    "STDIO",
+    "answers_in",
+    "free_port",
+    "get",
+    "house",
+    "offered",
+    "results",
+    "shop_port",
+    "until_offered",
+    "wait_for_port",
+]
 
 SERVERS = Path(__file__).with_name("mcp_servers.py")
 STDIO = f'command = "{sys.executable}"\nargs = ["{SERVERS}", "stdio"]'

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from server.store.port import ChatPage, Place, Store
+from server.store.port import ChatPage, Place, Store, shelf_of
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +111,23 @@ async def test_a_deleted_chat_says_since_when(store: Store) -> None:
     assert meta is not None
     assert meta.deleted
     assert before_ms <= meta.deleted_at <= await store.now_ms()
+
+
+async def test_a_chat_that_another_began_stands_on_its_shelf_alone_and_no_feed_tells_of_it(store: Store) -> None:
+    await listed_chat(store, "parent")
+    async with store.follow_feed("ann") as news:
+        taken = await owned(store, chat_id="child")
+        fields = (("title", "child"), ("parent", "parent"))
+        await store.append(entry(taken.head, chat_id="child", meta=fields, parent="parent"))
+        await listed_chat(store, "other")
+        with anyio.fail_after(WAIT_SECONDS):
+            assert await anext(aiter(news)) == "other"
+    shelf = shelf_of("ann", "parent")
+    assert sorted(ids(await store.list_chats("ann", 10))) == ["other", "parent"]
+    assert ids(await store.list_chats(shelf, 10)) == ["child"]
+    assert (await store.count_chats("ann"), await store.count_chats(shelf)) == (2, 1)
+    assert await store.listed("ann", ["child"]) == []
+    meta = await store.meta("child")
+    assert meta is not None and meta.parent == "parent"
+    assert await store.delete("child", "ann", "n")
+    assert await store.count_chats(shelf) == 0

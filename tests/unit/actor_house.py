@@ -146,13 +146,20 @@ class Ownership:
 class House:
     """One store, any number of workers and readers. `model` is what answers unless a chat says otherwise."""
 
-    def __init__(self, *tools: Tool, model: str = "demo/echo?rate=0", providers: Sequence[Provider] = ()) -> None:
+    def __init__(
+        self,
+        *tools: Tool,
+        model: str = "demo/echo?rate=0",
+        providers: Sequence[Provider] = (),
+        profile: Profile | None = None,
+    ) -> None:
         self.store = FaultyStore()
         self.metrics = Metrics()
         self.demo = CountingDemo()
         self.runner = ToolRunner(cancel_grace_seconds=0.1)
         self._models = Providers([self.demo, *providers])
-        self._profiles = Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, model)
+        profile = profile or Profile(name="agent")
+        self._profiles = Profiles({"agent": profile}, {tool.name: tool for tool in tools}, model)
         self._ids = itertools.count(1)
         self._places: dict[str, Workplace] = {}
 

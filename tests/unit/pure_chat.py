@@ -20,12 +20,12 @@ from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from protocol.principal import LOCAL, Principal
 from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
-from server.agent.answers import Answer, break_off, finish, tool_done
+from server.agent.answers import Answer, break_off, finish, summarized, tool_done
 from server.agent.payload_types import Action, PayloadType
 from server.agent.plan import advance, carry_out, is_worked_on, stops
 from server.agent.profile import ChatTools, Profile
 from server.agent.recovery import recover
-from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.tools.base import Tool, ToolResult
 
 __all__ = ["PureChat", "acks", "call", "say", "table"]
@@ -35,15 +35,18 @@ def table(
     tools: Mapping[str, Tool] | None = None,
     max_rounds: int = 20,
     windows: Mapping[str, int] | None = None,
+    max_history_messages: int = 0,
     *,
     payload_types: Sequence[PayloadType] = (),
     actions: Mapping[str, Action] | None = None,
+    **more: Any,  # Any: fields of a profile
 ) -> ChatTools:
     profile = Profile(
         name="agent",
-        params={"max_rounds": max_rounds},
+        params={"max_rounds": max_rounds, "max_history_messages": max_history_messages},
         payload_types={kind.name: kind for kind in payload_types},
         actions=dict(actions or {}),
+        **more,
     )
     return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 
@@ -52,9 +55,10 @@ class PureChat:
     """`entries` is the log so far, `final_acks` what it says finally of commands; `step` is what a worker would now be
     doing outside."""
 
-    def __init__(self, tools: ChatTools | None = None, first_id: int = 1) -> None:
+    def __init__(self, tools: ChatTools | None = None, first_id: int = 1, chat_id: str = "c1") -> None:
         self.tools = tools or table()
-        self.state: ChatState = empty_state("c1")
+        self.chat_id = chat_id
+        self.state: ChatState = empty_state(chat_id)
         self.states: list[ChatState] = [self.state]
         self.entries: list[RawEntry] = []
         self.events: list[Event] = []
@@ -142,7 +146,14 @@ class PureChat:
         assert isinstance(self.step, RunTool)
         ledger = self._ledger()
         result = ToolResult(content=content, failed=failed, **more)
-        self.step = tool_done(ledger, self.step.call, result, 1, self.tools)
+        self.step = tool_done(ledger, self.step.call, result, 1, self.tools, rest=self.step.beside)
+        return self._commit(ledger)
+
+    def summarizer_answers(self, text: str = "in short", usage: Usage | None = None) -> list[Event]:
+        """The model that sums up says this; '' when it fails."""
+        assert isinstance(self.step, Summarize)
+        ledger = self._ledger()
+        self.step = summarized(ledger, self.step, text, 1, self.tools, usage)
         return self._commit(ledger)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
@@ -200,7 +211,7 @@ class PureChat:
         self.states.append(self.state)
 
     def _folded(self) -> ChatState:
-        state = empty_state("c1")
+        state = empty_state(self.chat_id)
         for entry in self.entries:
             state, _ = fold_entry(state, entry, with_facts=True)
         return state

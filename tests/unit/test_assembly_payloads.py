@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
-from server.assembly.tools import app_of, tools_of
-from server.settings import Payload, Server, Settings, Tool
+from server.assembly.tools import tools_of
+from server.settings import Payload, Profile, Settings, Tool
 
 APP = '''
 import msgspec
@@ -40,21 +41,22 @@ def app(tmp_path: Path) -> str:
 
 
 def test_a_file_of_tools_registers_types_and_the_table_has_the_last_word(app: str) -> None:
-    settings = Settings(server=Server(app=app), payloads={"chart": Payload(marker="CHART", summary="{title}")})
-    module = app_of(settings)
-    types = payload_types_of(settings, module)
+    named = {"agent": Profile(payloads=["article", "chart"])}
+    settings = Settings(profiles=named, payloads={"chart": Payload(marker="CHART", summary="{title}")})
+    file = app_file_of(app)
+    types = payload_types_of(settings, file.payload_types)
     assert {kind.marker for kind in types.values()} == {"ARTICLE", "CHART"}
     assert types["article"].schema["required"] == ["title"]
-    assert set(profiles_of(settings, types)["agent"].payload_types) == {"article", "chart"}
-    tools = tools_of(settings, module)
+    assert set(profiles_of(settings, payload_types=types)["agent"].payload_types) == {"article", "chart"}
+    tools = tools_of(settings, file.tools)
     assert (tools["propose"].policy, tools["propose"].retry, tools["save"].retry) == ("preview", "safe", "once")
     over = Settings(payloads={"article": Payload(marker="TEXT")})
-    assert payload_types_of(over, module)["article"].marker == "TEXT"
+    assert payload_types_of(over, file.payload_types)["article"].marker == "TEXT"
 
 
 def test_types_that_cannot_be_told_apart_stop_the_start() -> None:
     settings = Settings(payloads={"a": Payload(marker="DATA"), "b": Payload(marker="DATA")})
-    with pytest.raises(ValueError, match=r"payloads\.b\.marker: DATA is the marker of a already"):
+    with pytest.raises(ValueError, match=r"payloads\.b\.marker: payloads.a has the marker DATA too"):
         payload_types_of(settings)
     with pytest.raises(ValueError, match=r"payloads\.a\.schema: must be of an object"):
         payload_types_of(Settings(payloads={"a": Payload(schema={"type": "string"})}))
@@ -72,6 +74,6 @@ def test_types_that_cannot_be_told_apart_stop_the_start() -> None:
 def test_a_preview_that_could_not_be_shown_or_carried_out_stops_the_start(
     app: str, table: dict[str, Tool], words: str
 ) -> None:
-    settings = Settings(server=Server(app=app), tools=table)
+    settings = Settings(tools=table)
     with pytest.raises(ValueError, match=words):
-        tools_of(settings, app_of(settings))
+        tools_of(settings, app_file_of(app).tools)

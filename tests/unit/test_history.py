@@ -1,7 +1,7 @@
 """What the model sees: shortened where asked for, never between a call and its result, and announced (HIST-1..7)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.commands import SetParams
@@ -12,9 +12,11 @@ from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
 from protocol.snapshot import active_path
 from protocol.state import Aside
-from server.agent.history import model_view, shorten
+from server.agent.compaction import shorten
+from server.agent.history import model_view
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from tests.unit.test_reducer import chats
 
 
 def history(shape: str) -> list[Message]:
@@ -117,6 +119,15 @@ def test_use_of_the_window_is_shown_and_warned_about() -> None:
     assert chat.state.thread.usage == Usage(125, 14, 139)
 
 
+@pytest.mark.row("HIST-7")
+def test_a_profile_says_when_a_window_is_nearly_full() -> None:
+    chat = PureChat(table(windows={"demo/echo": 100}, context_warn_ratio=0.3))
+    chat.command(say("q"))
+    chat.stream(AppendContent("x"))
+    chat.finish(usage=Usage(25, 5, 30))
+    assert chat.state.nodes[chat.state.path[-1]].warning
+
+
 def test_what_only_the_model_reads_stands_in_its_places_and_never_between_a_call_and_its_result() -> None:
     chat = PureChat(table({"lookup": FakeTool(name="lookup")}))
     chat.command(say("q", "one"))
@@ -136,3 +147,22 @@ def test_what_only_the_model_reads_stands_in_its_places_and_never_between_a_call
     shown = ["one", "", "the whole result", "between", "done", "last"]
     assert [m.content for m in model_view(chat.state, {})] == shown
     assert [m.content for m in active_path(chat.state)] == ["one", "", "short", "done"], "clients see none of it"
+
+
+@settings(max_examples=150, deadline=None)
+@given(chats())
+def test_whatever_has_happened_a_model_reads_the_question_and_whole_pairs_and_nothing_twice(chat: PureChat) -> None:
+    view = model_view(chat.state, {})
+    called: list[str] = []
+    for message in view:
+        if message.role == "tool":
+            assert message.tool_call_id in called, "a result without its call before it"
+        else:
+            called = [call.id for call in message.tool_calls]
+    ids = [message.message_id for message in view]
+    assert len(ids) == len(set(ids))
+    assert sum(message.kind == "summary" for message in view) <= 1
+    run = chat.state.private.run
+    if run is not None and run.continues is None:
+        question = [key for key in chat.state.path[run.first_index :] if chat.state.nodes[key].role == "user"]
+        assert set(question) <= set(ids), "the question of the open run went missing"

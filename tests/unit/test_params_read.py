@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 def is_read(key: str, code: str) -> bool:
     """A parameter is looked up by its name in the layers that hold for a run, or is a field of thread or model call."""
-    by_name = rf'\b(?:param|get|pop)\("{key}"|\beffective\(\w+, "{key}"'
+    by_name = rf'\b(?<!query_params\.)(?:param|get|pop)\("{key}"|\beffective\(\w+, "{key}"'
     return re.search(rf"\b(?:thread|params)\.{key}\b|{by_name}", code) is not None
 
 

@@ -20,7 +20,8 @@ from protocol.messages import FunctionCall, Message, ToolCall
 from protocol.reducer import Gap, fold_entry, reduce
 from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
 from protocol.state import empty_state
-from server.agent.steps import CallModel, RunTool
+from server.agent.guard import ReplyGuard
+from server.agent.steps import CallModel, RunTool, Summarize
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table
 
@@ -29,18 +30,27 @@ TOOLS = {
     "mail": FakeTool(name="mail", policy="ask"),
     "wipe": FakeTool(name="wipe", policy="deny"),
     "once": FakeTool(name="once"),
+    "read": FakeTool(name="read", retry="safe"),
 }
 
 
 @st.composite
 def chats(draw: DrawFn) -> PureChat:
     """A chat after up to 25 random steps of people, models, tools and crashes."""
-    chat = PureChat(table(TOOLS, max_rounds=draw(st.integers(1, 4))))
+    chat = PureChat(
+        table(
+            TOOLS,
+            draw(st.integers(1, 4)),
+            max_history_messages=draw(st.integers(0, 3)),
+            summarizer=draw(st.sampled_from(["", "demo/echo"])),
+            reply_guard=draw(st.sampled_from([None, ReplyGuard(forbid_scripts=["Latin"])])),
+        )
+    )
     for number in range(draw(st.integers(1, 25))):
         choice = draw(st.integers(0, 11))
         request_id = f"r{number}"
         if choice <= 2 and isinstance(chat.step, CallModel):
-            text = draw(st.text(max_size=8))
+            text = draw(st.text(max_size=8) | st.just("refused"))
             chat.stream(AppendContent(text), AppendReasoning(text), MergeExtra({"k": text}))
         elif choice <= 4 and isinstance(chat.step, CallModel):
             if draw(st.booleans()):
@@ -55,13 +65,23 @@ def chats(draw: DrawFn) -> PureChat:
             chat.finish()
         elif choice <= 5 and isinstance(chat.step, RunTool):
             chat.tool_answers(draw(st.text(max_size=5)), failed=draw(st.booleans()))
+        elif choice <= 5 and isinstance(chat.step, Summarize):
+            chat.summarizer_answers(draw(st.sampled_from(["", "in short"])))
         elif choice == 6:
             chat.command(Abort(client_request_id=request_id, clear_queue=draw(st.booleans())))
         elif choice == 7:
             chat.command(Regenerate(client_request_id=request_id, priority=draw(st.booleans())))
         elif choice == 8:
             patch = draw(
-                st.sampled_from([{"temperature": 1}, {"on_abort": "discard"}, {"on_limit": "ask"}, {"title": "x"}])
+                st.sampled_from(
+                    [
+                        {"max_history_messages": 2},
+                        {"on_abort": "discard"},
+                        {"on_limit": "ask"},
+                        {"on_limit": "summarize"},
+                        {"title": "x"},
+                    ]
+                )
             )
             chat.command(SetParams(client_request_id=request_id, patch=patch))
         elif choice == 9:

@@ -9,11 +9,14 @@ import msgspec
 import pytest
 
 from server.settings import (
+    Action,
     Limits,
     Mcp,
     Model,
+    Payload,
     Profile,
     Provider,
+    Scope,
     Secret,
     Server,
     Settings,
@@ -269,6 +272,9 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
     ]
     provider = table["models"]["providers"]["local"]
     entries += [(provider, Provider), (provider["models"][0], Model), (table["profiles"]["agent"], Profile)]
+    profile = table["profiles"]["agent"]
+    entries += [(profile["scopes"]["reports/articles"], Scope), (profile["actions"][0], Action)]
+    entries += [(table["payloads"]["chart"], Payload)]
     entries += [(table["tools"]["write_note"], Tool), (table["auth"]["tokens"][0], Token)]
     entries += [(table["mcp"]["files"], Mcp)]
     for shown, kind in entries:
@@ -278,3 +284,12 @@ def test_the_example_file_names_every_value_with_its_default() -> None:
             default = fields[name].default
             if isinstance(default, int | float | str) and not isinstance(value, dict):
                 assert value == default, f"{kind.__name__}.{name}"
+
+
+def test_files_that_the_file_names_lie_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "threadcast.toml"
+    file.write_text('[server]\napp = "tools.py"\n[models.providers.a]\nkind = "script"\nfile = "scenes.toml"\n')
+    settings = load_settings({}, file=str(file)).settings
+    assert settings.server.app == str(tmp_path / "tools.py")
+    assert settings.models.providers["a"].file == str(tmp_path / "scenes.toml")
+    assert load_settings({}, {"server.app": "mine.py"}, str(file)).settings.server.app == "mine.py"

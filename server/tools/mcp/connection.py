@@ -15,7 +15,7 @@ import anyio.to_thread
 import structlog
 
 from server.tools.mcp.base import McpUnavailable, ServerSpec, ServerStanding, Standing
-from server.tools.mcp.live import Live, Request, is_expired, reason_of
+from server.tools.mcp.live import Live, Request, reason_of
 
 if TYPE_CHECKING:
     import mcp
@@ -129,7 +129,7 @@ class Connection:
         finally:
             request.scope.cancel()
         if request.error is not None:
-            if is_expired(request.error):
+            if live.is_expired(request.error):
                 if self._live is live:
                     self._go_down()  # so that the second try waits for the next session
                 return False
@@ -167,7 +167,7 @@ class Connection:
 
         with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_SECONDS) as connecting:
             async with mcp.Client(
-                watched_transport(self.spec, live.ended),
+                watched_transport(self.spec, live.ended, live.refuse_session),
                 message_handler=hear,
                 cache=None,  # we keep our own lists; the SDK's cache would hide changes of servers that say nothing
                 client_info=mcp_types.Implementation(name="threadcast", version="1"),
@@ -215,7 +215,7 @@ class Connection:
                 with anyio.fail_after(LIST_SECONDS):
                     tools = await _all_tools(client, self.spec.name)
             except Exception as wrong:  # boundary: as in `run`
-                live.end(None if is_expired(wrong) else reason_of(wrong))
+                live.end(None if live.is_expired(wrong) else reason_of(wrong))
                 return
             self._offer(tools)
 

@@ -13,7 +13,7 @@ import anyio
 if TYPE_CHECKING:
     import mcp
 
-__all__ = ["Live", "Request", "is_expired", "reason_of"]
+__all__ = ["Live", "Request", "reason_of"]
 
 REQUESTS_WAITING_MAX = 64
 REQUESTS_AT_ONCE_MAX = 16
@@ -28,6 +28,9 @@ LISTEN_AGAIN_SECONDS = 1.0
 REASON_MAX_CHARACTERS = 300
 
 _EXPIRED = re.compile(r"session.*(terminated|not found|expired|unknown|invalid)", re.IGNORECASE | re.DOTALL)
+
+_WORDLESS = "Server returned an error response"
+"""What the SDK says of an HTTP error whose body it cannot read."""
 
 
 class Request:
@@ -50,6 +53,7 @@ class Live:
         self.over = anyio.Event()
         self.ended = anyio.Event()
         self.why: str | None = "the connection ended"
+        self.session_was_refused = False
 
     def submit(self, request: Request) -> None:
         """Raises anyio.WouldBlock: too many wait."""
@@ -89,7 +93,7 @@ class Live:
                 request.is_answered = True
         except Exception as wrong:  # boundary: it is raised to who asked
             request.error = wrong
-            if is_expired(wrong):
+            if self.is_expired(wrong):
                 self.end(None)
             self.changed.set()  # a look at the list shows whether the server is still there
         finally:
@@ -121,6 +125,19 @@ class Live:
             await anyio.sleep(HTTP_PROBE_SECONDS)
             self.changed.set()
 
+    def is_expired(self, wrong: BaseException) -> bool:
+        """Did the server forget the session, and so never look at the request? It should say 404 (streamable HTTP,
+        "Session Management"); some say 400 in words that the SDK drops."""
+        from mcp import MCPError
+
+        if not isinstance(wrong, MCPError):
+            return False
+        return _EXPIRED.search(wrong.message) is not None or (self.session_was_refused and wrong.message == _WORDLESS)
+
+    def refuse_session(self) -> None:
+        """The server answered 400 to a request that named its session."""
+        self.session_was_refused = True
+
     def close(self) -> None:
         """Tell whoever still waits that there is nobody to wait for."""
         self._send.close()
@@ -130,13 +147,6 @@ class Live:
             except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
                 break
         self._received.close()
-
-
-def is_expired(wrong: BaseException) -> bool:
-    """Did the server forget the session, and so never look at the request?"""
-    from mcp import MCPError
-
-    return isinstance(wrong, MCPError) and _EXPIRED.search(wrong.message) is not None
 
 
 def reason_of(wrong: BaseException) -> str:

@@ -4,12 +4,13 @@ Whoever imports this imports the SDK. Called by the connection alone. The one ru
 """
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 import anyio
+import httpx2
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,25 +23,33 @@ __all__ = ["watched_transport"]
 
 
 @asynccontextmanager
-async def watched_transport(spec: ServerSpec, ended: anyio.Event) -> AsyncGenerator[TransportStreams]:
-    """A child process or HTTP; `ended` is set when nothing more can come from it."""
-    async with _transport(spec) as (read, write):
+async def watched_transport(
+    spec: ServerSpec, ended: anyio.Event, refused: Callable[[], None]
+) -> AsyncGenerator[TransportStreams]:
+    """A child process or HTTP; `ended` is set when nothing more can come from it, `refused` called when a server over
+    HTTP answers 400 to a request that names its session."""
+    async with _transport(spec, refused) as (read, write):
         yield _Watched(read, ended), write
 
 
-def _transport(spec: ServerSpec) -> AbstractAsyncContextManager[TransportStreams]:
+def _transport(spec: ServerSpec, refused: Callable[[], None]) -> AbstractAsyncContextManager[TransportStreams]:
     if spec.url:
-        return _over_http(spec)
+        return _over_http(spec, refused)
     parameters = StdioServerParameters(command=spec.command, args=list(spec.args), env=dict(spec.env))
     return stdio_client(parameters, errlog=sys.stderr)
 
 
 @asynccontextmanager
-async def _over_http(spec: ServerSpec) -> AsyncGenerator[TransportStreams]:
+async def _over_http(spec: ServerSpec, refused: Callable[[], None]) -> AsyncGenerator[TransportStreams]:
+    async def look(response: httpx2.Response) -> None:
+        if response.status_code == 400 and "mcp-session-id" in response.request.headers:
+            refused()
+
     async with (
         create_mcp_http_client(headers=dict(spec.headers)) as http,
         streamable_http_client(spec.url, http_client=http) as streams,
     ):
+        http.event_hooks["response"].append(look)
         yield streams
 
 

@@ -1,0 +1,61 @@
+"""How something that ended beside a run reaches the chat's model: a message set aside for it, and perhaps a run.
+
+Used by background agents and processes. Pure. A wake begins a run when the chat rests; while one is open, that run's
+next round reads the message, and only if there is none a run follows. After an abort none does: a person said stop.
+"""
+
+from protocol.facts import RunStarted, SetAside
+from protocol.ledger import Ledger
+from protocol.messages import Message
+from protocol.principal import Principal
+from protocol.relations import Wake, WakeNoted, WakeSettled
+from protocol.runtime import say_runtime
+from protocol.state import Aside, Run
+
+__all__ = ["tell_model", "wake", "wake_after"]
+
+_GO_ON = frozenset({"complete", "limit", "interrupted"})
+"""Outcomes after which a run may follow unasked: not an abort, and not an error, which it would only meet again."""
+
+
+def tell_model(ledger: Ledger, text: str) -> None:
+    """Let the model, and nobody else, read `text` behind what now is the last message."""
+    path = ledger.state.path
+    message = Message(
+        role="user", content=text, message_id=ledger.new_id("aside"), hidden=True, created_at=ledger.now_ms
+    )
+    ledger.note(SetAside(aside=Aside(message, path[-1] if path else None)))
+
+
+def wake(ledger: Ledger, principal: Principal, cause: str) -> None:
+    """The model is to act on what was set aside: now, or when the open run has ended without reading it."""
+    run = ledger.state.private.run
+    if run is not None:
+        ledger.note(WakeNoted(wake=Wake(run_id=run.run_id, round=run.round, principal=principal, cause=cause)))
+    elif ledger.state.is_at_rest and not ledger.state.private.queue:
+        _begin_run(ledger, principal)
+
+
+def wake_after(ledger: Ledger, ended: Run, outcome: str) -> None:
+    """`ended` is over, and what waited in the queue has been taken up."""
+    owed = ledger.state.private.relations.wake
+    if owed is None:
+        return
+    ledger.note(WakeSettled())
+    is_unread = owed.run_id == ended.run_id and ended.round <= owed.round
+    if is_unread and outcome in _GO_ON and ledger.state.private.run is None:
+        _begin_run(ledger, owed.principal)
+
+
+def _begin_run(ledger: Ledger, principal: Principal) -> None:
+    """A run that no command of a person began; it answers below what the path ends in."""
+    ledger.note(
+        RunStarted(
+            run_id=ledger.new_id("run"),
+            principal=principal,
+            request_ids=[],
+            at_ms=ledger.now_ms,
+            first_index=len(ledger.state.path),
+        )
+    )
+    say_runtime(ledger, "generating", round=0)

@@ -1,0 +1,113 @@
+"""The chats of one tool call: opened in the parent's log, awaited through it (PROTOCOL §12).
+
+A `ChatsPort` for a tool. It posts nothing and follows no other chat: it notes what is wanted, the postman delivers,
+and the child's end comes back as a letter that the parent's log takes up. So what a call waits for is always a fact in
+its own chat, and a call that runs again after a crash finds it there. Stopping children is nobody's duty here: an
+answered call stops its own (`protocol/outbox.py`).
+"""
+
+from protocol.errors import Refused, ToolFailed
+from protocol.ledger import Ledger
+from protocol.messages import JsonObject
+from protocol.subchats import Wanted, find_child, open_child, stop_agent
+from server.actor.processes import CommitPort
+from server.actor.writer import Writer
+from server.agent.profile import Profiles
+from server.tools.chats import AgentView, ChildResult
+
+__all__ = ["ChildChats"]
+
+
+class ChildChats:
+    """For the call `tool_call_id` of the run that `turn` works on."""
+
+    def __init__(self, turn: CommitPort, writer: Writer, profiles: Profiles, tool_call_id: str) -> None:
+        self._turn = turn
+        self._writer = writer
+        self._profiles = profiles
+        self._tool_call_id = tool_call_id
+
+    async def run(
+        self,
+        prompt: str,
+        *,
+        mode: str = "",
+        params: JsonObject | None = None,
+        context: JsonObject | None = None,
+        title: str = "",
+        name: str = "0",
+    ) -> ChildResult:
+        wanted = Wanted(self._tool_call_id, prompt, name=name, mode=mode, params=params, context=context, title=title)
+        chat_id = await self._open(wanted)
+        while True:
+            child = find_child(self._writer.state, self._tool_call_id, name)
+            if child is None:  # cannot be while this call is open
+                raise ToolFailed(f"The chat {chat_id} is no longer known.")
+            if child.outcome is not None:
+                return ChildResult(chat_id=chat_id, outcome=child.outcome, text=child.text, message_id=child.message_id)
+            await self._writer.changed()
+
+    async def start(
+        self,
+        prompt: str,
+        *,
+        mode: str = "",
+        params: JsonObject | None = None,
+        context: JsonObject | None = None,
+        title: str = "",
+        name: str = "0",
+        wake: bool = False,
+    ) -> str:
+        return await self._open(
+            Wanted(
+                self._tool_call_id,
+                prompt,
+                name=name,
+                mode=mode,
+                params=params,
+                context=context,
+                title=title,
+                is_background=True,
+                wakes=wake,
+            )
+        )
+
+    async def stop(self, agent_id: str) -> None:
+        def write(ledger: Ledger) -> Refused | None:
+            try:
+                stop_agent(ledger, agent_id)
+            except Refused as refusal:
+                return refusal
+            return None
+
+        refusal = await self._turn.commit(write)
+        if refusal is not None:
+            raise ToolFailed(f"{refusal.message}.")
+
+    def agents(self) -> list[AgentView]:
+        return [
+            AgentView(
+                agent_id=str(agent.get("id")),
+                title=str(agent.get("title", "")),
+                status=str(agent.get("status")),
+                summary=str(agent.get("summary", "")),
+            )
+            for agent in self._writer.state.background_agents
+        ]
+
+    async def _open(self, wanted: Wanted) -> str:
+        """The child's chat id. Raises ToolFailed."""
+        known = [profile.name for profile in self._profiles.all]
+        if wanted.mode and wanted.mode not in known:
+            raise ToolFailed(f"There is no mode {wanted.mode!r}; there are {', '.join(known)}.")
+
+        def write(ledger: Ledger) -> str | Refused:
+            try:
+                return open_child(ledger, wanted).chat_id
+            except Refused as refusal:
+                return refusal  # raised in here it would take along what others had offered
+
+        opened = await self._turn.commit(write)
+        if isinstance(opened, Refused):
+            raise ToolFailed(f"{opened.message}.")
+        return opened

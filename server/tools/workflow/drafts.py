@@ -1,0 +1,123 @@
+"""Tools with which a model builds a workflow step by step: start, add, remove, preview (TOOL-11).
+
+A draft lies in its chat's memory: it survives restarts, no other chat sees it, and it is forgotten ten minutes after
+its last use. Every change leaves a draft whose edges can be expanded, so a mistake is told at once, not at the end. The
+tools keep nothing themselves.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from protocol.errors import ToolFailed
+from protocol.messages import JsonObject
+from server.tools.base import Payload, ToolContext, ToolResult
+from server.tools.python import PythonTool, tool
+from server.tools.workflow.edges import Action, ActionKind, check_name, expand_edges, kinds_by_type
+
+__all__ = ["DRAFT_SECONDS", "Draft", "DraftTools", "draft_tools"]
+
+DRAFT_SECONDS = 600.0
+"""Since its last use (TOOL-11)."""
+
+ACTIONS_MAX = 200
+"""Of one draft; more than a person can look over, and small enough for a chat's memory."""
+
+PREFIX = "workflow.draft."
+"""Of a draft's key in the chat's memory."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    name: str
+    actions: list[Action] = []
+
+
+class DraftTools(NamedTuple):
+    start: PythonTool
+    add: PythonTool
+    remove: PythonTool
+    preview: PythonTool
+
+
+DraftName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, description="name of the draft")]
+
+
+def draft_tools(
+    kinds: Iterable[ActionKind], *, payload_type: str = "workflow_draft", ttl_seconds: float = DRAFT_SECONDS
+) -> DraftTools:
+    """The four tools, for actions of these kinds. A preview is also published as a payload of `payload_type`.
+
+    Raises:
+        ValueError: two kinds of one type.
+    """
+    known = kinds_by_type(kinds)
+
+    def kept(draft: Draft, content: str, payloads: list[Payload] | None = None) -> ToolResult:
+        memory: JsonObject = {PREFIX + draft.name: msgspec.to_builtins(draft)}
+        return ToolResult(content=content, payloads=payloads or [], memory_patch=memory, memory_ttl_seconds=ttl_seconds)
+
+    # Not `safe`: two changes of one draft at the same time would lose one of them.
+    @tool(retry="idempotent", label_arg="draft")
+    def start_draft(draft: DraftName, ctx: ToolContext) -> ToolResult:
+        """Begin a new, empty draft of a workflow. A draft of that name is thrown away."""
+        before = " The earlier draft of that name is gone." if PREFIX + draft in ctx.memory else ""
+        return kept(Draft(draft), f"Draft {draft!r} is empty.{before} Add actions; the first one has no `after`.")
+
+    @tool(retry="idempotent", label_arg="name", description=_add_description(known))
+    def add_action(
+        draft: DraftName,
+        name: Annotated[str, "unique in the draft, without a colon"],
+        type: Annotated[str, "one of the known types"],
+        ctx: ToolContext,
+        after: Annotated[str, "'Name' or 'Name:port' of the action before it; empty for the first one"] = "",
+        parameters: Annotated[JsonObject, "what the action needs"] = {},  # noqa: B006  # each call has its own
+    ) -> ToolResult:
+        found = _draft_of(ctx, draft)
+        check_name(name)
+        if any(action.name == name for action in found.actions):
+            raise ToolFailed(
+                f"The draft has an action called {name!r} already; remove it first or choose another name."
+            )
+        if len(found.actions) >= ACTIONS_MAX:
+            raise ToolFailed(f"A draft holds at most {ACTIONS_MAX} actions.")
+        changed = Draft(found.name, [*found.actions, Action(name, type, after, parameters)])
+        edge = expand_edges(changed.actions, known)[-1]
+        where = f"after {edge.source}:{edge.port}" if edge.source is not None else "as the first action"
+        return kept(changed, f"Added {name!r} {where}. The draft has {len(changed.actions)} actions.")
+
+    @tool(retry="idempotent", label_arg="name")
+    def remove_action(draft: DraftName, name: Annotated[str, "of the action"], ctx: ToolContext) -> ToolResult:
+        """Take an action out of a draft. What comes after it must be removed before."""
+        found = _draft_of(ctx, draft)
+        left = [action for action in found.actions if action.name != name]
+        if len(left) == len(found.actions):
+            names = ", ".join(action.name for action in left) or "none"
+            raise ToolFailed(f"The draft has no action called {name!r}; its actions: {names}.")
+        if left:
+            expand_edges(left, known)
+        return kept(Draft(found.name, left), f"Removed {name!r}. The draft has {len(left)} actions.")
+
+    @tool(retry="idempotent", label_arg="draft")
+    def preview_draft(draft: DraftName, ctx: ToolContext) -> ToolResult:
+        """Show a draft with all its actions and edges."""
+        found = _draft_of(ctx, draft)
+        edges = expand_edges(found.actions, known)
+        shown: JsonObject = msgspec.to_builtins({"name": draft, "actions": found.actions, "edges": edges})
+        payload = Payload(payload_type, shown, f"{draft}: {len(found.actions)} actions")
+        return kept(found, msgspec.json.encode(shown).decode(), [payload])
+
+    return DraftTools(start_draft, add_action, remove_action, preview_draft)
+
+
+def _draft_of(ctx: ToolContext, name: str) -> Draft:
+    kept = ctx.memory.get(PREFIX + name)
+    if kept is None:
+        others = ", ".join(key.removeprefix(PREFIX) for key in ctx.memory if key.startswith(PREFIX)) or "none"
+        raise ToolFailed(f"There is no draft {name!r}, or it was not used for too long; drafts: {others}. Start one.")
+    return msgspec.convert(kept, Draft)
+
+
+def _add_description(kinds: dict[str, ActionKind]) -> str:
+    lines = [f"- {kind.type} (ports: {', '.join(kind.ports)}) {kind.description}".rstrip() for kind in kinds.values()]
+    return "\n".join(["Add an action to a draft. Types of actions, the first port being the default:", *lines])

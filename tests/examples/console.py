@@ -1,0 +1,104 @@
+"""Runs the `console` blocks of a page against a real server, and holds what they print to what the page says.
+
+    ```console
+    $ curl -s http://127.0.0.1:8000/v1/ping
+    pong
+    ```
+
+A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash goes on in the next. The lines
+below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on a free port and
+an empty data directory; every later command meets it under the page's own URL.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import anyio.to_thread
+
+from tests.integration.harness import DEADLINE_SECONDS, ROOT, start
+
+__all__ = ["Step", "differs", "play", "steps_of"]
+
+PAGE_URL = "http://127.0.0.1:8000"
+RUN = "./scripts/run "
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Step(NamedTuple):
+    command: str
+    expected: str
+
+
+def steps_of(page: str) -> list[Step]:
+    """The commands of a page's text, in order, each with what it should print."""
+    steps: list[Step] = []
+    for block in _BLOCK.findall(page):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.split("\n")
+            last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
+            steps.append(Step("\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :]).strip("\n")))
+    return steps
+
+
+def differs(expected: str, printed: str) -> str:
+    """Why `printed` is not what the page says, or ''. Blank lines do not count, `…` stands for any part of a line, and
+    on a line of its own for any number of lines."""
+    lines = [line.rstrip() for line in printed.split("\n") if line.strip()]
+    at = 0
+    wanted = [line.rstrip() for line in expected.split("\n") if line.strip()]
+    for number, line in enumerate(wanted):
+        if line.strip() == "…":
+            following = next((other for other in wanted[number + 1 :]), None)
+            while at < len(lines) and (following is None or not _fits(following, lines[at])):
+                at += 1
+            continue
+        if at == len(lines) or not _fits(line, lines[at]):
+            got = lines[at] if at < len(lines) else "(nothing more)"
+            return f"the page says:  {line}\nit printed:     {got}\n\nall of it:\n{printed}"
+        at += 1
+    return "" if at == len(lines) else f"it printed more than the page says: {lines[at]}\n\nall of it:\n{printed}"
+
+
+def _fits(wanted: str, line: str) -> bool:
+    return re.fullmatch(".*".join(re.escape(part) for part in wanted.split("…")), line) is not None
+
+
+async def play(page: Path, base: Path) -> list[str]:
+    """Run all of a page, which starts the server first. Returns what each command printed.
+
+    Raises:
+        AssertionError: a command printed something else.
+    """
+    first, *others = steps_of(page.read_text("utf-8"))
+    assert first.command.startswith(RUN), "a page begins with the command that starts its server"
+    arguments = first.command.removeprefix(RUN).split()
+    printed: list[str] = []
+    with start("serve", *arguments, "--port", "0", "--data-dir", str(base / "data"), log=base / "log") as server:
+        await server.ready()
+        for step in others:
+            command = step.command.replace(PAGE_URL, server.url)
+            out = await anyio.to_thread.run_sync(_run, command)
+            out = out.replace(server.url, PAGE_URL)
+            wrong = differs(step.expected, out)
+            assert not wrong, f"$ {step.command}\n{wrong}\n\nthe server's log:\n{server.log_text()[-4000:]}"
+            printed.append(out)
+    return printed
+
+
+def _run(command: str) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    return done.stdout.decode()

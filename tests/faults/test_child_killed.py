@@ -1,0 +1,104 @@
+"""kill -9 of the worker that owns a child, its parent, or a chat with a process: both finish, nothing is done twice,
+and nothing is left running."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from protocol.events import ProcessCompleted, SubchatUpdate
+from server.store.server_process import find_binary
+from tests.faults.test_owner_killed import FAST, House
+from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, user_message, watching
+from tests.integration.store_fixtures import running_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+ROUNDS = 6
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    app = Path(__file__).parents[1] / "integration/delegating_tools.py"
+    with ExitStack() as stack:
+        store = stack.enter_context(contextmanager(running_server)(find_binary(), tmp_path))
+        yield House(store, tmp_path / "log", stack, FAST, app)
+
+
+async def ask(house: House, chat_id: str, tool: str, arguments: dict[str, object]) -> None:
+    text = f"call {tool} {json.dumps(arguments)}"
+    await command(house.web.url, chat_id, user_message("a", text, params={"model": "demo/tools?rate=60"}))
+
+
+def children(watcher: Watcher) -> list[str]:
+    return [event.subchat_id for event in watcher.events if isinstance(event, SubchatUpdate)]
+
+
+@pytest.mark.row("SES-4")
+async def test_whoever_is_killed_in_the_middle_of_a_child_parent_and_child_finish_once(house: House) -> None:
+    chance = random.Random(7)
+    await house.open()
+    kills = 0
+    for number in range(ROUNDS):
+        parent = f"parent-{number}"
+        async with watching(house.web.url, parent) as above:
+            await ask(house, parent, "delegate", {"task": "say what you can do"})
+            await above.until(children)
+            (child,) = children(above)
+            async with watching(house.web.url, child) as below:
+                moment = chance.randrange(0, 6)
+                await below.until(lambda w: w.types().count("stream_delta") >= moment)  # noqa: B023 - awaited at once
+                kills += house.kill_owner((parent, child)[number % 2])
+                await house.add_worker()
+                await above.at_rest()
+                await below.at_rest()
+        assert children(above) == [child]
+        assert [role for role, _ in below.messages] == ["user", "assistant"]
+        assert [role for role, _ in above.messages] == ["user", "assistant", "tool", "assistant"]
+        assert above.messages[2][1] == below.messages[1][1]
+        assert (above.runs_ended, below.runs_ended) == (1, 1)
+    assert kills >= ROUNDS - 2, "it was over before its owner could be killed"
+
+
+@pytest.mark.row("SES-4")
+async def test_a_process_of_a_killed_worker_is_lost_and_gone(house: House, tmp_path: Path) -> None:
+    await house.open()
+    async with watching(house.web.url, "c1") as watcher:
+        marker = tmp_path / "pid"
+        await ask(house, "c1", "run_process", {"command": f"sh -c 'echo $$ > {marker}; exec sleep 600' & wait"})
+        await watcher.at_rest()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not (marker.exists() and marker.read_text().strip()):
+                await anyio.sleep(0.02)
+        pid = int(marker.read_text())
+        assert house.kill_owner("c1")
+        await watcher.until(lambda w: any(isinstance(event, ProcessCompleted) for event in w.events))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while _lives(pid):
+                await anyio.sleep(0.02)
+    (end,) = [event for event in watcher.events if isinstance(event, ProcessCompleted)]
+    assert (end.status, end.exit_code) == ("lost", None)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_stopped_worker_hands_over_parent_and_child_and_ends_its_processes(house: House) -> None:
+    await house.open()
+    async with watching(house.web.url, "c1") as watcher:
+        await ask(house, "c1", "run_process", {"command": "sleep 600"})
+        await watcher.at_rest()
+        owner = house.owner("c1")
+        assert owner is not None
+        assert await owner.stop() == 0
+        await watcher.until(lambda w: any(isinstance(event, ProcessCompleted) for event in w.events))
+    (end,) = [event for event in watcher.events if isinstance(event, ProcessCompleted)]
+    assert end.status == "killed"

@@ -1,0 +1,38 @@
+"""Tools for tests of the loop: they meet each other, wait to be let go, and change the chat they run in."""
+
+import asyncio
+from collections import defaultdict
+
+from server.tools.base import Progress, ToolContext, ToolResult
+from server.tools.python import tool
+
+_here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # who has come, by chat and name
+
+
+@tool(retry="safe")
+async def meet(context: ToolContext, me: str, other: str) -> str:
+    """Comes back when the other one is there too: alone it would wait until its timeout."""
+    context.report(Progress(message=f"{me} is here"))
+    _here[f"{context.chat_id}:{me}"].set()
+    await _here[f"{context.chat_id}:{other}"].wait()
+    return f"{me} met {other}"
+
+
+@tool()
+async def gate(name: str) -> str:
+    """Waits until somebody opens it."""
+    await _here[f"gate:{name}"].wait()
+    return "through"
+
+
+@tool()
+async def open_gate(name: str) -> str:
+    """Lets through who waits at the gate."""
+    _here[f"gate:{name}"].set()
+    return "open"
+
+
+@tool()
+def file_under(key: str, value: str) -> ToolResult:
+    """Writes into the thread's metadata."""
+    return ToolResult(content="filed", metadata_patch={key: value})

@@ -1,0 +1,1 @@
+"""Real software of others at the far end: model servers and MCP servers that we did not write."""

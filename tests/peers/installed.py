@@ -1,0 +1,22 @@
+"""Where the peers from npm lie: `scripts/peers` puts them into `.peers/`. A test whose peer is missing says so and is
+skipped."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+__all__ = ["node_package"]
+
+PEERS = Path(__file__).parents[2] / ".peers" / "node_modules"
+
+
+def node_package(name: str, entry: str) -> list[str]:
+    """The command that starts `entry` of the npm package `name`; skips the test when it cannot be started."""
+    node = shutil.which("node")
+    file = PEERS / name / entry
+    if node is None:
+        pytest.skip("node is not installed; with it, `scripts/peers` installs what this test talks to")
+    if not file.is_file():
+        pytest.skip(f"{name} is not installed; run `scripts/peers`")
+    return [node, str(file)]

@@ -1,0 +1,156 @@
+"""From settings to profiles: what a profile may name, where its places are, and what stops the start."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from server.agent.payload_types import Action, PayloadType
+from server.agent.profile import DEFAULT_IDENTITY, Profile
+from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
+from server.assembly.app_file import app_file_of
+from server.assembly.payloads import payload_types_of
+from server.assembly.profiles import profiles_of
+from server.settings.sources import BadSettings, load_settings
+
+TOOLS = ["clock", "save_article", "get_payload"]
+TYPES = {"chart": PayloadType(name="chart"), "draft": PayloadType(name="draft")}
+OWN = {"weather": Section("weather", lambda prompt: "Sunny.")}
+
+
+def profiles(tmp_path: Path, text: str) -> dict[str, Profile]:
+    (tmp_path / "threadcast.toml").write_text(text, "utf-8")
+    settings = load_settings({}, {}, str(tmp_path / "threadcast.toml")).settings
+    return profiles_of(settings, TOOLS, payload_types=TYPES, sections=OWN)
+
+
+WHOLE = """
+[profiles.writer]
+system_prompt = "You write."
+guidelines = "Be brief."
+custom_instructions = "Use British English."
+highlight = ["article_id"]
+sections = ["weather", "identity"]
+tools = ["clock"]
+payloads = ["chart"]
+
+[[profiles.writer.actions]]
+action = "open"
+label = "Open"
+handler = "server"
+
+[profiles.writer.scopes.reports]
+guidelines = "Quote sources."
+
+[profiles.writer.scopes."reports/articles"]
+tools = ["save_article"]
+payloads = ["draft"]
+actions = [{ action = "publish" }]
+"""
+
+
+def test_a_profile_is_what_the_settings_say(tmp_path: Path) -> None:
+    writer = profiles(tmp_path, WHOLE)["writer"]
+    assert (writer.system_prompt, writer.guidelines, writer.highlight) == ("You write.", "Be brief.", ["article_id"])
+    assert writer.custom_instructions == "Use British English."
+    assert writer.sections == (OWN["weather"], SECTIONS["identity"])
+    assert (writer.tools, writer.payload_types) == (["clock"], {"chart": TYPES["chart"]})
+    assert writer.actions == {"open": Action(action="open", label="Open", handler="server")}
+    assert list(writer.scopes) == [("reports",), ("reports", "articles")]
+    articles = writer.scopes["reports", "articles"]
+    assert (articles.tools, list(articles.payload_types)) == (["save_article"], ["draft"])
+    assert (articles.guidelines, list(articles.actions)) == (None, ["publish"])
+
+
+def test_a_profile_without_settings_has_the_standard_sections_and_all_tools(tmp_path: Path) -> None:
+    agent = profiles(tmp_path, "")["agent"]
+    assert (agent.system_prompt, agent.sections, agent.tools) == (DEFAULT_IDENTITY, STANDARD_SECTIONS, None)
+    assert (agent.payload_types, agent.actions, agent.scopes) == ({}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[profiles.a]\ntools = ['clokc']", r"profiles\.a\.tools: there is no tool 'clokc'; did you mean 'clock'\?"),
+        ("[profiles.a]\npayloads = ['map']", r"profiles\.a\.payloads: there is no payload type 'map'; known: chart, d"),
+        ("[profiles.a]\nsections = ['identty']", r"there is no section 'identty'; did you mean 'identity'\?"),
+        ("[profiles.a.scopes.'b/c']\ntools = ['x']", r'profiles\.a\.scopes\."b/c"\.tools: there is no tool \'x\''),
+        ("[profiles.a.scopes.b]\npayloads = ['x']", r'profiles\.a\.scopes\."b"\.payloads: there is no payload type'),
+    ],
+)
+def test_a_name_that_nobody_knows_stops_the_start(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        profiles(tmp_path, text)
+
+
+def test_tools_of_mcp_servers_and_tools_that_are_switched_off_may_be_named(tmp_path: Path) -> None:
+    text = "[tools.noise]\nenabled = false\n[profiles.a]\ntools = ['mcp__files__*', 'noise']"
+    assert profiles(tmp_path, text)["a"].tools == ["mcp__files__*", "noise"]
+
+
+@pytest.mark.parametrize("place", ["a b", "a//b", "/a", "a/b/c/d", "a.b"])
+def test_a_scope_that_is_no_path_of_names_stops_the_start(tmp_path: Path, place: str) -> None:
+    with pytest.raises(
+        BadSettings, match=r"profiles\.p\.scopes: .* is no name; use letters, digits, _ and -, and up to"
+    ):
+        profiles(tmp_path, f"[profiles.p.scopes.'{place}']\nguidelines = 'x'")
+
+
+def test_a_slash_belongs_into_scopes_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"profiles: 'a/b' is no name; use letters, digits, _ and -$"):
+        profiles(tmp_path, "[profiles.'a/b']")
+
+
+def test_payload_types_are_what_the_settings_say_and_markers_are_their_own(tmp_path: Path) -> None:
+    def types(text: str) -> dict[str, PayloadType]:
+        (tmp_path / "threadcast.toml").write_text(text, "utf-8")
+        return payload_types_of(load_settings({}, {}, str(tmp_path / "threadcast.toml")).settings)
+
+    text = "[payloads.chart]\ndescription = 'd'\nschema = { type = 'object' }\nmarker = 'CHART'\nsummary = '{title}'\n"
+    chart = PayloadType(name="chart", description="d", schema={"type": "object"}, marker="CHART", summary="{title}")
+    assert types(text) == {"chart": chart}
+    with pytest.raises(ValueError, match=r"payloads\.bars\.marker: payloads\.chart has the marker CHART too"):
+        types(text + "[payloads.bars]\nmarker = 'CHART'")
+    with pytest.raises(BadSettings, match="SUGGESTED_VALUES has a meaning of its own"):
+        types("[payloads.x]\nmarker = 'SUGGESTED_VALUES'")
+
+
+APP = """
+from server.agent.prompt import PromptContext, section
+from server.tools.python import tool
+
+@tool()
+def greet() -> str:
+    "Say hello."
+    return "hello"
+
+@section("weather")
+def weather(prompt: PromptContext) -> str:
+    return "Sunny."
+"""
+
+
+def test_the_operators_file_gives_tools_and_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "both_app.py").write_text(APP)
+    app = app_file_of(str(tmp_path / "both_app.py"))
+    assert [tool.name for tool in app.tools] == ["greet"]
+    assert app.sections["weather"].write(PromptContext()) == "Sunny."
+    assert app_file_of("").tools == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1", r"no function in it is decorated with @tool\(\) or @section\(NAME\)"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        (APP + "\n@section('weather')\ndef other(prompt):\n    return ''\n", "two sections are called 'weather'"),
+    ],
+)
+def test_a_file_of_the_operators_that_cannot_be_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "bad_app.py").write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        app_file_of(str(tmp_path / "bad_app.py"))

@@ -1,0 +1,55 @@
+"""Places in a profile: what a client may call one, and the laws of prefixes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.agent.scopes import TOP, is_declared, is_within, nearest, path_of, prefixes, read_scope
+from server.tools.traits import Scope
+
+names = st.sampled_from(["a", "b", "c.d", "e-f"])
+scopes: st.SearchStrategy[Scope] = st.lists(names, max_size=3).map(tuple)
+declarations = st.frozensets(scopes.filter(bool), max_size=6)
+
+
+@given(scopes)
+def test_a_scope_is_read_as_a_list_or_as_a_path(scope: Scope) -> None:
+    assert read_scope(list(scope)) == scope
+    if scope:
+        assert read_scope(path_of(scope)) == scope
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, "", {}, "a//b", "/a", "a/b/c/d", ["a", 1], ["a b"], ["a/b"], ["x" * 65], ["a", ""], ("a",)]
+)
+def test_what_is_no_scope_is_none(value: object) -> None:
+    assert read_scope(value) is None
+
+
+@given(scopes, scopes)
+def test_to_be_within_a_place_is_to_have_it_as_a_prefix(scope: Scope, place: Scope) -> None:
+    assert is_within(scope, place) == (place in prefixes(scope))
+    assert prefixes(scope)[0] == TOP and prefixes(scope)[-1] == scope
+
+
+@given(scopes, declarations)
+def test_the_nearest_place_is_the_longest_declared_prefix(scope: Scope, declared: frozenset[Scope]) -> None:
+    found = nearest(scope, declared)
+    longer = [prefix for prefix in prefixes(scope) if len(prefix) > len(found)]
+    assert is_within(scope, found)
+    assert found == TOP or is_declared(found, declared)
+    assert not any(is_declared(prefix, declared) for prefix in longer)
+    assert nearest(found, declared) == found
+
+
+@given(scopes)
+def test_where_nothing_is_declared_every_place_may_be_meant(scope: Scope) -> None:
+    assert nearest(scope, {}) == scope
+
+
+def test_a_place_around_a_declared_one_is_declared_with_it_and_one_inside_is_not() -> None:
+    declared = {("reports", "articles")}
+    assert nearest(("reports",), declared) == ("reports",)
+    assert nearest(("reports", "articles", "draft"), declared) == ("reports", "articles")
+    assert nearest(("reports", "tables"), declared) == ("reports",)
+    assert nearest(("sales", "articles"), declared) == TOP

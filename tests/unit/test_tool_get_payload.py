@@ -1,0 +1,62 @@
+"""The built-in tool that reads a payload: its data as JSON, or a sentence that names what there is."""
+
+import msgspec
+import pytest
+
+from protocol.events import PayloadAdded
+from protocol.principal import LOCAL
+from server.tools.base import ToolContext
+from server.tools.payloads import NAMED_MAX_COUNT, get_payload
+from server.tools.runner import ToolRunner
+
+pytestmark = pytest.mark.anyio
+
+
+def context(*payload_ids: str) -> ToolContext:
+    payloads = {
+        each: PayloadAdded(
+            payload_id=each,
+            payload_type="chart",
+            data={"bars": [1, 2], "of": each},
+            summary="s",
+            source="tool",
+            message_id="m1",
+        )
+        for each in payload_ids
+    }
+    return ToolContext(
+        chat_id="c1",
+        run_id="r1",
+        tool_call_id="t1",
+        idempotency_key="k",
+        principal=LOCAL,
+        metadata={},
+        context={},
+        data_dir="",
+        report=lambda report: None,
+        is_cancelled=lambda: False,
+        payloads=payloads,
+    )
+
+
+async def ask(payload_id: str, *known: str) -> tuple[str, bool]:
+    arguments = msgspec.json.encode({"payload_id": payload_id}).decode()
+    done = await ToolRunner().run(get_payload, "get_payload", arguments, context(*known))
+    return done.result.content, done.result.failed
+
+
+@pytest.mark.row("PAY-7")
+async def test_the_data_of_a_payload_is_given_as_json() -> None:
+    assert await ask("pl_2", "pl_1", "pl_2") == ('{"bars":[1,2],"of":"pl_2"}', False)
+
+
+@pytest.mark.row("PAY-7")
+async def test_an_unknown_id_is_answered_with_the_known_ones() -> None:
+    assert await ask("pl_9", "pl_1") == ("There is no payload 'pl_9' in this chat. Known ids: pl_1.", True)
+    assert await ask("pl_9") == ("There is no payload 'pl_9' in this chat. Known ids: none.", True)
+    sentence, _ = await ask("pl_x", *(f"pl_{n}" for n in range(100)))
+    assert sentence.count("pl_") == NAMED_MAX_COUNT + 1 and "pl_99" in sentence
+
+
+def test_it_runs_unasked_and_again_after_a_crash() -> None:
+    assert (get_payload.policy, get_payload.retry, get_payload.traits.scopes) == ("auto", "safe", ())

@@ -1,0 +1,140 @@
+"""The draft pack: a workflow grows call by call in its chat's memory, and mistakes are told at once (TOOL-11)."""
+
+import json
+
+import pytest
+
+from protocol.messages import JsonObject
+from protocol.principal import LOCAL
+from server.tools.base import ToolContext, ToolResult
+from server.tools.python import PythonTool
+from server.tools.runner import ToolRunner
+from server.tools.workflow import ActionKind, draft_tools
+from server.tools.workflow.drafts import ACTIONS_MAX, DRAFT_SECONDS
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = draft_tools([ActionKind("mail"), ActionKind("approve", ("yes", "no"), "asks a person")])
+
+
+class Desk:
+    """Calls the tools as a run does, keeping what they want to be remembered."""
+
+    def __init__(self) -> None:
+        self.memory: JsonObject = {}
+
+    async def call(self, tool: PythonTool, **arguments: object) -> ToolResult:
+        context = ToolContext(
+            chat_id="c1",
+            run_id="r1",
+            tool_call_id="t1",
+            idempotency_key="c1:t1",
+            principal=LOCAL,
+            metadata={},
+            context={},
+            data_dir=".",
+            report=print,
+            is_cancelled=lambda: False,
+            memory=self.memory,
+        )
+        ran = await ToolRunner().run(tool, tool.name, json.dumps({"draft": "d", **arguments}), context)
+        self.memory = {**self.memory, **ran.result.memory_patch}
+        return ran.result
+
+    async def add(self, name: str, type: str = "mail", after: str = "") -> ToolResult:
+        return await self.call(TOOLS.add, name=name, type=type, after=after)
+
+
+@pytest.mark.row("TOOL-11")
+async def test_a_draft_is_started_grows_shrinks_and_is_shown_with_its_edges() -> None:
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    assert "as the first action" in (await desk.add("Ask", "approve")).content
+    assert "after Ask:no" in (await desk.add("Refuse", after="Ask:no")).content
+    await desk.add("Tell", after="Ask")
+    await desk.call(TOOLS.remove, name="Refuse")
+    shown = await desk.call(TOOLS.preview)
+    expected = {
+        "name": "d",
+        "actions": [
+            {"name": "Ask", "type": "approve", "after": "", "parameters": {}},
+            {"name": "Tell", "type": "mail", "after": "Ask", "parameters": {}},
+        ],
+        "edges": [{"target": "Ask"}, {"target": "Tell", "source": "Ask", "port": "yes"}],
+    }
+    assert json.loads(shown.content) == expected
+    (payload,) = shown.payloads
+    assert (payload.type, payload.data, payload.summary) == ("workflow_draft", expected, "d: 2 actions")
+
+
+@pytest.mark.row("TOOL-11")
+async def test_every_use_keeps_it_for_ten_minutes_more() -> None:
+    desk = Desk()
+    results = [await desk.call(TOOLS.start), await desk.add("A"), await desk.call(TOOLS.preview)]
+    assert [(list(r.memory_patch), r.memory_ttl_seconds) for r in results] == [(["workflow.draft.d"], 600.0)] * 3
+    assert DRAFT_SECONDS == 600.0
+
+
+@pytest.mark.row("TOOL-11")
+@pytest.mark.parametrize(
+    ("name", "type", "after", "sentence"),
+    [
+        ("A", "mail", "A", "called 'A' already"),
+        ("B", "mail", "", "A, B have none"),
+        ("B", "mail", "C", "which is no action"),
+        ("B", "fly", "A", "no action type 'fly'"),
+        ("B:b", "mail", "A", "colon"),
+    ],
+)
+async def test_a_mistake_is_told_at_once_and_leaves_the_draft_as_it_was(
+    name: str, type: str, after: str, sentence: str
+) -> None:
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    await desk.add("A")
+    before = desk.memory
+    result = await desk.add(name, type, after)
+    assert result.failed
+    assert sentence in result.content
+    assert desk.memory == before
+
+
+async def test_what_others_come_after_cannot_be_removed_and_what_is_not_there_is_named() -> None:
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    await desk.add("A")
+    await desk.add("B", after="A")
+    assert "'B' comes after 'A'" in (await desk.call(TOOLS.remove, name="A")).content
+    assert "no action called 'C'; its actions: A, B" in (await desk.call(TOOLS.remove, name="C")).content
+
+
+async def test_a_draft_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
+    desk = Desk()
+    assert "drafts: none" in (await desk.call(TOOLS.preview)).content
+    await desk.call(TOOLS.start, draft="other")
+    missing = await desk.call(TOOLS.preview)
+    assert missing.failed
+    assert "drafts: other" in missing.content
+
+
+async def test_starting_again_throws_the_earlier_one_away_and_an_empty_one_has_nothing_to_show() -> None:
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    await desk.add("A")
+    assert "is gone" in (await desk.call(TOOLS.start)).content
+    assert "No action begins" in (await desk.call(TOOLS.preview)).content
+
+
+async def test_a_draft_has_a_bound() -> None:
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    await desk.add("a0")
+    for number in range(1, ACTIONS_MAX):
+        await desk.add(f"a{number}", after=f"a{number - 1}")
+    assert str(ACTIONS_MAX) in (await desk.add("more", after="a0")).content
+
+
+def test_the_model_is_told_which_types_of_actions_there_are() -> None:
+    assert "- approve (ports: yes, no) asks a person" in TOOLS.add.description
+    assert [tool.name for tool in TOOLS] == ["start_draft", "add_action", "remove_action", "preview_draft"]
+    assert {tool.retry for tool in TOOLS} == {"idempotent"}
