@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from protocol.errors import ToolFailed
 from server.agent.payload_types import payload_type
-from server.tools.base import Payload, ToolContext, ToolResult
+from server.tools.base import Payload, Progress, ToolContext, ToolResult
 from server.tools.preview import Preview
 from server.tools.python import tool
 from server.tools.traits import Traits
@@ -45,5 +45,6 @@ async def save_article(ctx: ToolContext, title: str, seconds: float = 0, object_
     home.mkdir(parents=True, exist_ok=True)
     with (home / "articles.txt").open("a") as file:
         file.write(f"{ctx.idempotency_key} {title}\n")
+    ctx.report(Progress(message="written"))
     await asyncio.sleep(seconds)
     return f"saved {title!r} as {object_id or 'a new article'}"

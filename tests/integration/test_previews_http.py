@@ -32,9 +32,12 @@ class House:
         self._stack = stack
         self._path = tmp_path
         self._environment = {"REDIS_URL": store_url, **FAST}
+        self._config = tmp_path / "threadcast.toml"
+        self._config.write_text('[profiles.agent]\npayloads = ["article"]\n')
 
     async def run(self, *arguments: str) -> Process:
-        whole = [*arguments, "--app", TOOLS, "--data-dir", str(self._path / "data")]
+        data = str(self._path / "data")
+        whole = [*arguments, "--config", str(self._config), "--app", TOOLS, "--data-dir", data]
         process = start(*whole, log=self._path / "log", environment=self._environment)
         return await self._stack.enter_context(process).ready()
 
@@ -127,7 +130,9 @@ async def test_a_commit_tool_whose_worker_is_killed_is_not_run_again(house: Hous
         shown = await propose(house, tab, '{"title":"Tides","seconds":60}')
         await command(house.url, "c1", decision(shown["payload_id"]), WAIT)
         call_id = f"commit-{shown['payload_id']}"
-        await tab.until(lambda w: any(f.get("tool_call_id") == call_id for f in w.frames) and house.saved())
+        await tab.until(
+            lambda w: any((f.get("tool_call_id"), f.get("message")) == (call_id, "written") for f in w.frames)
+        )
         house.worker.kill()
         await house.run("worker")
         await approved(tab, "outcome_unknown")
