@@ -1,58 +1,83 @@
-"""What a person decides about a paused run: which calls may run, whether a limit is lifted, what a browser shares.
+"""What a person decides: which calls of a paused run may run, whether a limit is lifted, what a browser shares, and
+what becomes of a preview.
 
 A decision counts only for the call, run and arguments that were shown, and only from somebody who may approve
-(PROTOCOL §11). What is left to decide is said again; when nothing is left the pause is over.
+(PROTOCOL §11). What is left to decide is said again; when nothing is left the pause is over. Previews are decided in
+any state; `previews.py` says what follows.
 """
 
 import msgspec
 
 from protocol.commands import BrowserContextDecision, Decision
-from protocol.errors import Conflict, Forbidden, NoPendingDecision
+from protocol.errors import Conflict, Forbidden, NoPendingDecision, TooLarge
 from protocol.events import PauseCleared, PauseReason, PauseRequired
 from protocol.facts import CallDecided, RoundsGranted, ToolAllowed
 from protocol.ledger import Ledger, shown_name
 from protocol.messages import JsonObject
+from protocol.previews import decide_preview, open_preview
 from protocol.principal import Principal
 from protocol.runs import end_run
 from protocol.runtime import say_runtime
+from protocol.starts import start_next
 from protocol.state import Run
 from protocol.tool_names import all_of_server
 
 __all__ = ["decide_browser_context", "decide_calls", "limit_call_id"]
 
 
+EDITED_PREVIEW_MAX_BYTES = 256_000
+"""As much as a tool may show in the first place (PROTOCOL §18); it stands in every snapshot."""
+
+
 def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by: Principal) -> None:
-    """Take the decisions that something waits for, and say which waited for nothing.
+    """Take the decisions that a call or a preview waits for, and say which waited for nothing.
 
     Raises:
         NoPendingDecision: none of them does.
         Forbidden: this principal may not approve.
-        Conflict: the arguments are not the ones that were shown.
+        TooLarge: the edited object of a preview.
+        Conflict: the arguments, or the preview, are not what was shown.
     """
     run = ledger.state.private.run
-    pending = {reason.tool_call_id: reason for reason in ledger.state.runtime.pause_reasons}
-    first = {d.tool_call_id: d for d in reversed(decisions)}  # of several for one call the first one counts
-    known = [d for d in first.values() if d.tool_call_id in pending][::-1]
-    if run is None or not known:
+    reasons = {reason.tool_call_id: reason for reason in ledger.state.runtime.pause_reasons} if run is not None else {}
+    calls: dict[str, Decision] = {}  # of several decisions about one thing the first one counts
+    previews: dict[str, Decision] = {}
+    missed: list[str | None] = []
+    for decision in decisions:
+        call_id, payload_id = decision.tool_call_id, decision.payload_id
+        if call_id is not None and call_id in reasons and call_id not in calls:
+            calls[call_id] = decision
+        elif payload_id not in previews and open_preview(ledger.state, payload_id) is not None:
+            previews[payload_id or ""] = decision
+        else:
+            missed.append(call_id or payload_id)
+    if not calls and not previews:
         raise NoPendingDecision("no such decision is pending; it may have been taken in another tab")
     if "approve" not in by.permissions:
         raise Forbidden("this token may not approve tool calls")
-    for decision in known:
-        shown = pending[decision.tool_call_id or ""]
-        if decision.input_hash is not None and decision.input_hash != shown.input_hash:
-            raise Conflict("input_hash does not match the arguments that are waiting; look at the call again")
-    for decision in known:
-        _note_decision(ledger, run, pending[decision.tool_call_id or ""], decision, by)
-    missed = [d.tool_call_id for d in decisions if not any(d is counted for counted in known)]
+    shown = {key: payload for key in previews if (payload := open_preview(ledger.state, key)) is not None}
+    hashes = {key: reason.input_hash for key, reason in reasons.items()}
+    hashes |= {key: payload.input_hash or "" for key, payload in shown.items()}
+    for key, decision in (*calls.items(), *previews.items()):
+        if decision.input_hash is not None and decision.input_hash != hashes[key]:
+            raise Conflict("input_hash does not match what is waiting; look at the call or the preview again")
+    for decision in previews.values():
+        if len(msgspec.json.encode(decision.edited_input)) > EDITED_PREVIEW_MAX_BYTES:
+            raise TooLarge(f"an edited preview may have {EDITED_PREVIEW_MAX_BYTES} bytes", path="/edited_input")
+    for key, payload in shown.items():
+        decide_preview(ledger, payload, previews[key], by)
     result: JsonObject = {"queued": True, "not_pending": missed} if missed else {"queued": True}
-    limit_refused = any(not d.accepted for d in known if d.tool_call_id == limit_call_id(run.run_id))
-    decided = {d.tool_call_id for d in known}
-    if _clear(ledger, [r for r in ledger.state.runtime.pause_reasons if r.tool_call_id not in decided]):
-        if limit_refused:
-            end_run(ledger, "limit", then=lambda: ledger.accept(request_id, result, by=by, final=True))
-            return
-        say_runtime(ledger, "executing_tools")
+    if run is not None and calls:
+        for key, decision in calls.items():
+            _note_decision(ledger, run, reasons[key], decision, by)
+        if _clear(ledger, [reason for key, reason in reasons.items() if key not in calls]):
+            limit = calls.get(limit_call_id(run.run_id))
+            if limit is not None and not limit.accepted:
+                end_run(ledger, "limit", then=lambda: ledger.accept(request_id, result, by=by, final=True))
+                return
+            say_runtime(ledger, "executing_tools")
     ledger.accept(request_id, result, by=by, final=True)
+    start_next(ledger)
 
 
 def decide_browser_context(ledger: Ledger, command: BrowserContextDecision, by: Principal) -> None:

@@ -243,6 +243,12 @@ class ToolStatus(_Event, frozen=True, tag="tool_status", kw_only=True):
 
 
 class _Payload(_Event, frozen=True, kw_only=True):
+    """Structured data beside the text. `source` is tool, llm or preview. `unregistered`: nobody declared the type.
+
+    Of a preview: `approval` is pending, rejected, accepted, committed, commit_failed or outcome_unknown; `by` who
+    decided; `input_hash` binds a decision to the data that was shown (PROTOCOL §11).
+    """
+
     payload_id: str
     payload_type: str
     data: JsonObject
@@ -251,6 +257,9 @@ class _Payload(_Event, frozen=True, kw_only=True):
     message_id: str
     tool_call_id: str | None = None
     approval: str | None = None
+    by: str | None = None
+    input_hash: str | None = None
+    unregistered: bool = False
 
 
 class PayloadAdded(_Payload, frozen=True, tag="payload_added"):

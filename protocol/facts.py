@@ -12,7 +12,19 @@ from msgspec.structs import replace
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
 from protocol.relations import RelationFact, fold_relation
-from protocol.state import Aside, Gate, Private, ProviderEcho, Queued, RawAnswer, Remembered, Run, Summary
+from protocol.state import (
+    Aside,
+    Commit,
+    Gate,
+    PendingPreview,
+    Private,
+    ProviderEcho,
+    Queued,
+    RawAnswer,
+    Remembered,
+    Run,
+    Summary,
+)
 
 __all__ = [
     "AnswerCleaned",
@@ -24,6 +36,8 @@ __all__ = [
     "Fact",
     "MemorySet",
     "OutcomeUnknown",
+    "PreviewDecided",
+    "PreviewShown",
     "Progressed",
     "ProviderCallId",
     "ProviderDataKept",
@@ -79,6 +93,7 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
     params: JsonObject = {}
     context: JsonObject = {}
     continues: Message | None = None
+    commit: Commit | None = None
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
@@ -171,6 +186,20 @@ class AnswerCleaned(_Fact, frozen=True, tag="answer_cleaned"):
     raw: RawAnswer
 
 
+class PreviewShown(_Fact, frozen=True, tag="preview_shown"):
+    """A preview waits for a decision, for as long as its chat lives (GATE-3)."""
+
+    payload_id: str
+    preview: PendingPreview
+
+
+class PreviewDecided(_Fact, frozen=True, tag="preview_decided"):
+    """Nobody decides it a second time. `commit` runs when the chat rests, and once (GATE-5)."""
+
+    payload_id: str
+    commit: Commit | None = None
+
+
 class Summarized(_Fact, frozen=True, tag="summarized"):
     """Private, since a summary may repeat what clients must not see."""
 
@@ -216,6 +245,8 @@ Fact: TypeAlias = (
     | ResultWithheld
     | ProviderDataKept
     | AnswerCleaned
+    | PreviewShown
+    | PreviewDecided
     | Summarized
     | SummaryFailed
     | MemorySet
@@ -254,8 +285,9 @@ def fold_fact(private: Private, fact: Fact) -> Private:
                 params=fact.params,
                 context=fact.context,
                 continues=fact.continues,
+                commit=fact.commit,
             )
-            return replace(private, run=run)
+            return replace(private, run=run, commits=tuple(waits for waits in private.commits if waits != fact.commit))
         case RunEnded():
             return replace(private, run=None)
         case ToolAllowed():
@@ -276,6 +308,12 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
         case AnswerCleaned():
             return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
+        case PreviewShown():
+            return replace(private, previews={**private.previews, fact.payload_id: fact.preview})
+        case PreviewDecided():
+            left = {key: preview for key, preview in private.previews.items() if key != fact.payload_id}
+            commits = private.commits if fact.commit is None else (*private.commits, fact.commit)
+            return replace(private, previews=left, commits=commits)
         case Summarized():
             return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
         case MemorySet():

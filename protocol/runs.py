@@ -21,6 +21,7 @@ from protocol.facts import Progressed, RunEnded, ToolFinished
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, ToolCall, Usage, add_usage
 from protocol.outbox import close_children, tell_parent
+from protocol.previews import abandon_commit
 from protocol.reducer import drafted_message
 from protocol.runtime import context_use
 from protocol.starts import start_next
@@ -101,9 +102,10 @@ def asking_message_id(state: ChatState, tool_call_id: str) -> str:
 
 
 def close_calls(ledger: Ledger, content: str, status: str) -> None:
-    """Answer every open call of the round in the same words; take a pause back."""
+    """Answer every open call of the round in the same words, a commit that has not ended too; take a pause back."""
     for call in open_calls(ledger.state):
         answer_call(ledger, call, content, status=status)
+    abandon_commit(ledger, content, status=status)
     if ledger.state.runtime.pause_reasons:
         ledger.say(PauseCleared())
 

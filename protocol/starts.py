@@ -25,6 +25,7 @@ from protocol.events import ThreadUpdated
 from protocol.facts import CommandsDequeued, RunStarted
 from protocol.ledger import Ledger, shown_name
 from protocol.messages import JsonObject, Message, Part, text_of
+from protocol.previews import open_commit
 from protocol.principal import Principal
 from protocol.queue import decode_queued, mergeable, say_queue
 from protocol.runtime import say_runtime
@@ -38,8 +39,13 @@ TITLE_MAX_CHARACTERS = 60
 
 
 def start_next(ledger: Ledger) -> None:
-    """Take up what waits, as long as the chat rests."""
-    while ledger.state.is_at_rest and ledger.state.private.run is None and ledger.state.private.queue:
+    """Take up what waits, as long as the chat rests; accepted previews before commands, so that these find it done."""
+    while ledger.state.is_at_rest and ledger.state.private.run is None:
+        if ledger.state.private.commits:
+            open_commit(ledger)
+            return
+        if not ledger.state.private.queue:
+            return
         first = ledger.state.private.queue[0]
         try:
             _take_up(ledger, first, decode_queued(first))

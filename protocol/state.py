@@ -19,9 +19,11 @@ from protocol.thread import Thread
 __all__ = [
     "Aside",
     "ChatState",
+    "Commit",
     "Draft",
     "Gate",
     "Life",
+    "PendingPreview",
     "Private",
     "ProviderEcho",
     "Queued",
@@ -68,9 +70,27 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str | None = None
 
 
+class PendingPreview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A preview that nobody has decided: who made it, in which request context, and what runs when it is accepted."""
+
+    tool_name: str
+    commit_tool: str = ""
+    context: JsonObject = {}
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An accepted preview whose `tool_name` is to run with `arguments` (JSON), in the name of who accepted it."""
+
+    payload_id: str
+    tool_name: str
+    arguments: str
+    principal: Principal
+    context: JsonObject = {}
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An open run. `params` and `model` are the command's own, above the thread's (SET-1). `continues` is the answer
-    that this run goes on writing, as it stood before (CMD-6)."""
+    that this run goes on writing, as it stood before (CMD-6). `commit`: the run is this one tool call and no more."""
 
     run_id: str
     principal: Principal
@@ -89,6 +109,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_state: str | None = None
     summarizing: bool = False
     window_tokens: int | None = None
+    commit: Commit | None = None
     summary_failed: bool = False
 
 
@@ -134,7 +155,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     By message id: `withheld` is what the model reads in place of what clients see, `provider_data` what a provider
     wants back with an answer of its own (thinking signatures, encrypted reasoning), `raw_answers` an answer before it
-    was cleaned (DIAG-2).
+    was cleaned (DIAG-2). By payload id: `previews` are undecided. `commits` wait for the chat to rest.
     """
 
     queue: tuple[Queued, ...] = ()
@@ -147,6 +168,8 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     withheld: dict[str, str] = {}
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
+    previews: dict[str, PendingPreview] = {}
+    commits: tuple[Commit, ...] = ()
     relations: Relations = Relations()
     summaries: tuple[Summary, ...] = ()
     memory: dict[str, Remembered] = {}

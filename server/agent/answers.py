@@ -7,10 +7,11 @@ announces the next. Tests drive the same functions without any model.
 import msgspec
 from msgspec.structs import replace
 
-from protocol.events import ErrorHappened, PayloadAdded, StreamFinished, ThreadUpdated
+from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
 from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged, RoundStarted
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
+from protocol.previews import settle_commit
 from protocol.reducer import drafted_message
 from protocol.runs import answer_call, fail_run
 from protocol.runtime import say_runtime
@@ -19,6 +20,7 @@ from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
 from server.agent.memory import remember
 from server.agent.plan import advance
+from server.agent.previews import say_payloads, shown_of
 from server.agent.steps import CallModel, RunTool, Step, Summarize
 from server.agent.summaries import keep_summary
 from server.tools.base import ToolResult
@@ -109,32 +111,33 @@ def tool_done(
     attachments: list[JsonObject] | None = None,
     rest: tuple[RunTool, ...] = (),
 ) -> Step:
-    """A tool's result: its message with `attachments`, its payloads (EVT-11), its change of the thread's metadata
-    (LOOP-12). While the `rest` of the calls beside it still run, nothing else is begun."""
+    """A tool's result: its message with `attachments` (a commit has none: its result is for the model alone), its
+    payloads (EVT-11), its change of the thread's metadata (LOOP-12). While the `rest` of the calls beside it still run,
+    nothing else is begun."""
     result = remember(ledger, result)
-    payload_ids = [ledger.new_id("pl") for _ in result.payloads]
-    message_id = answer_call(
-        ledger,
-        call,
-        result.content,
-        status="error" if result.failed else "done",
-        elapsed_ms=elapsed_ms,
-        end_state=result.end_run,
-        payloads=payload_ids,
-        attachments=attachments,
-    )
-    for payload_id, payload in zip(payload_ids, result.payloads, strict=True):
-        ledger.say(
-            PayloadAdded(
-                payload_id=payload_id,
-                payload_type=payload.type,
-                data=payload.data,
-                summary=payload.summary,
-                source="tool",
-                message_id=message_id,
-                tool_call_id=call.id,
-            )
+    run = ledger.state.private.run
+    commits = run is not None and run.commit is not None
+    tool = table.commit_tool(call.function.name) if commits else table.get(call.function.name)
+    shown = shown_of(ledger, call, tool, result, table)
+    result = shown.result
+    status = "error" if result.failed else "done"
+    if commits:
+        approval = "commit_failed" if result.failed else "committed"
+        message_id = settle_commit(
+            ledger, approval, result.content, status=status, elapsed_ms=elapsed_ms, end_state=result.end_run
         )
+    else:
+        message_id = answer_call(
+            ledger,
+            call,
+            result.content,
+            status=status,
+            elapsed_ms=elapsed_ms,
+            end_state=result.end_run,
+            payloads=shown.ids,
+            attachments=attachments,
+        )
+    say_payloads(ledger, shown, message_id)
     if result.metadata_patch:
         metadata = {**(ledger.state.thread.metadata or {}), **result.metadata_patch}
         if len(msgspec.json.encode(metadata)) <= OBJECT_MAX_BYTES:

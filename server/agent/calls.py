@@ -5,6 +5,7 @@ never the model's word: a call of a tool that was not offered is answered with t
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from protocol.tool_names import covers
 from server.agent.guard import ReplyGuard
+from server.agent.payload_types import Action, PayloadType
 from server.agent.steps import RunTool, Step, Wait
 from server.tools.base import Tool, read_arguments
 
@@ -38,6 +40,15 @@ class ToolTable(Protocol):
     """The tools that this chat is offered, by name, and what its profile knows of models."""
 
     def get(self, name: str) -> Tool | None: ...
+
+    def commit_tool(self, name: str) -> Tool | None:
+        """A tool that carries accepted previews out; models are not offered it."""
+
+    @property
+    def payload_types(self) -> Mapping[str, PayloadType]: ...
+
+    @property
+    def actions(self) -> Mapping[str, Action]: ...
 
     @property
     def default_model(self) -> str: ...

@@ -316,9 +316,9 @@ class AgentLoop:
             processes=self._chat.processes_of(call.id),
             memory=recall(state, step.at_ms),
         )
-        done = await self._runner.run(
-            tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
-        )
+        name = call.function.name
+        tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
+        done = await self._runner.run(tool, name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
         return _Ended(done, kept)

@@ -19,6 +19,7 @@ from protocol.state import Aside, ChatState, Run
 from server.agent.calls import ToolTable, ask_about_limit, next_call, tools_offered
 from server.agent.final import say_final_word
 from server.agent.history import compaction_of
+from server.agent.previews import next_commit
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
 from server.agent.summaries import begin_summary
@@ -74,6 +75,11 @@ def advance(ledger: Ledger, table: ToolTable) -> Step:
         run = state.private.run
         if run is None or state.runtime.pause_reasons:
             return Wait()
+        if run.commit is not None:
+            commit_step = next_commit(ledger, run, run.commit, table)
+            if commit_step is not None:
+                return commit_step
+            continue
         if state.draft is not None:
             message_id = state.draft.message.message_id
             with_tools = tools_offered(ledger, run)
@@ -96,24 +102,29 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         again = _ask_again(ledger, run, leaf, table) if leaf is not None else None
         if again is not None:
             return again
-        say_final_word(ledger, warn_ratio=table.context_warn_ratio)
-        end_run(ledger, "limit" if run.summarizing else "complete")
+        _end(ledger, table, "limit" if run.summarizing else "complete")
         return None
     if run.end_state is not None:
-        end_run(ledger, "complete")
+        _end(ledger, table, "complete")
         return None
     if ledger.param("on_deny") == "stop" and any(gate.status == "rejected" for gate in run.gates.values()):
-        end_run(ledger, "aborted")
+        _end(ledger, table, "aborted")
         return None
     if run.round >= 0 and is_steered(state):
-        end_run(ledger, "interrupted")
+        _end(ledger, table, "interrupted")
         return None
     if run.round + 1 < _rounds_allowed(ledger, run):
         return _start_round(ledger, run, table)
     if run.summarizing:
-        end_run(ledger, "limit")
+        _end(ledger, table, "limit")
         return None
     return _at_limit(ledger, run, table)
+
+
+def _end(ledger: Ledger, table: ToolTable, outcome: str) -> None:
+    """The run has come to its end by itself: the last word on its answers, then rest."""
+    say_final_word(ledger, table)
+    end_run(ledger, outcome)
 
 
 def _rounds_allowed(ledger: Ledger, run: Run) -> int:
@@ -156,7 +167,7 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         case "ask":
             return ask_about_limit(ledger, run, allowed)
         case _:
-            end_run(ledger, "limit")
+            _end(ledger, table, "limit")
             return None
 
 

@@ -154,11 +154,14 @@ class ChatTools:
     ) -> None:
         self.profile = profile.at(scope)
         self.scope = scope
+        self._all = tools
+        committing = {tool.traits.commit_tool for tool in tools.values() if tool.policy == "preview"}
         has_payloads = has_payloads or bool(self.profile.payload_types)
         self._offered = {
             name: tool
             for name, tool in tools.items()
             if not covers(disabled, name)
+            and name not in committing
             and is_for(tool, roles)
             and (has_payloads if name == GET_PAYLOAD else profile.offers(tool, scope))
             and (mcp_servers is None or (server := mcp_server_of(name)) is None or server in mcp_servers)
@@ -168,6 +171,11 @@ class ChatTools:
 
     def get(self, name: str) -> Tool | None:
         return self._offered.get(name)
+
+    def commit_tool(self, name: str) -> Tool | None:
+        """A tool that carries accepted previews out. It is the server's to run: no model is offered it, in any place,
+        so that nothing is saved which nobody has seen."""
+        return self._all.get(name)
 
     @property
     def reply_guard(self) -> ReplyGuard | None:

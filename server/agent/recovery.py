@@ -12,6 +12,7 @@ from protocol.messages import ToolCall
 from protocol.runs import answer_call, close_draft, end_run, open_calls
 from protocol.state import Gate
 from server.agent.calls import ToolTable, effect_hash
+from server.agent.previews import recover_commit
 from server.tools.base import read_arguments
 
 __all__ = ["recover"]
@@ -26,6 +27,9 @@ def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
     """
     run = ledger.state.private.run
     if run is None:
+        return
+    if run.commit is not None:
+        recover_commit(ledger, run, run.commit, table)
         return
     wish = ledger.param("on_owner_loss")
     draft = ledger.state.draft

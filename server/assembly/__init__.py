@@ -41,7 +41,9 @@ def furnish(settings: Settings) -> Furniture:
     tools = tools_of(settings, app.tools)
     mcp = mcp_hub_of(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
-    configured = profiles_of(settings, tools, payload_types=payload_types_of(settings), sections=app.sections)
+    configured = profiles_of(
+        settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
+    )
     profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
     return Furniture(providers, tools, profiles, mcp)
 

@@ -1,8 +1,9 @@
-"""The operator's own file (`server.app`, `--app`): its tools and its sections of prompts, run and collected once."""
+"""The operator's own file (`server.app`, `--app`): its tools, payload types and sections of prompts, collected once."""
 
 import traceback
 from dataclasses import dataclass
 
+from server.agent.payload_types import PayloadType
 from server.agent.prompt import Section
 from server.tools.python import PythonTool
 from server.tools.registry import collect, load_module
@@ -14,6 +15,7 @@ __all__ = ["AppFile", "app_file_of"]
 class AppFile:
     tools: list[PythonTool]
     sections: dict[str, Section]
+    payload_types: list[PayloadType]
 
 
 def app_file_of(path: str) -> AppFile:
@@ -23,7 +25,7 @@ def app_file_of(path: str) -> AppFile:
         ValueError: what is wrong with it, in Python's own words and without our frames.
     """
     if not path:
-        return AppFile([], {})
+        return AppFile([], {}, [])
     try:
         module = load_module(path)
     except ValueError:
@@ -31,10 +33,11 @@ def app_file_of(path: str) -> AppFile:
     except Exception as wrong:  # the boundary of a foreign file: it may raise anything
         raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
     tools, sections = collect(module, PythonTool), collect(module, Section)
-    if not tools and not sections:
+    types = collect(module, PayloadType)
+    if not tools and not sections and not types:
         raise ValueError(f"--app {path}: no function in it is decorated with @tool() or @section(NAME)")
     by_name: dict[str, Section] = {}
     for section in sections:
         if by_name.setdefault(section.name, section) is not section:
             raise ValueError(f"--app {path}: two sections are called {section.name!r}")
-    return AppFile(tools, by_name)
+    return AppFile(tools, by_name, types)

@@ -1,24 +1,37 @@
-"""The types of payloads, as configured."""
+"""The payload types that profiles can name: the operator's table and those of the file of tools.
 
-from server.agent.payload_types import PayloadType
+Checked here, when the server starts: a type that could never be recognised, or that another one would be taken for,
+stops the start with a sentence that names it.
+"""
+
+from collections.abc import Sequence
+
+from server.agent.payload_types import PayloadType, check_type
 from server.settings import Settings
 
 __all__ = ["payload_types_of"]
 
 
-def payload_types_of(settings: Settings) -> dict[str, PayloadType]:
-    """By name. Raises ValueError: two of them have the same marker."""
-    by_marker: dict[str, str] = {}
-    for name, wanted in settings.payloads.items():
-        if wanted.marker and (other := by_marker.setdefault(wanted.marker, name)) != name:
-            raise ValueError(f"payloads.{name}.marker: payloads.{other} has the marker {wanted.marker} too")
-    return {
-        name: PayloadType(
-            name=name,
-            description=wanted.description,
-            schema=wanted.schema,
-            marker=wanted.marker,
-            summary=wanted.summary,
+def payload_types_of(settings: Settings, own: Sequence[PayloadType] = ()) -> dict[str, PayloadType]:
+    """By name; `own` are those of the operator's file, over which the table has the last word.
+
+    Raises:
+        ValueError: a marker, schema or summary that cannot be, or two types with one marker or name.
+    """
+    types: dict[str, PayloadType] = {}
+    for kind in own:
+        if types.setdefault(kind.name, kind) is not kind:
+            raise ValueError(f"two payload types are called {kind.name!r}; give each a name of its own")
+    for name, said in settings.payloads.items():
+        types[name] = PayloadType(
+            name=name, description=said.description, schema=said.schema, marker=said.marker, summary=said.summary
         )
-        for name, wanted in settings.payloads.items()
-    }
+    markers: dict[str, str] = {}
+    for name, kind in types.items():
+        try:
+            check_type(kind)
+        except ValueError as wrong:
+            raise ValueError(f"payloads.{name}.{wrong}") from None
+        if kind.marker and (other := markers.setdefault(kind.marker, name)) != name:
+            raise ValueError(f"payloads.{name}.marker: payloads.{other} has the marker {kind.marker} too")
+    return types

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import structlog
 
 from protocol.tool_names import mcp_server_of
+from server.agent.previews import NOT_RUN_BY_SERVER
 from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.tools.base import Tool
@@ -21,7 +22,7 @@ __all__ = ["mcp_hub_of", "tools_of"]
 
 _log = structlog.get_logger()
 
-POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "client")
+POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
 def tools_of(settings: Settings, own: list[PythonTool]) -> Tools:
@@ -96,6 +97,21 @@ def _operated(
     for tool in kept:
         if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
             raise ValueError(
-                f"tool {tool.name}: the policy {tool.policy!r} is not there yet; use auto, ask, deny or client"
+                f"tool {tool.name}: there is no policy {tool.policy!r}; use {', '.join(POLICIES_CARRIED_OUT)}"
             )
+        if tool.policy == "preview":
+            _check_preview(tool, {other.name: other for other in kept})
     return kept
+
+
+def _check_preview(tool: Tool, own: dict[str, Tool]) -> None:
+    """Raises ValueError: its previews could not be shown, or not be carried out. An MCP server's tool is believed."""
+    if not tool.traits.payload_type:
+        raise ValueError(f"tool {tool.name}: with the policy 'preview' it needs a payload_type, what it is shown as")
+    name = tool.traits.commit_tool
+    if not name or (name not in own and mcp_server_of(name) is not None):
+        return
+    if name not in own:
+        raise ValueError(f"tool {tool.name}: its commit_tool {name!r} is not there; known: {', '.join(sorted(own))}")
+    if own[name].policy in NOT_RUN_BY_SERVER:
+        raise ValueError(f"tool {tool.name}: its commit_tool {name!r} has the policy {own[name].policy!r}; use auto")

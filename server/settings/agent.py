@@ -140,7 +140,7 @@ class Tool(Section, frozen=True):
     """What its preview, or its structured result, is published as."""
 
     commit_tool: str = ""
-    """With `policy = "preview"`: the tool that runs, with the same arguments, when a person accepts the preview."""
+    """With `policy = "preview"`: the tool that runs when a person accepts it, with the fields of the object shown."""
 
     result_visibility: Literal["full", "summary", "hidden"] | None = None
     """What clients see of its results. hidden: only the model reads them."""

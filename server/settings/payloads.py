@@ -15,8 +15,8 @@ class Payload(Section, frozen=True):
     description: str = ""
     """For the model: what it is, and when to show it."""
 
-    schema: dict[str, Any] = {}  # Any: JSON Schema, passed on to models as it is
-    """JSON Schema of its data, an object."""
+    schema: dict[str, Any] = {}  # Any: JSON Schema, checked when the server starts
+    """JSON Schema (2020-12) of its data, an object; of a preview: of its `object`. Unset: anything goes."""
 
     marker: Annotated[str, Meta(pattern=r"^([A-Z][A-Z0-9_]{0,63})?$")] = ""
     """The word before it in a model's text, such as CHART; empty: only tools make it."""

@@ -15,6 +15,7 @@ from protocol.events import PayloadAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
 from server.tools.chats import NO_CHATS, ChatsPort
+from server.tools.preview import Preview
 from server.tools.processes import NO_PROCESSES, ProcessesPort
 from server.tools.traits import Scope, Traits
 
@@ -81,16 +82,18 @@ PASSED_ON = frozenset(
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Structured data for clients; the model sees nothing of it but what the tool's text says (PAY-8)."""
+    """Structured data for clients; the model sees nothing of it but what the tool's text says (PAY-8). Without a
+    `summary` the type's own summariser makes one."""
 
     type: str
     data: JsonObject
-    summary: str
+    summary: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`content` goes to the model, `payloads` to clients only. `metadata_patch` is merged into the thread's metadata
-    (LOOP-12). `end_run` ends the run after this round, resting in that state.
+    (LOOP-12). `end_run` ends the run after this round, resting in that state. A `preview` is shown alone: the model
+    reads a fixed sentence in place of `content`, and `payloads` are left out.
 
     `memory_patch` is merged into what tools remember in this chat, `ToolContext.memory`: private, and forgotten after
     `memory_ttl_seconds` (None: never). A value of None forgets its key at once.
@@ -99,6 +102,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str
     failed: bool = False
     payloads: list[Payload] = []
+    preview: Preview | None = None
     metadata_patch: JsonObject = {}
     end_run: Literal["completed", "waiting_user_input"] | None = None
     memory_patch: JsonObject = {}

@@ -26,7 +26,8 @@ class OperatedTool:
         self.description = tool.description
         self.input_schema: JsonObject = tool.input_schema
         self.policy: Policy = wanted.policy or tool.policy
-        self.retry: Retry = wanted.retry or tool.retry
+        own_retry: Retry = "safe" if self.policy == "preview" else tool.retry  # a preview has no effects
+        self.retry: Retry = wanted.retry or own_retry
         own = None if tool.timeout_seconds == DEFAULT_TIMEOUT_SECONDS else tool.timeout_seconds
         usual = CLIENT_TIMEOUT_SECONDS if self.policy == "client" else default_timeout_seconds
         self.timeout_seconds = wanted.timeout_seconds or own or usual

@@ -27,6 +27,7 @@ from anyio.lowlevel import RunVar
 from protocol.errors import ToolFailed, explain
 from protocol.messages import JsonObject
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Progress, Retry, ToolContext, ToolOutput, ToolResult
+from server.tools.preview import Preview
 from server.tools.traits import NO_TRAITS, Traits
 
 __all__ = ["THREADS_COUNT", "PythonTool", "tool"]
@@ -125,7 +126,8 @@ def tool(
     label_arg: str | None = None,
     traits: Traits = NO_TRAITS,
 ) -> Callable[[_Function], PythonTool]:
-    """Make a tool of a function. The function returns str, `ToolResult`, or what can be written as JSON.
+    """Make a tool of a function. The function returns str, `ToolResult`, `Preview`, or what can be written as
+    JSON.
 
     A generator yields `Progress` (or str, a progress message) and ends by returning its result; an async generator,
     which cannot return, ends by yielding a `ToolResult`. `label_arg` names the argument that is the call's label
@@ -201,6 +203,8 @@ def _result(value: object) -> ToolResult:
         return value
     if isinstance(value, str):
         return ToolResult(content=value)
+    if isinstance(value, Preview):
+        return ToolResult(content="", preview=value)
     try:
         return ToolResult(content=msgspec.json.encode(value).decode())
     except (TypeError, ValueError) as wrong:
@@ -210,6 +214,8 @@ def _result(value: object) -> ToolResult:
 def _output(item: object) -> ToolOutput:
     if isinstance(item, Progress | ToolResult):
         return item
+    if isinstance(item, Preview):
+        return _result(item)
     if isinstance(item, str):
         return Progress(message=item)
     raise ToolFailed(f"The tool yielded a {type(item).__name__}; it may yield Progress, str or ToolResult.")

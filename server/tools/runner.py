@@ -179,10 +179,12 @@ def _checked(result: ToolResult) -> ToolResult:
     """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say."""
     try:
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))
-        payloads_bytes = len(msgspec.json.encode(result.payloads))
+        payloads_bytes = len(msgspec.json.encode((result.payloads, result.preview)))
         memory_bytes = len(msgspec.json.encode(result.memory_patch))
     except (TypeError, ValueError):
-        return failed_result("The tool returned a metadata_patch, memory_patch or payload that cannot be JSON.")
+        return failed_result(
+            "The tool returned a metadata_patch, memory_patch, payload or preview that cannot be JSON."
+        )
     if memory_bytes > MEMORY_MAX_BYTES:
         return failed_result(f"The tool returned a memory_patch of more than {MEMORY_MAX_BYTES} bytes.")
     if payloads_bytes > PAYLOADS_MAX_BYTES:

@@ -27,7 +27,14 @@ pytestmark = pytest.mark.anyio
 
 TRANSCRIPTS = {transcript.name: transcript for transcript in load(transcripts_directory())}
 
-CLIENT_TOOL = '[tools.open_file]\npolicy = "client"\ndescription = "Opens a file in the editor."\n'
+CONFIG = """
+[tools.open_file]
+policy = "client"
+description = "Opens a file in the editor."
+
+[profiles.agent]
+payloads = ["article"]
+"""
 
 
 @pytest.fixture(scope="module", params=["serve", "web+worker"])
@@ -37,8 +44,9 @@ def played(
     """Our server, all in one process, or as its two halves over one store."""
     base = tmp_path_factory.mktemp("conformance")
     config = base / "threadcast.toml"
-    config.write_text(CLIENT_TOOL)
-    shared = ["--config", str(config), "--data-dir", str(base / "data")]
+    config.write_text(CONFIG)
+    tools = str(Path(__file__).with_name("preview_tools.py"))
+    shared = ["--config", str(config), "--data-dir", str(base / "data"), "--app", tools]
     with ExitStack() as stack:
         if request.param == "serve":
             web = stack.enter_context(start("serve", "--port", "0", *shared, log=base / "log"))

@@ -5,7 +5,7 @@ entry with head, digest and bytes as in the log. Tests draw random steps and the
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from protocol.codec import decode_events, encode
@@ -21,6 +21,7 @@ from protocol.principal import LOCAL, Principal
 from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
 from server.agent.answers import Answer, break_off, finish, summarized, tool_done
+from server.agent.payload_types import Action, PayloadType
 from server.agent.plan import advance, carry_out, is_worked_on, stops
 from server.agent.profile import ChatTools, Profile
 from server.agent.recovery import recover
@@ -35,10 +36,17 @@ def table(
     max_rounds: int = 20,
     windows: Mapping[str, int] | None = None,
     max_history_messages: int = 0,
+    *,
+    payload_types: Sequence[PayloadType] = (),
+    actions: Mapping[str, Action] | None = None,
     **more: Any,  # Any: fields of a profile
 ) -> ChatTools:
     profile = Profile(
-        name="agent", params={"max_rounds": max_rounds, "max_history_messages": max_history_messages}, **more
+        name="agent",
+        params={"max_rounds": max_rounds, "max_history_messages": max_history_messages},
+        payload_types={kind.name: kind for kind in payload_types},
+        actions=dict(actions or {}),
+        **more,
     )
     return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
 

@@ -13,6 +13,7 @@ from protocol.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessC
 from protocol.snapshot import snapshot_of
 from server.agent.client_events import EVENT_MAX_BYTES, as_event
 from server.agent.markers import cut_out, suggested_actions, suggested_values
+from server.agent.payload_types import Action
 from server.agent.request import build_request
 from server.agent.titles import wants_title
 from server.tools.base import ClientEvent, Payload
@@ -21,7 +22,7 @@ from tests.unit.pure_chat import PureChat, call, say, table
 
 
 def answered(text: str) -> PureChat:
-    chat = PureChat()
+    chat = PureChat(table(actions={"go": Action(action="go")}))
     chat.command(say("q", "what now\nand then"))
     chat.stream(AppendContent(text))
     chat.finish()
@@ -51,14 +52,16 @@ def test_an_answer_that_stays_as_it_is_gets_no_last_word(text: str) -> None:
 
 @given(st.text(), st.recursive(st.text() | st.integers() | st.booleans(), st.lists), st.text())
 def test_what_follows_a_marker_is_cut_out_whole_whatever_it_holds(before: str, value: object, after: str) -> None:
-    text, found = cut_out(f"{before}\nMARK: {json.dumps([value])}\n{after}", "MARK")
-    assert [value] in found
+    text, found = cut_out(f"{before}\nMARK: {json.dumps([value])}\n{after}", {"MARK": lambda _: True})
+    assert ("MARK", [value]) in found
     assert text.startswith(before.lstrip()[:5].rstrip()) or "MARK" in before
 
 
 def test_suggestions_of_a_wrong_shape_are_dropped() -> None:
     assert suggested_values([[1, {"label": 3, "value": 1}, {"label": "x"}], "ok"]) == [{"label": "ok", "value": "ok"}]
-    assert suggested_actions([[{"label": "x", "action": "y", "handler": "moon"}, {"label": "x"}]]) == []
+    declared = {"go": Action(action="go", label="Go on", handler="server")}
+    found: list[object] = [[{"label": "x", "action": "y"}, {"label": "x"}, 3, {"action": "go", "handler": "moon"}]]
+    assert suggested_actions(found, declared) == ([{"label": "Go on", "action": "go", "handler": "server"}], 3)
     assert len(suggested_values([["v"] * 50])) == 20
 
 
