@@ -183,19 +183,20 @@ async def test_after_a_takeover_a_call_finds_the_child_it_had(house: House, gate
 
 async def test_a_child_that_ended_while_nobody_owned_its_parent_is_not_run_again(house: House) -> None:
     await house.post(calling("delegate", {"prompts": ["hello"], "params": {"model": "demo/echo?rate=0"}}))
+    begin, end = house.store.hold("post", reply_only=True), house.store.hold("post", reply_only=True)
     async with house.hosting("w1"):
-        while not subchats(await house.events()):
-            await anyio.lowlevel.checkpoint()
-        (child,) = subchats(await house.events())
-        held = house.store.hold("append")
-        while not (await house.store.read_inbox(CHAT, 1)):
-            held.let_go()
-            await anyio.lowlevel.checkpoint()
+        await begin.entered()
+        begin.let_go()
+        house.store.loses_mail = True
+        await end.entered()
+    assert [entry.request_id.partition(":")[0] for entry in await house.store.read_inbox(CHAT, 9)] == ["finished"]
+    house.store.loses_mail = False
     house.store.clock.now_ms += 2 * FAST.lease_ms
     async with house.hosting("w2"):
         await until_rest(house)
-    assert await runs_of(house, child) == ["complete"]
-    assert await runs_of(house, CHAT) == ["complete"]
+    (child,) = subchats(await house.events())
+    assert (await runs_of(house, child), await runs_of(house, CHAT)) == (["complete"], ["complete"])
+    assert [text for role, text in await house.texts() if role == "tool"] == ["complete: You said: hello"]
 
 
 async def test_a_parent_that_is_handed_over_while_it_waits_goes_on_elsewhere(house: House, gated: GatedTool) -> None:

@@ -137,7 +137,6 @@ def test_an_end_that_nobody_waits_for_is_taken_and_forgotten() -> None:
     assert chat.final_acks[-1] == ("finished:x", False)
 
 
-@pytest.mark.row("CMD-3")
 @pytest.mark.parametrize("how", ["abort", "answer", "takeover"])
 def test_whatever_answers_the_call_stops_its_children(how: str) -> None:
     chat = calling()
