@@ -11,9 +11,9 @@ from server.actor.host import Rhythm
 from server.actor.traces import Traces
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
-from server.api.quotas import Quota, Quotas
 from server.assembly.profiles import profiles_of
 from server.assembly.providers import providers_of
 from server.assembly.store import open_store

@@ -43,9 +43,9 @@ __all__ = [
     "Released",
     "Store",
     "Taken",
-    "shelf_of",
     "TraceRecord",
     "TurnSpent",
+    "shelf_of",
 ]
 
 PostKind = Literal["normal", "exempt", "refusal", "import"]

@@ -203,8 +203,8 @@ def _dump(store: "redis.Redis") -> str:
     """Every key with all that it holds, compressed parts decompressed."""
     found: list[bytes] = []
     for key in store.scan_iter("*"):
-        kind: bytes = store.type(key)
-        value: Any = None  # Any: of every shape
+        kind: Any = store.type(key)  # Any: its stub does not know that we decode nothing
+        value: Any = None  # Any: replies of every shape
         match kind:
             case b"string":
                 value = store.get(key)
