@@ -134,7 +134,9 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
 
 async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
     """Runs of every kind of failure; all that any endpoint says of them, by where it was said."""
-    error = {"message": f"Incorrect API key provided: {KEY}", "type": "auth", "param": KEY}
+    # Also the others' secrets: the adapter masks its own key by itself, and nobody's else.
+    said = f"Incorrect API key provided: {KEY}, {TOOL}, Bearer {CALLER}"
+    error = {"message": said, "type": "auth", "param": KEY}
     told = f"data: {json.dumps({'error': error})}\n\n".encode()
     broken: list[list[Reply]] = [
         [failure(401, error)],
