@@ -19,7 +19,7 @@ from protocol.errors import Conflict
 from server.api.edge import Edge
 from server.api.opening import ABORT
 from server.api.routes import build_app
-from server.assembly import Furniture, authenticator_of, furnish, open_store
+from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.settings import Settings
@@ -122,10 +122,12 @@ async def _edge(
         providers=furniture.providers,
         tools=list(furniture.tools.values()),
         mcp=furniture.mcp,
+        quotas=quotas_of(settings, store, metrics),
         body_max_bytes=limits.body_max_bytes,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
         stall_seconds=limits.subscriber_stall_seconds,
         body_timeout_seconds=limits.body_timeout_seconds,
+        keeps_traces=limits.trace_hours > 0,
     )
     config = uvicorn.Config(
         _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),

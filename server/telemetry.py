@@ -18,6 +18,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from server.redaction import Redactor
+
 __all__ = ["METRICS_CONTENT_TYPE", "LogFormat", "LogLevel", "Metrics", "configure_logging", "mask_secrets"]
 
 LogFormat: TypeAlias = Literal["auto", "json", "pretty"]
@@ -32,11 +34,22 @@ _QUIET_LOGGERS = ("openai", "httpx2", "httpcore2", "mcp", "asyncio", "uvicorn.ac
 our own."""
 
 
-def configure_logging(log_format: LogFormat = "auto", level: LogLevel = "info", stream: IO[str] | None = None) -> None:
+def configure_logging(
+    log_format: LogFormat = "auto",
+    level: LogLevel = "info",
+    stream: IO[str] | None = None,
+    redactor: Redactor | None = None,
+) -> None:
     """Send all logging of the process to `stream` (standard error), once, before anything opens.
 
-    auto: pretty when the stream is a terminal, else JSON. Later calls replace earlier ones.
+    auto: pretty when the stream is a terminal, else JSON. `redactor` masks what it knows in whole lines, tracebacks
+    included. Later calls replace earlier ones.
     """
+    known = redactor or Redactor()
+
+    def masked(_logger: object, _method: str, line: Any) -> str:  # Any: structlog's type of what a renderer returned
+        return known.text(str(line))
+
     out = stream if stream is not None else sys.stderr
     is_pretty = log_format == "pretty" or (log_format == "auto" and out.isatty())
     common: list[structlog.types.Processor] = [
@@ -61,7 +74,11 @@ def configure_logging(log_format: LogFormat = "auto", level: LogLevel = "info", 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*common, _name_foreign],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *last,
+                masked,
+            ],
         )
     )
     root = logging.getLogger()
@@ -121,6 +138,8 @@ class Metrics:
         self.commands_accepted = count("commands_accepted_total", "Commands laid in an inbox", "type")
         self.commands_refused = count("commands_refused_total", "Commands refused before the inbox", "code")
 
+        self.turns_refused = count("turns_refused_total", "Commands refused since their caller's quota is spent")
+
         # The store.
         self.appends = count("appends_total", "Entries appended to logs")
         self.append_seconds = histogram("append_seconds", "An append, until its answer", _SHORT_SECONDS)
@@ -143,6 +162,8 @@ class Metrics:
             "model_first_delta_seconds", "A model call, until its first delta", _MODEL_SECONDS
         )
         self.tool_calls = count("tool_calls_total", "Tool calls ended", "status")
+
+        self.traces_dropped = count("traces_dropped_total", "Records of traces that were not kept", "reason")
 
         # The way back to the readers.
         self.subscribers_inflight = gauge("subscribers_inflight", "Open event streams")

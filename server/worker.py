@@ -22,8 +22,9 @@ from prometheus_client import start_http_server
 from protocol.errors import ThreadcastError
 from server.actor.host import Host
 from server.actor.workplace import Workplace
-from server.assembly import Furniture, furnish, open_store, rhythm_of
+from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
 from server.providers.openai_chat import warm_import
+from server.redaction import Redactor, secrets_of
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics, configure_logging
@@ -72,7 +73,7 @@ def run_process(settings: Settings, main: Callable[[Settings, Startup], Awaitabl
     What keeps it from starting is one sentence on standard error, and so is an error of ours later on. Any other error
     of a process that had started is a mistake somewhere, and is logged with its traceback.
     """
-    configure_logging(settings.server.log_format, settings.server.log_level)
+    configure_logging(settings.server.log_format, settings.server.log_level, redactor=Redactor(secrets_of(settings)))
     startup = Startup()
     troubles: list[BaseException] = []
     try:
@@ -128,6 +129,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
     """Actors at work for as long as it is entered; then drained."""
     runner = ToolRunner()
     data_dir = settings.store.data_path / "files"
+    traces = traces_of(settings, store, metrics)
     place = Workplace(
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         store=store,
@@ -137,10 +139,13 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
         metrics=metrics,
         data_dir=str(data_dir),
         title_model=settings.models.title,
+        traces=traces,
     )
     host = Host(place, rhythm_of(settings))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(host.run)
+        if traces is not None:
+            tasks.start_soon(traces.run)
         tasks.start_soon(_warm_up)
         try:
             yield host
@@ -150,6 +155,8 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
                 if left:
                     _log.warning("worker.drained_late", chats_left=left)
                 await place.processes.aclose()
+                if traces is not None:
+                    await traces.aclose()
                 await runner.aclose()
                 await furniture.providers.aclose()
             tasks.cancel_scope.cancel()

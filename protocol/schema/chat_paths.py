@@ -24,6 +24,8 @@ from protocol.schema.operations import (
     text_answer,
 )
 
+_NO_DIAGNOSTICS = failure("`forbidden`: this token may not see diagnostics.")
+
 
 def chat_paths() -> JsonObject:
     return {
@@ -93,6 +95,36 @@ def chat_paths() -> JsonObject:
                 "chats",
                 "Every parameter: the value that holds, and the layer it comes from.",
                 {"200": json_answer("The parameters.", "Params"), "400": BAD_ID, "404": NOT_FOUND, "503": UNAVAILABLE},
+            ),
+        },
+        "/v1/chats/{chat_id}/runs": {
+            "parameters": [CHAT_ID],
+            "get": operation(
+                "listRuns",
+                "chats",
+                "The runs that have a trace, newest first; for callers with the permission `diagnostics`.",
+                {
+                    "200": json_answer("The runs.", "TracedRuns"),
+                    "400": BAD_ID,
+                    "403": _NO_DIAGNOSTICS,
+                    "404": NOT_FOUND,
+                    "503": UNAVAILABLE,
+                },
+            ),
+        },
+        "/v1/chats/{chat_id}/runs/{run_id}/diagnostics": {
+            "parameters": [CHAT_ID, path_parameter("run_id", "The run, as `runtime_updated` names it.")],
+            "get": operation(
+                "readRunTrace",
+                "chats",
+                "What a run asked, heard and did; for callers with the permission `diagnostics`.",
+                {
+                    "200": json_answer("The trace, as far as the run has come.", "RunTrace"),
+                    "400": BAD_ID,
+                    "403": _NO_DIAGNOSTICS,
+                    "404": failure("`not_found`: as everywhere, or there is no trace of such a run."),
+                    "503": UNAVAILABLE,
+                },
             ),
         },
         "/v1/chats/feed": {

@@ -42,6 +42,8 @@ _BODIES = (
     requests.CompletionsRequest,
     answers.StreamChange,
     answers.TypingNotice,
+    answers.TracedRuns,
+    answers.RunTrace,
 )
 
 

@@ -199,6 +199,7 @@ class Actor:
             upkeep=upkeep,
             profile_params=self._place.profiles.params_of,
             clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
+            traces=self._place.traces,
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:

@@ -27,6 +27,7 @@ from server.agent.loop import AgentLoop
 from server.agent.plan import advance
 from server.agent.profile import ChatTools
 from server.agent.steps import RunTool, Step
+from server.agent.tracing import Trace
 from server.store.port import BlobOutcome, BlobPut, Fenced
 from server.tools.chats import ChatsPort
 from server.tools.processes import ProcessesPort
@@ -170,6 +171,10 @@ class Turn:
         if outcome is not BlobOutcome.KEPT:
             _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=outcome.value)
         return outcome is BlobOutcome.KEPT
+
+    def trace(self, record: Trace) -> None:
+        if self._place.traces is not None:
+            self._place.traces.offer(self.state.chat_id, self._writer.owner, record)
 
     def tools(self) -> ChatTools:
         return self._place.profiles.tools_of(self.state)

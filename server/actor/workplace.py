@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from protocol.ids import NewId
 from protocol.state import ChatState
+from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
 from server.agent.loop import ModelTable
 from server.agent.profile import Profiles
@@ -57,7 +58,7 @@ class StateCache:
 @dataclass(frozen=True, slots=True)
 class Workplace:
     """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
-    titles; '' leaves them at the first line."""
+    titles; '' leaves them at the first line. `traces` None: none are kept."""
 
     worker: str
     store: Store
@@ -67,6 +68,7 @@ class Workplace:
     metrics: Metrics
     data_dir: str
     title_model: str = ""
+    traces: Traces | None = None
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
     processes: ProcessPool = field(default_factory=ProcessPool)

@@ -26,10 +26,12 @@ from protocol.errors import Unavailable
 from protocol.events import Relayed, RuntimeUpdated, StreamDelta, ToolStatus
 from protocol.ids import EntryId, Head, NewId
 from protocol.ledger import Ledger
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Usage, add_usage
 from protocol.state import ChatState
+from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
 from server.agent.client_events import Emitted
+from server.agent.tracing import end_trace
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics
 
@@ -72,8 +74,10 @@ class Writer:
         upkeep: Upkeep | None = None,
         profile_params: Callable[[ChatState], JsonObject] = _no_params,
         clock_ahead_ms: int = 0,
+        traces: Traces | None = None,
     ) -> None:
         self.state = state
+        self._traces = traces
         self._profile_params = profile_params
         self._clock_ahead_ms = clock_ahead_ms
         self.upkeep = upkeep or Upkeep()
@@ -220,8 +224,15 @@ class Writer:
                 self._tell_finished(before, event, ledger.now_ms)
 
     def _tell_finished(self, before: ChatState, end: RuntimeUpdated, now_ms: int) -> None:
-        """The run's one full line."""
+        """The run's one full line, and the end of its trace."""
         run = before.private.run
+        if run is None or run.run_id != end.run_id:
+            run = None  # it began in this very entry, and did nothing
+        if self._traces is not None:
+            self._traces.offer(before.chat_id, self.owner, end_trace(before, self.state, end, now_ms))
+        spent: Usage | None = None
+        for key in self.state.path[run.first_index :] if run is not None else ():
+            spent = add_usage(spent, self.state.nodes[key].usage)
         self._metrics.runs_finished.labels(end.outcome).inc()
         _log.info(
             "run.finished",
@@ -230,7 +241,11 @@ class Writer:
             outcome=end.outcome,
             rounds=None if end.round is None else end.round + 1,
             tools_used=end.tools_used,
-            duration_ms=now_ms - run.started_at_ms if run is not None and run.run_id == end.run_id else 0,
+            calls=run.calls_count if run is not None else 0,
+            prompt_tokens=spent.prompt_tokens if spent is not None else None,
+            completion_tokens=spent.completion_tokens if spent is not None else None,
+            cost=getattr(spent, "cost", None),
+            duration_ms=now_ms - run.started_at_ms if run is not None else 0,
         )
 
     async def _append_until_answered(self, request: AppendRequest) -> Appended:

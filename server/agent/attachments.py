@@ -56,13 +56,19 @@ _TEXT_SUFFIXES = frozenset(_SUFFIXES.split())
 """Source code mostly comes without a mime type of its own."""
 
 
-async def resolve(request: Request, info: ModelInfo | None, fetch: Fetch) -> Request:
-    """`request` as its model can take it. `info` None: nobody has said what the model takes, so all is sent."""
+async def resolve(
+    request: Request, info: ModelInfo | None, fetch: Fetch, note: Callable[[str], None] | None = None
+) -> Request:
+    """`request` as its model can take it. `info` None: nobody has said what the model takes, so all is sent. `note` is
+    told of each thing that is left out, and why (PROV-8)."""
     if not any(_has_attachments(message) for message in request.messages):
         return request
     resolver = _Resolver(info, fetch)
     # From the newest on: when there are too many bytes, the oldest are what a conversation misses least.
     messages = [await resolver.message(message) for message in reversed(request.messages)]
+    if note is not None:
+        for line in resolver.left_out:
+            note(line)
     if resolver.left_out:
         _log.info("attachments.left_out", model=request.model, count=len(resolver.left_out), first=resolver.left_out[0])
     return replace(request, messages=messages[::-1])

@@ -35,6 +35,7 @@ from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.agent.summaries import SUMMARY_SECONDS, summary_request
 from server.agent.tool_results import KeptResult, keep_result
+from server.agent.tracing import RoundTrace, Trace, tool_trace
 from server.providers.base import Provider, model_info
 from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
@@ -69,6 +70,9 @@ class ChatPort(Protocol):
 
     async def put_blob(self, blob: Blob) -> bool:
         """Lay a blob beside this chat, for an entry that refers to it; False when that cannot be."""
+
+    def trace(self, record: Trace) -> None:
+        """Offer a piece of the run's trace; never waits, and may be dropped."""
 
     def tools(self) -> ChatTools:
         """The tools that this chat is offered now."""
@@ -147,17 +151,29 @@ class AgentLoop:
             lambda: self._new_id("call"),
             reasoning=effective(state, "reasoning", self._chat.tools().profile.params).value,
         )
-        step, failure = await self._ask_models(step, assembler)
+        trace = RoundTrace(state, step.message_id, step.model, self._chat.tools().profile.params)
+        try:
+            step, failure = await self._ask_models(step, assembler, trace)
+        except anyio.get_cancelled_exc_class():
+            self._chat.trace(trace.end(assembler.answer(is_broken=True)))
+            raise
         if failure is not None:
             broken = assembler.answer(is_broken=True)
+            self._chat.trace(trace.end(broken))
             return await self._chat.commit(
                 lambda ledger: break_off(ledger, step, broken, failure.code, failure.message, self._chat.tools())
             )
         self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
         answer = assembler.answer()
+        if answer.timings is None:
+            answer = replace(answer, timings=trace.timings(answer.usage))
+            await self._chat.stream(MergeExtra({"timings": answer.timings or {}}))
+        self._chat.trace(trace.end(answer))
         return await self._chat.commit(lambda ledger: finish(ledger, step, answer, self._chat.tools()))
 
-    async def _ask_models(self, step: CallModel, assembler: Assembler) -> tuple[CallModel, ModelFailed | None]:
+    async def _ask_models(
+        self, step: CallModel, assembler: Assembler, trace: RoundTrace
+    ) -> tuple[CallModel, ModelFailed | None]:
         """The step with the model that answered, and how it failed if it did. While nothing of the answer is shown,
         the models of the profile's `fallback` are asked one after the other in place of one that is down."""
         draft = self._chat.state.draft
@@ -165,16 +181,17 @@ class AgentLoop:
         others = deque(m for m in self._chat.tools().profile.fallback if m != step.model and not is_shown)
         while True:
             try:
-                await self._stream_answer(step, assembler)
+                await self._stream_answer(step, assembler, trace)
                 return step, None
             except ModelFailed as failure:
+                trace.fail(failure, step.model)
                 _log.warning("model.failed", model=step.model, code=failure.code, detail=failure.detail)
                 self._metrics.model_calls.labels(step.model.partition("/")[0], failure.code).inc()
                 if not others or assembler.has_started or not is_down(failure):
                     return step, failure
             step = await self._ask_another(step, others.popleft())
 
-    async def _stream_answer(self, step: CallModel, assembler: Assembler) -> None:
+    async def _stream_answer(self, step: CallModel, assembler: Assembler, trace: RoundTrace) -> None:
         """Ask `step.model` and stream what it says. Raises ModelFailed."""
         state = self._chat.state
         try:
@@ -185,12 +202,14 @@ class AgentLoop:
         request = build_request(
             state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
         )
-        request = await resolve(request, model_info(provider, model), self._chat.fetch_blob)
+        trace.ask(provider.name, request)
+        request = await resolve(request, model_info(provider, model), self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()
         async with aclosing(provider.stream(request)) as deltas:
             async for delta in deltas:
                 if not assembler.has_started:
                     self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
+                trace.feed(delta)
                 op = assembler.feed(delta)
                 if op is not None:
                     await self._chat.stream(op)
@@ -320,5 +339,6 @@ class AgentLoop:
         tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
         done = await self._runner.run(tool, name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
+        self._chat.trace(tool_trace(state, call, step.arguments, done))
         kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
         return _Ended(done, kept)

@@ -96,9 +96,9 @@ async def post_command(request: Request) -> Response:
     if wait_seconds is None and isinstance(command, Abort | SetParams):
         wait_seconds = ACK_WAIT_SECONDS
     if wait_seconds is None:
-        return await _accepted(edge, post, principal, command, await post_until_answered(edge.store, post))
+        return await _accepted(edge, post, principal, command, await _post(edge, post, principal, command))
     async with following(edge, post, principal) as notices:
-        posted = await post_until_answered(edge.store, post)
+        posted = await _post(edge, post, principal, command)
         accepted = await _accepted(edge, post, principal, command, posted)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return accepted
@@ -132,13 +132,14 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: the command itself.
         NotFound, QueueFull: the chat.
+        QuotaSpent: the caller.
         Unavailable: the store.
     """
     _check(command, principal, edge)
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
-    posted = await post_until_answered(edge.store, post)
+    posted = await _post(edge, post, principal, command)
     if posted.outcome is PostOutcome.ACCEPTED:
         _tell_accepted(edge, post, command)
     elif posted.outcome is PostOutcome.FULL:
@@ -176,6 +177,15 @@ def _check(command: Command, principal: Principal, edge: Edge) -> None:
             raise BadRequest(f"mode: no such profile; there are {', '.join(known)}", path="/patch/mode")
     if isinstance(command, ToolDecision | ToolDecisions) and "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls")
+
+
+async def _post(edge: Edge, post: PostRequest, principal: Principal, command: Command) -> Posted:
+    """The one atomic step, within the caller's quota. Raises QuotaSpent, Unavailable."""
+    async with edge.quotas.turn(principal, post.chat_id, command) as turn:
+        posted = await post_until_answered(edge.store, post)
+        if posted.outcome is PostOutcome.ACCEPTED:
+            turn.keep()
+        return posted
 
 
 async def _off_the_loop(read: Callable[[bytes], _T], body: bytes) -> _T:

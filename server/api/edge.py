@@ -12,6 +12,7 @@ from protocol.principal import Principal
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator
 from server.api.errors import BodyTooSlow
+from server.api.quotas import Quotas
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
@@ -42,10 +43,12 @@ class Edge:
     providers: Providers
     tools: list[Tool]
     mcp: McpHub
+    quotas: Quotas
     body_max_bytes: int
     buffer_max_bytes: int
     stall_seconds: float
     body_timeout_seconds: float = BODY_TIMEOUT_SECONDS
+    keeps_traces: bool = True
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from protocol.codec import encode
-from protocol.errors import BadRequest, Refused, ThreadcastError
+from protocol.errors import BadRequest, RateLimited, Refused, ThreadcastError
 
-__all__ = ["BodyTooSlow", "ErrorBoundary", "answer", "error_response", "tell_started"]
+__all__ = ["BodyTooSlow", "ErrorBoundary", "QuotaSpent", "answer", "error_response", "tell_started"]
 
 _log = structlog.get_logger()
 
@@ -44,6 +44,14 @@ class BodyTooSlow(BadRequest):
     """The rest of the body is not waited for, so that the connection cannot be used again: it is closed."""
 
 
+class QuotaSpent(RateLimited):
+    """This caller may begin another run in `retry_after_seconds`."""
+
+    def __init__(self, message: str, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 def answer(status: int, body: object, headers: dict[str, str] | None = None) -> Response:
     """A JSON answer."""
     return Response(encode(body), status, headers, "application/json")
@@ -59,6 +67,8 @@ def error_response(error: ThreadcastError) -> Response:
     headers = {}
     if error.code in RETRY_AFTER_SECONDS:
         headers["Retry-After"] = RETRY_AFTER_SECONDS[error.code]
+    if isinstance(error, QuotaSpent):
+        headers["Retry-After"] = str(error.retry_after_seconds)
     if isinstance(error, BodyTooSlow):
         headers["Connection"] = "close"
     if error.code == "unauthorized":

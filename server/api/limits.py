@@ -25,13 +25,14 @@ from protocol.restores import RESTORED_MAX_COUNT
 from protocol.state import AGENTS_KEPT, RECENT_ACKS_KEPT
 from protocol.subchats import DEPTH_MAX, RUNNING_MAX
 from protocol.thread import OBJECT_MAX_BYTES
+from server.actor.traces import RECORD_MAX_BYTES
 from server.agent.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
 from server.api.edge import Edge
 from server.api.listing import LIST_MAX, LOOKED_AT_MAX, SEARCH_MAX_CHARACTERS
 from server.api.transfer import IMPORT_MAX_BYTES, IMPORT_WAIT_SECONDS
 from server.relay.feeds import FEED_MAX_CHATS
-from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS
+from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS, TRACES_MAX_COUNT
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS
 from server.tools.process_pool import POOL_MAX
 from server.tools.runner import RESULT_MAX_BYTES
@@ -92,6 +93,8 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "background_agents_count": AGENTS_KEPT,
         "chat_processes_max_count": PROCESSES_MAX,
         "worker_processes_max_count": POOL_MAX,
+        "trace_records_max_count": TRACES_MAX_COUNT,
+        "trace_record_max_bytes": RECORD_MAX_BYTES,
     }
 
 

@@ -23,6 +23,7 @@ from protocol.principal import Principal
 from protocol.sse import encode_event, heartbeat
 from server.agent.profile import Profiles
 from server.api.commands import lay_down, take_back
+from server.api.diagnostics import diagnostics_within, may_diagnose
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import STATUS_OF_CODE, answer
 from server.api.oneshot_bodies import (
@@ -50,6 +51,9 @@ LEAVE_SECONDS = 5.0
 
 MODEL_FAILED_STATUS = 502
 """Of a JSON answer whose run failed for a reason of its own: the model behind us gave no good answer."""
+
+TRACE_WAIT_SECONDS = 1.0
+"""How long the end of an answer may wait for the last record of its trace; a caller sees no more than what is there."""
 
 _Reader: TypeAlias = Callable[[bytes, Fresh, Profiles], Ask]
 
@@ -205,6 +209,8 @@ class _OneShot(Response):
             frames: list[OutFrame] = []
             for event in events:
                 if self._slice.take(event):
+                    if self._slice.has_ended:
+                        await self._diagnose()
                     frames += projection.feed(event)
             if self._slice.refusal is not None:
                 frames += projection.fail(*self._slice.refusal)
@@ -217,6 +223,15 @@ class _OneShot(Response):
                     "unavailable", "the server is going down; the run goes on, read the chat later"
                 )
             yield frames
+
+    async def _diagnose(self) -> None:
+        """Fetch the trace of the run that has ended, where the wire has a place for it and the caller may see it."""
+        projection, run_id = self._ask.projection, self._slice.run_id
+        is_wanted = projection.shows_diagnostics and self._edge.keeps_traces and may_diagnose(self._principal)
+        if is_wanted and run_id is not None:
+            projection.diagnostics = await diagnostics_within(
+                self._edge, self._principal, self._ask.chat_id, run_id, TRACE_WAIT_SECONDS
+            )
 
     async def _stop(self, watch: RunWatch) -> None:
         """End what this request began: its message while that waits, else its run. What ended already stays."""

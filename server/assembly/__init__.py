@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from protocol.principal import Principal
 from server.actor.host import Rhythm
+from server.actor.traces import Traces
 from server.agent.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
@@ -17,11 +19,14 @@ from server.assembly.providers import providers_of
 from server.assembly.store import open_store
 from server.assembly.tools import mcp_hub_of, tools_of
 from server.providers.registry import Providers
+from server.redaction import Redactor, secrets_of
 from server.settings import Settings
+from server.store.port import Store
+from server.telemetry import Metrics
 from server.tools.mcp.hub import McpHub
 from server.tools.registry import Tools
 
-__all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "rhythm_of"]
+__all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "quotas_of", "rhythm_of", "traces_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +70,25 @@ def rhythm_of(settings: Settings) -> Rhythm:
         max_chats=limits.worker_max_chats,
         drain_seconds=limits.drain_seconds,
     )
+
+
+def traces_of(settings: Settings, store: Store, metrics: Metrics) -> Traces | None:
+    """Where workers lay traces down; None when they are switched off."""
+    ttl_seconds = settings.limits.trace_hours * 3_600
+    if not ttl_seconds:
+        return None
+    return Traces(store, metrics, Redactor(secrets_of(settings)), ttl_seconds=ttl_seconds)
+
+
+def quotas_of(settings: Settings, store: Store, metrics: Metrics) -> Quotas:
+    """How many turns each caller may take."""
+    limits = settings.limits
+    default = Quota(limits.turns_per_hour, limits.turns_per_day)
+    own = {
+        token.id: Quota(
+            default.per_hour if token.turns_per_hour is None else token.turns_per_hour,
+            default.per_day if token.turns_per_day is None else token.turns_per_day,
+        )
+        for token in settings.auth.tokens
+    }
+    return Quotas(store, metrics, default, own)

@@ -96,10 +96,17 @@ def _refusal_of(ack: Ack) -> Failure:
 
 
 class Projection(ABC):
-    """One run on one foreign wire. `failure` is set with the last frame when the run did not complete."""
+    """One run on one foreign wire. `failure` is set with the last frame when the run did not complete.
+
+    `shows_diagnostics`: the wire has a place for the run's trace; who feeds it sets `diagnostics` before the run's last
+    event, for a caller who may see it.
+    """
+
+    shows_diagnostics = False
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
+        self.diagnostics: JsonObject | None = None
         self.is_done = False
         self.failure: Failure | None = None
         self._error: Failure | None = None

@@ -34,6 +34,8 @@ def tool_marker(tool_use_id: str) -> str:
 class PageChat(Projection):
     """Frames of `POST /api/chat/stream`."""
 
+    shows_diagnostics = True
+
     def __init__(self, chat_id: str) -> None:
         super().__init__(chat_id)
         self._places: dict[str, list[str]] = {}  # answers and calls in their order, each with its text or its marker
@@ -46,8 +48,8 @@ class PageChat(Projection):
         return [_frame("status", {"message": "queued", "conversation_id": self.chat_id})]
 
     def body(self) -> JsonObject:
-        """`{message, suggested_values, suggested_actions, custom_payload, tool_history, conversation_id}`, and
-        `diagnostics {outcome, code, error}` when the run did not complete."""
+        """`{message, suggested_values, suggested_actions, custom_payload, tool_history, conversation_id}`, `failure
+        {outcome, code, error}` when the run did not complete, and `diagnostics`, its trace, for who may see it."""
         body: JsonObject = {
             "message": "".join(text for place in self._places.values() for text in place),
             "suggested_values": self._final.suggested_values if self._final else [],
@@ -58,7 +60,9 @@ class PageChat(Projection):
         }
         if self.failure is not None:
             code, message = self.failure
-            body["diagnostics"] = {"outcome": self._outcome, "code": code, "error": message}
+            body["failure"] = {"outcome": self._outcome, "code": code, "error": message}
+        if self.diagnostics is not None:
+            body["diagnostics"] = self.diagnostics
         return body
 
     def _show(self, event: Event) -> list[OutFrame]:

@@ -57,6 +57,17 @@ class Limits(Section, frozen=True):
     tool_timeout_seconds: Seconds = 30.0
     """For tools that name no timeout of their own."""
 
+    turns_per_hour: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """Runs that one caller may begin within an hour; more are answered 429. 0: no bound. Set it where callers are not
+    trusted with the bill; `auth.tokens.turns_per_hour` says otherwise for one."""
+
+    turns_per_day: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    """The same within 24 hours."""
+
+    trace_hours: Annotated[int, Meta(ge=0, le=720)] = 24
+    """How long the traces of runs are kept, after the last one of their chat. 0: none are made. Raise it to look into
+    what happened last week; a chat keeps its newest 200 records, a few hundred kB."""
+
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:
             raise ValueError("beat_seconds must be at most half of lease_seconds, or one late beat loses every chat")

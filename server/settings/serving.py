@@ -88,6 +88,12 @@ class Token(Section, frozen=True):
     roles: frozenset[Name] = frozenset()
     """Who this caller is to the profiles: tools may want a role, prompts may name it."""
 
+    turns_per_hour: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    """Runs that this principal may begin within an hour, 0: as many as it likes. Unset: `limits.turns_per_hour`."""
+
+    turns_per_day: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    """The same within 24 hours. Unset: `limits.turns_per_day`."""
+
 
 class Auth(Section, frozen=True):
     tokens: list[Token] = []
@@ -98,3 +104,7 @@ class Auth(Section, frozen=True):
             raise ValueError("tokens: the id 'system' is the server's own; choose another")
         if len({token.sha256 for token in self.tokens}) != len(self.tokens):
             raise ValueError("tokens: the same sha256 stands there twice")
+        if len({(token.id, token.turns_per_hour, token.turns_per_day) for token in self.tokens}) != len(
+            {token.id for token in self.tokens}
+        ):
+            raise ValueError("tokens: those of one id have different turns; they count together, so write the same")

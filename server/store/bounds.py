@@ -17,6 +17,7 @@ __all__ = [
     "QUEUE_COUNTS",
     "SEEN_GENERATION",
     "SEEN_TTL_SECONDS",
+    "TRACES_MAX_COUNT",
 ]
 
 INBOX_MAX: dict[PostKind, int] = {"normal": 100, "exempt": 1_000, "import": 1_000, "refusal": 20}
@@ -49,3 +50,7 @@ DEAD_MAX = 1_000
 
 BEAT_BATCH = 200
 """Chats a beat script takes: 0.25 ms of Redis; ten thousand in one script would block it (DISPATCH §8, trap 19)."""
+
+TRACES_MAX_COUNT = 200
+"""Records of traces that a chat keeps, the newest: some twenty runs with tools. A record is at most 64 KiB, so 12.8 MB
+at the very worst, and a few hundred kB for a chat as people have them."""

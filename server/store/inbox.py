@@ -113,6 +113,7 @@ class RedisInbox:
                 keys.due,
                 keys.chats(shelf),
                 keys.blobs,
+                keys.trace,
             ),
             keys.chat_id,
             owner,

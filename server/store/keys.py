@@ -9,6 +9,7 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds and refusals need
 `P chat:<id>:blobs`        hash        as long as the longest-lived of them: `owner`, and size by hash (hex SHA-256)
 `P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes
+`P chat:<id>:trace`        stream      some hours after its last record, see `traces.py`: o owner, r run, k key, d bytes
 `P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
@@ -20,9 +21,11 @@ P = `tc:{bNN}:`            type        lifetime, content
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `P mail:<worker>`          channel     chat id: look into its inbox
 `P feed:<shelf>`           channel     chat id: its meta changed, or it was deleted
+`tc:turns:{<principal>}`   zset        a day after the last turn; `<chat> <request id>` → ms, what quotas count
 `tc:whisper:<topic>`       channel     what web processes tell each other (streams, presence); nothing is stored
 
-`{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. Ids
+`{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot; the
+turns of a principal, which no chat's script touches, lie in one of their own. Ids
 match `[A-Za-z0-9_-]{1,128}` before they come here, so no id can spell another's key.
 """
 
@@ -72,6 +75,10 @@ class ChatKeys:
 
     def blob(self, hash: str) -> bytes:
         return self._base + b":blobs:" + hash.encode()
+
+    @property
+    def trace(self) -> bytes:
+        return self._base + b":trace"
 
     @property
     def seen(self) -> bytes:
@@ -139,6 +146,9 @@ class Keys:
 
     def chats(self, bucket: int, owner: str) -> bytes:
         return self._prefixes[bucket] + b"chats:" + owner.encode()
+
+    def turns(self, principal_id: str) -> bytes:
+        return b"tc:turns:{" + principal_id.encode() + b"}"
 
     def whisper_channel(self, topic: str) -> bytes:
         return b"tc:whisper:" + topic.encode()

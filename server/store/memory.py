@@ -29,6 +29,7 @@ from server.store.keys import BUCKETS, Keys
 from server.store.memory_blobs import MemoryBlobs
 from server.store.memory_channels import MemoryChannels
 from server.store.memory_records import Bucket, Chat
+from server.store.memory_traces import MemoryTraces
 from server.store.news import DELETED
 from server.store.port import (
     Appended,
@@ -57,7 +58,7 @@ def _system_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MemoryStore(MemoryBlobs, MemoryChannels):
+class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
     """Implements `server.store.port.Store`. Share one object between the workers and web halves of a test."""
 
     def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:

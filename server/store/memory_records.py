@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from protocol.blobs import Blob
 from protocol.entries import RawEntry
 from server.store.bounds import SEEN_GENERATION, SEEN_TTL_SECONDS
-from server.store.port import InboxEntry
+from server.store.port import InboxEntry, TraceRecord
 
 __all__ = ["Bucket", "Chat", "KeptBlob"]
 
@@ -41,6 +41,8 @@ class Chat:
     expires_at_ms: int | None = None
     blobs: dict[str, KeptBlob] = field(default_factory=dict)
     blobs_owner: str = ""
+    traces: list[tuple[str, TraceRecord]] = field(default_factory=list)
+    traces_expire_at_ms: int = 0
     seen: dict[str, str] = field(default_factory=dict)
     seen_expires_at_ms: int = 0
     seen_old: dict[str, str] = field(default_factory=dict)
@@ -48,10 +50,12 @@ class Chat:
 
     def expire(self, now_ms: int) -> None:
         if self.expires_at_ms is not None and self.expires_at_ms <= now_ms:
-            blobs, owner = self.blobs, self.blobs_owner
+            blobs, owner, traces = self.blobs, self.blobs_owner, self.traces
             self.clear()
-            self.blobs, self.blobs_owner = blobs, owner  # each has a time of its own
+            self.blobs, self.blobs_owner, self.traces = blobs, owner, traces  # each has a time of its own
         self.blobs = {hash: kept for hash, kept in self.blobs.items() if not kept.is_over(now_ms)}
+        if self.traces_expire_at_ms <= now_ms:
+            self.traces = []
         if self.seen_expires_at_ms <= now_ms:
             self.seen = {}
         if self.seen_old_expires_at_ms <= now_ms:
@@ -63,6 +67,7 @@ class Chat:
         self.last_inbox_id = (0, 0)
         self.expires_at_ms = None
         self.blobs, self.blobs_owner = {}, ""
+        self.traces = []
 
     def recall(self, request_id: str) -> str | None:
         return self.seen.get(request_id) or self.seen_old.get(request_id)

@@ -43,6 +43,8 @@ __all__ = [
     "Released",
     "Store",
     "Taken",
+    "TraceRecord",
+    "TurnSpent",
     "shelf_of",
 ]
 
@@ -173,6 +175,23 @@ class BlobPut(msgspec.Struct, frozen=True, kw_only=True):
     blob: Blob
     ttl_seconds: int
     revives: bool = False
+
+
+class TraceRecord(msgspec.Struct, frozen=True):
+    """A piece of a run's trace. `key` is unlike that of any other record, so that one laid down twice is read once;
+    `data` is the writer's own, compressed."""
+
+    run_id: str
+    key: str
+    data: bytes
+
+
+class TurnSpent(msgspec.Struct, frozen=True):
+    """What a quota says of a turn. `is_new`: it counts from now on, and `return_turn` takes it back. `wait_ms` above 0:
+    it was not counted, and there is room for one more in so many milliseconds."""
+
+    is_new: bool
+    wait_ms: int = 0
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
@@ -337,6 +356,21 @@ class Store(Protocol):
 
     async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
         """None when it is not there, or when the chat, or the blobs of a chat not yet made, are somebody else's."""
+
+    # traces
+    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
+        """Lay records beside the owner's chat, all of them for another `ttl_seconds`; the oldest beyond the bound go.
+        False when there is no such chat."""
+
+    async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
+        """All records of the owner's chat that are still held, oldest first."""
+
+    # quotas
+    async def spend_turn(self, principal_id: str, turn: str, per_hour: int, per_day: int) -> TurnSpent:
+        """Count `turn` unless it is counted already, or the last hour or day is full; 0 is no bound."""
+
+    async def return_turn(self, principal_id: str, turn: str) -> None:
+        """Take back what `spend_turn` counted: nothing came of it."""
 
     # listening
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...

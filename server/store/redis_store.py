@@ -1,8 +1,9 @@
 """The Store port on Redis ≥ 7.0 or Valkey: the nouns put together, opened and closed as one.
 
-It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py`, `blobs.py` and `whispers.py` promise but their
-common ground: the connection, the keys, the channels, and the number of buckets. Processes open one each. Entering
-connects, fixes the number of buckets at the store's first start, and loads the scripts; leaving closes all connections.
+It adds nothing to what `inbox.py`, `log.py`, `dispatch.py`, `lists.py`, `blobs.py`, `traces.py`, `turns.py` and
+`whispers.py` promise but their common ground: the connection, the keys, the channels, and the number of buckets.
+Processes open one each. Entering connects, fixes the number of buckets at the store's first start, and loads the
+scripts; leaving closes all connections.
 """
 
 from types import TracebackType
@@ -16,12 +17,14 @@ from server.store.inbox import RedisInbox
 from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
+from server.store.traces import RedisTraces
+from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
 
 __all__ = ["RedisStore"]
 
 
-class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisWhispers):
+class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisTraces, RedisTurns, RedisWhispers):
     """Implements `server.store.port.Store`. An async context manager, entered once."""
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:

@@ -157,7 +157,9 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     } in shown.bodies
     assert [b["index"] for b in shown.bodies if b["type"] == "tool_complete"] == [0, 1]
     assert any(b["type"] == "tool_progress" and b["tool"] == "countdown" for b in shown.bodies)
-    assert payload["conversation_id"] == chat_id and "diagnostics" not in payload
+    assert payload["conversation_id"] == chat_id
+    trace = payload["diagnostics"]  # the local caller may see it
+    assert trace["outcome"] == "complete" and [len(each["tool_runs"]) for each in trace["rounds"]] == [2, 0]
     assert payload["suggested_values"] == [] and payload["suggested_actions"] == []
 
 

@@ -13,6 +13,7 @@ from protocol.messages import JsonObject
 from server.agent.profile import Profile, Profiles
 from server.api.auth import LocalAuthenticator
 from server.api.edge import Edge
+from server.api.quotas import Quota, Quotas
 from server.api.routes import build_app
 from server.providers.demo import Demo
 from server.providers.registry import Providers
@@ -28,6 +29,7 @@ COMMANDS = f"/v1/chats/{CHAT}/commands"
 ABORT: JsonObject = {"type": "abort", "client_request_id": "stop"}
 SET: JsonObject = {"type": "set_params", "client_request_id": "set", "patch": {"title": "x"}}
 HANG = "demo/hang?after=3&rate=0"
+NO_QUOTA = Quota()
 
 
 @pytest.fixture
@@ -36,7 +38,9 @@ def house() -> House:
 
 
 @asynccontextmanager
-async def edge(house: House, *, body_timeout_seconds: float = 30.0) -> AsyncIterator[httpx2.AsyncClient]:
+async def edge(
+    house: House, *, body_timeout_seconds: float = 30.0, quota: Quota = NO_QUOTA
+) -> AsyncIterator[httpx2.AsyncClient]:
     """The web half over the house's store; no worker is at work."""
     async with Hub(house.store, house.metrics).running() as hub, Feeds(house.store).running() as feeds:
         lent = Edge(
@@ -49,6 +53,7 @@ async def edge(house: House, *, body_timeout_seconds: float = 30.0) -> AsyncIter
             providers=Providers([Demo()]),
             tools=[],
             mcp=McpHub(),
+            quotas=Quotas(house.store, house.metrics, quota, {}),
             body_max_bytes=1_000_000,
             buffer_max_bytes=100_000,
             stall_seconds=60.0,

@@ -71,7 +71,7 @@ async def test_the_next_model_answers_when_the_first_is_down_before_its_first_wo
     house = await answered_by(Moody("a", cause), Moody("b"), Moody("c"))
     state = await house.state()
     assert last(state) == ("from b", "b/m", "complete")
-    assert state.nodes[state.path[-1]].extra == {"model": "b/m"}
+    assert state.nodes[state.path[-1]].extra["model"] == "b/m"
     (echo,) = state.private.provider_data.values()
     assert echo.provider == "b", "what a provider wants back goes back to that provider"
     events = await house.events()
@@ -88,7 +88,7 @@ async def test_the_providers_own_word_for_its_model_stands_above_ours() -> None:
     house = await answered_by(Moody("a", "connection"), Moody("b", named="m-2026"))
     state = await house.state()
     assert last(state)[:2] == ("from b", "m-2026")
-    assert state.nodes[state.path[-1]].extra == {"model": "m-2026"}
+    assert state.nodes[state.path[-1]].extra["model"] == "m-2026"
 
 
 async def test_a_whole_list_that_is_down_is_an_error_without_a_trace() -> None:

@@ -1,0 +1,69 @@
+"""Known secrets are masked before anything of ours is written down for people to read: log lines and traces.
+
+It knows the secrets of the settings by their exact text, and what stands behind `Bearer` by its place. It does not look
+for what might be a secret; a field's name is `telemetry.mask_secrets`' business. The one rule: a secret that a provider
+or a tool sends back to us reaches no line and no trace.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from server.settings.values import Secret
+
+__all__ = ["MASK", "SECRET_MIN_CHARACTERS", "Redactor", "secrets_of"]
+
+MASK = "***"
+
+SECRET_MIN_CHARACTERS = 8
+"""Shorter ones are no secrets to anybody who guesses, and masking a placeholder such as "ollama" would garble words."""
+
+_BEARER = r"(?i:bearer)(?:\s|%20|\\u0020)+[A-Za-z0-9._~+/=-]{8,}"
+"""RFC 6750 §2.1: also a caller's token, of which we know the hash alone."""
+
+
+class Redactor:
+    """Masks `secrets`, also as JSON writes them inside a string and as URLs quote them."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets if len(secret) >= SECRET_MIN_CHARACTERS for form in _forms(secret)}
+        # Longest first: of two secrets, one may be the beginning of the other.
+        self._pattern = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), _BEARER]))
+
+    def text(self, text: str) -> str:
+        """`text` with every secret in it masked."""
+        return self._pattern.sub(MASK, text)
+
+
+def secrets_of(settings: object) -> Iterator[str]:
+    """Every secret in a tree of settings; of a URL its password too, of `Bearer X` the X."""
+    if isinstance(settings, Secret):
+        value = settings.reveal()
+        yield value
+        scheme, space, rest = value.partition(" ")
+        if space and scheme.isalpha():
+            yield rest.strip()
+        if "://" in value:
+            try:
+                password = urlsplit(value).password
+            except ValueError:
+                return
+            if password:
+                yield password
+                yield unquote(password)
+    elif isinstance(settings, msgspec.Struct):
+        for name in settings.__struct_fields__:
+            yield from secrets_of(getattr(settings, name))
+    elif isinstance(settings, Mapping):
+        for value in settings.values():
+            yield from secrets_of(value)
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            yield from secrets_of(value)
+
+
+def _forms(secret: str) -> set[str]:
+    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret, safe="")}

@@ -1,0 +1,122 @@
+"""What every store promises, 6: traces and turns. Records are their owner's, bounded, and go with the chat; a turn is
+counted once, whoever asks.
+
+Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
+"""
+
+import anyio
+import pytest
+
+from server.store.bounds import TRACES_MAX_COUNT
+from server.store.memory import MemoryStore
+from server.store.port import Store, TraceRecord, TurnSpent
+from tests.integration.store_fixtures import CHAT, command, eventually, owned
+from tests.unit.faulty_store import Clock
+
+pytestmark = pytest.mark.anyio
+
+HOUR_SECONDS = 3_600
+
+
+def record(number: int, run_id: str = "run_1") -> TraceRecord:
+    return TraceRecord(run_id, f"key-{number}", bytes([number % 256, 0, 255]))
+
+
+async def put(store: Store, *numbers: int, owner: str = "ann", ttl_seconds: int = HOUR_SECONDS) -> bool:
+    return await store.put_traces(CHAT, owner, [record(number) for number in numbers], ttl_seconds)
+
+
+async def test_records_come_back_in_their_order_and_as_they_were(store: Store) -> None:
+    await owned(store)
+    assert await put(store, 1, 2)
+    assert await store.put_traces(CHAT, "ann", [record(3, "run_2")], HOUR_SECONDS)
+    assert await store.read_traces(CHAT, "ann") == [record(1), record(2), record(3, "run_2")]
+    assert await store.read_traces("other", "ann") == []
+
+
+async def test_a_record_that_was_laid_down_twice_is_read_once(store: Store) -> None:
+    await owned(store)
+    assert await put(store, 1, 2)
+    assert await put(store, 2, 3)
+    assert [each.key for each in await store.read_traces(CHAT, "ann")] == ["key-1", "key-2", "key-3"]
+
+
+async def test_records_are_nobody_elses_and_need_a_chat(store: Store) -> None:
+    assert not await put(store, 1)
+    await owned(store)
+    assert not await put(store, 1, owner="bob")
+    assert await put(store, 2)
+    assert await store.read_traces(CHAT, "bob") == []
+
+
+async def test_only_the_newest_records_are_kept(store: Store) -> None:
+    await owned(store)
+    assert await put(store, *range(TRACES_MAX_COUNT))
+    assert await put(store, TRACES_MAX_COUNT)
+    kept = await store.read_traces(CHAT, "ann")
+    assert len(kept) == TRACES_MAX_COUNT
+    assert (kept[0].key, kept[-1].key) == ("key-1", f"key-{TRACES_MAX_COUNT}")
+
+
+async def test_traces_go_with_the_chat_and_none_comes_after(store: Store) -> None:
+    await owned(store)
+    assert await put(store, 1)
+    assert await store.delete(CHAT, "ann", "n1")
+    assert await store.read_traces(CHAT, "ann") == []
+    assert not await put(store, 2)
+    await store.post(command("r2", kind="import"))
+    assert await store.read_traces(CHAT, "ann") == []
+
+
+async def test_traces_go_when_their_time_is_over(store: Store) -> None:
+    await owned(store)
+    assert await put(store, 1, ttl_seconds=1)
+
+    async def are_gone() -> bool:
+        return await store.read_traces(CHAT, "ann") == []
+
+    await eventually(are_gone)
+
+
+async def test_a_full_hour_lets_nobody_in_but_the_turns_it_knows(store: Store) -> None:
+    assert await store.spend_turn("ann", "c r1", 2, 0) == TurnSpent(True)
+    assert await store.spend_turn("ann", "c r2", 2, 0) == TurnSpent(True)
+    assert await store.spend_turn("ann", "c r1", 2, 0) == TurnSpent(False)
+    refused = await store.spend_turn("ann", "c r3", 2, 0)
+    assert not refused.is_new and 3_590_000 < refused.wait_ms <= 3_600_000
+    assert await store.spend_turn("bob", "c r3", 2, 0) == TurnSpent(True)
+    assert (await store.spend_turn("ann", "c r3", 3, 2)).wait_ms > 23 * 3_600_000
+    assert await store.spend_turn("ann", "c r3", 0, 0) == TurnSpent(True)
+
+
+async def test_a_turn_that_was_taken_back_leaves_its_room(store: Store) -> None:
+    await store.spend_turn("ann", "c r1", 0, 1)
+    assert (await store.spend_turn("ann", "c r2", 0, 1)).wait_ms
+    await store.return_turn("ann", "c r1")
+    await store.return_turn("ann", "c r1")
+    assert await store.spend_turn("ann", "c r2", 0, 1) == TurnSpent(True)
+
+
+async def test_many_at_once_do_not_get_in_more_often_than_may_be(store: Store) -> None:
+    counted: list[TurnSpent] = []
+
+    async def spend(number: int) -> None:
+        counted.append(await store.spend_turn("ann", f"c r{number}", 5, 0))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(spend, number)
+    assert sum(spent.is_new for spent in counted) == 5
+
+
+async def test_windows_slide_by_the_clock() -> None:
+    clock = Clock()
+    store = MemoryStore(clock)
+    for number in range(3):
+        assert (await store.spend_turn("ann", f"r{number}", 2, 3)).is_new == (number < 2)
+        clock.now_ms += 600_000
+    assert (await store.spend_turn("ann", "r3", 2, 3)).wait_ms == 3_600_000 - 1_800_000
+    clock.now_ms += 1_800_000
+    assert (await store.spend_turn("ann", "r3", 2, 3)).is_new
+    clock.now_ms += 3_600_000
+    assert (await store.spend_turn("ann", "r4", 2, 3)).wait_ms == 24 * 3_600_000 - 7_200_000
