@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from protocol.ids import NewId
 from protocol.state import ChatState
 from server.actor.upkeep import Upkeep
-from server.agent.loop import ModelTable
+from server.agent.loop import Authorizations, ModelTable
 from server.agent.profile import Profiles
 from server.store.port import Store
 from server.telemetry import Metrics
@@ -56,7 +56,7 @@ class StateCache:
 @dataclass(frozen=True, slots=True)
 class Workplace:
     """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
-    titles; '' leaves them at the first line."""
+    titles; '' leaves them at the first line. `authorizations`: who knows the callers' credentials."""
 
     worker: str
     store: Store
@@ -66,5 +66,6 @@ class Workplace:
     metrics: Metrics
     data_dir: str
     title_model: str = ""
+    authorizations: Authorizations | None = None
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, PayloadAdded, StreamFinished, ThreadUpdated
-from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged
+from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged, ResultWithheld
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.reducer import drafted_message
@@ -88,9 +88,10 @@ def tool_done(
     elapsed_ms: int | None,
     table: ToolTable,
     attachments: list[JsonObject] | None = None,
+    withheld: str | None = None,
 ) -> Step:
     """A tool's result: its message with `attachments`, its payloads (EVT-11), its change of the thread's metadata
-    (LOOP-12)."""
+    (LOOP-12). `withheld` is what the model reads in place of the message's text (EVT-10)."""
     payload_ids = [ledger.new_id("pl") for _ in result.payloads]
     message_id = answer_call(
         ledger,
@@ -102,6 +103,8 @@ def tool_done(
         payloads=payload_ids,
         attachments=attachments,
     )
+    if withheld is not None:
+        ledger.note(ResultWithheld(message_id=message_id, content=withheld))
     for payload_id, payload in zip(payload_ids, result.payloads, strict=True):
         ledger.say(
             PayloadAdded(

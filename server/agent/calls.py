@@ -19,6 +19,7 @@ from protocol.runs import answer_call, asking_message_id, close_calls, open_call
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from protocol.tool_names import covers
+from server.agent.bindings import arguments_of, arguments_text
 from server.agent.steps import RunTool, Step, Wait
 from server.tools.base import Tool, read_arguments
 
@@ -35,6 +36,10 @@ class ToolTable(Protocol):
 
     @property
     def default_model(self) -> str: ...
+
+    @property
+    def params(self) -> JsonObject:
+        """The profile's defaults of thread parameters."""
 
     def window_tokens(self, model: str) -> int | None:
         """The size of a model's window; None when nobody knows it."""
@@ -80,7 +85,7 @@ def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable) -
     if tool is not None and tool.policy == "deny":
         answer_call(ledger, call, f"The tool {tool.name} is denied by policy.", status="denied")
         return None
-    arguments = call.function.arguments
+    arguments = arguments_text(ledger.state, run, call, tool, table.params)
     if gate is not None and gate.edited_input is not None:
         arguments = msgspec.json.encode(gate.edited_input).decode()
     say_runtime(ledger, "executing_tools", status_text=f"running {name}", active_tool=name)
@@ -100,13 +105,15 @@ def _publish_client_calls(ledger: Ledger, run: Run, table: ToolTable) -> bool:
         tool = table.get(call.function.name)
         if tool is None or tool.policy != "client" or _waits_for_client(ledger.state, call):
             continue
-        arguments = read_arguments(call.function.arguments)
+        arguments = arguments_of(ledger.state, run, call, tool, table.params)
         if arguments is None:
             answer_call(ledger, call, "The arguments are not a JSON object.", status="error")
             return True
         say_runtime(ledger, "executing_tools")
         ledger.note(ToolStarted(tool_call_id=call.id, tool_name=tool.name))
-        ledger.say(_status(ledger.state, call, tool, "queued", call.function.arguments))
+        ledger.say(
+            _status(ledger.state, call, tool, "queued", arguments_text(ledger.state, run, call, tool, table.params))
+        )
         ledger.say(
             IdeToolRequired(
                 tool_call_id=call.id,
@@ -137,7 +144,7 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
     """Why a person must be asked about `call` before the round goes on; None when nobody must (PROTOCOL §11)."""
     tool = table.get(call.function.name)
     gate = run.gates.get(call.id)
-    arguments = read_arguments(call.function.arguments)
+    arguments = arguments_of(state, run, call, tool, table.params)
     if (gate is not None and gate.status != "asked") or tool is None or arguments is None or tool.policy == "deny":
         return None
     broken = effect_hash(tool.name, arguments) in state.private.unknown_outcomes
@@ -147,7 +154,7 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
     return PauseReason(
         type="outcome_unknown" if broken else kind,
         tool_name=tool.name,
-        command=f"{tool.name} {call.function.arguments}"[:SHOWN_COMMAND_MAX_CHARACTERS],
+        command=f"{tool.name} {arguments_text(state, run, call, tool, table.params)}"[:SHOWN_COMMAND_MAX_CHARACTERS],
         rule="an earlier run of this call broke off" if broken else "policy: ask",
         tool_call_id=call.id,
         input={} if tool.hide_input else arguments,

@@ -6,8 +6,9 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -22,21 +23,23 @@ from protocol.ids import NewId
 from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
-from protocol.state import ChatState
+from protocol.state import ChatState, Run
 from server.agent.answers import break_off, finish, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
+from server.agent.bindings import context_of
 from server.agent.client_events import Emitted, as_event
 from server.agent.profile import ChatTools
 from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Wait
+from server.agent.telling import tell
 from server.agent.tool_results import keep_result
 from server.providers.base import Provider, model_info
 from server.telemetry import Metrics
-from server.tools.base import ClientEvent, Report, ToolContext
+from server.tools.base import ClientEvent, Report, Tool, ToolContext, no_authorization
 from server.tools.runner import ToolRunner
 
-__all__ = ["AgentLoop", "ChatPort", "ModelTable"]
+__all__ = ["AgentLoop", "Authorizations", "ChatPort", "ModelTable"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -72,6 +75,11 @@ class ModelTable(Protocol):
         """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
 
 
+class Authorizations(Protocol):
+    async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
+        """The `Authorization` value that came with the latest of these requests; None: nobody holds it."""
+
+
 class AgentLoop:
     """Runs one chat's steps. `data_dir` is where tools may write.
 
@@ -87,6 +95,7 @@ class AgentLoop:
         *,
         new_id: NewId,
         data_dir: str,
+        authorizations: Authorizations | None = None,
     ) -> None:
         self._chat = chat
         self._models = models
@@ -94,6 +103,7 @@ class AgentLoop:
         self._metrics = metrics
         self._new_id = new_id
         self._data_dir = data_dir
+        self._authorizations = authorizations
         self.current: Step | None = None
         self.step_ended = anyio.Event()
 
@@ -146,6 +156,7 @@ class AgentLoop:
         run = state.private.run
         call = step.call
         tools = self._chat.tools()
+        tool = tools.get(call.function.name)
         if run is None:
             return Wait()
 
@@ -176,17 +187,25 @@ class AgentLoop:
             idempotency_key=f"{state.chat_id}:{call.id}",
             principal=run.principal,
             metadata=state.thread.metadata or {},
-            context=run.context or effective(state, "context", tools.profile.params).value or {},
+            context=context_of(state, run, tools.params),
             data_dir=self._data_dir,
             report=report,
             is_cancelled=lambda: False,
+            authorization=self._authorization_for(tool, state.chat_id, run),
         )
-        done = await self._runner.run(
-            tools.get(call.function.name), call.function.name, step.arguments, context, tools.names
-        )
+        done = await self._runner.run(tool, call.function.name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
-        kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
-        result = replace(done.result, content=kept.content)
+        told = tell(done.result, tool)
+        kept = await keep_result(told.result.content, call.function.name, state.chat_id, self._chat.put_blob)
+        result = replace(told.result, content=kept.content)
         return await self._chat.commit(
-            lambda ledger: tool_done(ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments)
+            lambda ledger: tool_done(
+                ledger, call, result, done.elapsed_ms, self._chat.tools(), kept.attachments, told.withheld
+            )
         )
+
+    def _authorization_for(self, tool: Tool | None, chat_id: str, run: Run) -> Callable[[], Awaitable[str | None]]:
+        """The handle for one call: bound to the run's own principal and requests (TOOL-7)."""
+        if self._authorizations is None or tool is None or not tool.traits.forward_auth:
+            return no_authorization
+        return partial(self._authorizations.authorization, run.principal.id, chat_id, run.request_ids)

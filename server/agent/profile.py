@@ -16,6 +16,8 @@ from protocol.tool_names import covers, mcp_server_of
 from server.agent.payload_types import Action, PayloadType
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
+from server.tools.bound import BoundTool
+from server.tools.traits import Binding
 
 __all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles", "ToolSource"]
 
@@ -39,6 +41,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     params: JsonObject = {}
     payload_types: dict[str, PayloadType] = {}
     actions: dict[str, Action] = {}
+    bindings: dict[str, tuple[Binding, ...]] = {}
+    """By tool: arguments that the context fills in (LOOP-11)."""
 
 
 class ToolSource(Protocol):
@@ -64,7 +68,7 @@ class ChatTools:
     ) -> None:
         self.profile = profile
         self._offered = {
-            name: tool
+            name: BoundTool(tool, profile.bindings[name]) if name in profile.bindings else tool
             for name, tool in tools.items()
             if not covers(disabled, name)
             and (profile.tools is None or covers(profile.tools, name))
@@ -79,6 +83,10 @@ class ChatTools:
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""
         return (self._windows or {}).get(model.partition("?")[0])
+
+    @property
+    def params(self) -> JsonObject:
+        return self.profile.params
 
     @property
     def payload_types(self) -> dict[str, PayloadType]:

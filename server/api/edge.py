@@ -15,6 +15,7 @@ from server.api.errors import BodyTooSlow
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
+from server.relay.vault import Vault
 from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
 from server.tools.base import Tool
@@ -46,6 +47,8 @@ class Edge:
     buffer_max_bytes: int
     stall_seconds: float
     body_timeout_seconds: float = BODY_TIMEOUT_SECONDS
+    vault: Vault | None = None
+    """None: no tool wants callers' credentials, so none are held."""
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

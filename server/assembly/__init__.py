@@ -16,6 +16,7 @@ from server.assembly.store import open_store
 from server.assembly.tools import mcp_hub_of, tools_of
 from server.providers.registry import Providers
 from server.settings import Settings
+from server.tools.http import HttpClient
 from server.tools.mcp.hub import McpHub
 from server.tools.registry import Tools
 
@@ -30,16 +31,23 @@ class Furniture:
     tools: Tools
     profiles: Profiles
     mcp: McpHub
+    http: HttpClient
+
+    @property
+    def forwards_authorization(self) -> bool:
+        """Is there a tool that may ask for a caller's credentials?"""
+        return any(tool.traits.forward_auth for tool in self.tools.values())
 
 
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models)
-    tools = tools_of(settings)
+    http = HttpClient()
+    tools = tools_of(settings, http)
     mcp = mcp_hub_of(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
     profiles = Profiles(profiles_of(settings), tools, settings.models.default, windows, mcp)
-    return Furniture(providers, tools, profiles, mcp)
+    return Furniture(providers, tools, profiles, mcp, http)
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

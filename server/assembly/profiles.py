@@ -7,6 +7,7 @@ from protocol.thread import ALWAYS_PRESENT, read_patch
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile
 from server.settings import Profile as ProfileSettings
 from server.settings import Settings
+from server.tools.traits import Binding
 
 __all__ = ["profiles_of"]
 
@@ -29,7 +30,16 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int) -> Profile:
         tools=wanted.tools,
         model=wanted.model,
         params=_params(name, wanted, max_rounds),
+        bindings=_bindings(wanted),
     )
+
+
+def _bindings(wanted: ProfileSettings) -> dict[str, tuple[Binding, ...]]:
+    by_tool: dict[str, tuple[Binding, ...]] = {}
+    for said in wanted.bindings:
+        binding = Binding(said.arg, said.from_context, said.format)
+        by_tool[said.tool] = (*by_tool.get(said.tool, ()), binding)
+    return by_tool
 
 
 def _params(name: str, wanted: ProfileSettings, max_rounds: int) -> JsonObject:

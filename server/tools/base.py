@@ -5,7 +5,7 @@ Policy, timeout and retry class are the operator's table, never the model's word
 sentence raises `protocol.errors.ToolFailed`.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -27,6 +27,7 @@ __all__ = [
     "ToolContext",
     "ToolOutput",
     "ToolResult",
+    "no_authorization",
     "read_arguments",
 ]
 
@@ -97,11 +98,19 @@ Report: TypeAlias = Progress | ClientEvent
 ToolOutput: TypeAlias = Report | ToolResult
 
 
+async def no_authorization() -> str | None:
+    """Nothing is forwarded to a tool that did not say that it wants it."""
+    return None
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
     `idempotency_key` is the same when the call is run again after a crash. `data_dir` is the only place a tool may
     write to. `report` publishes progress, or an event for clients, at once and from any thread.
+
+    `authorization` asks for the value of the caller's `Authorization` header, for tools with the trait `forward_auth`;
+    None: it is no longer held, or was never sent. Such a tool sends it where it is meant for, and shows it to nobody.
     """
 
     chat_id: str
@@ -114,6 +123,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     report: Callable[[Report], None]
     is_cancelled: Callable[[], bool]
+    authorization: Callable[[], Awaitable[str | None]] = no_authorization
 
 
 class Tool(Protocol):
