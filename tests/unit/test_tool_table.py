@@ -119,7 +119,10 @@ def test_clients_see_of_a_result_what_its_tool_allows_and_the_model_reads_all_of
 
 @pytest.mark.row("EVT-10")
 def test_of_a_hidden_result_no_image_and_no_rest_gets_an_address() -> None:
-    picture = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    picture = (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+        "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
     told = tell(ToolResult(content=f"seen\n{picture}"), FakeTool(name="t", traits=Traits(visibility="hidden")))
     assert told.result.content == HIDDEN
     assert told.withheld is not None and "base64" not in told.withheld and "seen" in told.withheld
