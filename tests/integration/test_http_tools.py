@@ -1,4 +1,4 @@
-"""Tools of HTTP services behind a real `threadcast`: what they are sent, what comes back, and where credentials stay."""
+"""Tools of HTTP services behind a real `threadcast`: what they are sent, what comes back, where credentials stay."""
 
 import json
 import threading
@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from server.store.server_process import ServerProcess
 from tests.integration.harness import Process, command, start, user_message, watching
 from tests.integration.mcp_house import answers_in
-from tests.integration.store_fixtures import ServerProcess, fresh_url
+from tests.integration.store_fixtures import fresh_url
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +39,7 @@ class Service(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815  # the base class looks methods up by these names
 
     def log_message(self, format: str, *args: object) -> None:
         """Not on the tests' output."""
@@ -126,7 +127,6 @@ async def test_a_worker_asks_the_web_process_and_is_told_when_nobody_holds_it_an
     file = config(tmp_path, url)
     file.write_text(file.read_text().replace("forward_auth = true", 'forward_auth = true\npolicy = "ask"'))
     environment = {"THREADCAST_STORE__URL": fresh_url(valkey_server)}
-    file.write_text(slow)
     arguments = ["--config", str(file), "--data-dir", str(tmp_path / "d")]
     decide = {"type": "tool_decision", "client_request_id": "d", "accepted": True}
 
