@@ -150,11 +150,12 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
     broken = effect_hash(tool.name, arguments) in state.private.unknown_outcomes
     if not broken and (tool.policy != "ask" or _is_allowed(state, tool)):
         return None
+    shown = "" if tool.hide_input else arguments_text(state, run, call, tool, table.params)
     kind = "browser_context" if tool.category == "browser" else "confirmation"
     return PauseReason(
         type="outcome_unknown" if broken else kind,
         tool_name=tool.name,
-        command=f"{tool.name} {arguments_text(state, run, call, tool, table.params)}"[:SHOWN_COMMAND_MAX_CHARACTERS],
+        command=f"{tool.name} {shown}".rstrip()[:SHOWN_COMMAND_MAX_CHARACTERS],
         rule="an earlier run of this call broke off" if broken else "policy: ask",
         tool_call_id=call.id,
         input={} if tool.hide_input else arguments,

@@ -189,3 +189,12 @@ def test_an_argument_stays_in_its_segment(value: str, path: str) -> None:
         f"http://api.test/articles/{path}",
         {"q": 1},
     )
+
+
+def test_the_question_about_a_call_with_hidden_input_does_not_show_it() -> None:
+    chat = PureChat(table({"t": FakeTool(name="t", policy="ask", hide_input=True)}))
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat.stream(SetToolCalls([call("c0", "t", '{"pin":"1234"}')]))
+    chat.finish()
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.command, reason.input) == ("t", {})
