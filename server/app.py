@@ -22,6 +22,7 @@ from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
+from server.relay.vault import Vault
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics
@@ -59,8 +60,11 @@ async def _serve(settings: Settings, startup: Startup) -> None:
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=True))
-        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
-        await stack.enter_async_context(hosting(settings, store, furniture, metrics))  # drained before streams end
+        vault = Vault(store)
+        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener, vault))
+        await stack.enter_async_context(
+            hosting(settings, store, furniture, metrics, vault)
+        )  # drained before streams end
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
@@ -73,7 +77,7 @@ async def _web(settings: Settings, startup: Startup) -> None:
         listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=False))
-        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener))
+        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener, Vault(store)))
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
 
@@ -99,7 +103,12 @@ def _listening(host: str, port: int) -> Generator[socket.socket]:
 
 @asynccontextmanager
 async def _edge(
-    settings: Settings, store: Store, furniture: Furniture, metrics: Metrics, listener: socket.socket
+    settings: Settings,
+    store: Store,
+    furniture: Furniture,
+    metrics: Metrics,
+    listener: socket.socket,
+    vault: Vault,
 ) -> AsyncIterator[None]:
     """HTTP is answered for as long as it is entered; then streams are told to come back, and the rest finishes."""
     limits = settings.limits
@@ -128,6 +137,7 @@ async def _edge(
         stall_seconds=limits.subscriber_stall_seconds,
         body_timeout_seconds=limits.body_timeout_seconds,
         keeps_traces=limits.trace_hours > 0,
+        vault=vault if furniture.forwards_authorization else None,
     )
     config = uvicorn.Config(
         _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),
@@ -143,6 +153,9 @@ async def _edge(
     )
     server = _Server(config)
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
+        if edge.vault is not None:
+            tasks.start_soon(vault.answer)
+            tasks.start_soon(vault.sweep)
         tasks.start_soon(server.serve, [listener])
         try:
             yield

@@ -25,6 +25,7 @@ from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
 from server.providers.openai_chat import warm_import
 from server.redaction import Redactor, secrets_of
+from server.relay.vault import Vault
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics, configure_logging
@@ -125,8 +126,10 @@ async def _warm_up() -> None:
 
 
 @asynccontextmanager
-async def hosting(settings: Settings, store: Store, furniture: Furniture, metrics: Metrics) -> AsyncIterator[Host]:
-    """Actors at work for as long as it is entered; then drained."""
+async def hosting(
+    settings: Settings, store: Store, furniture: Furniture, metrics: Metrics, vault: Vault | None = None
+) -> AsyncIterator[Host]:
+    """Actors at work for as long as it is entered; then drained. `vault` is that of the web half in this process."""
     runner = ToolRunner()
     data_dir = settings.store.data_path / "files"
     traces = traces_of(settings, store, metrics)
@@ -140,6 +143,7 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
         data_dir=str(data_dir),
         title_model=settings.models.title,
         traces=traces,
+        authorizations=vault or Vault(store),
     )
     host = Host(place, rhythm_of(settings))
     async with anyio.create_task_group() as tasks:
@@ -159,4 +163,5 @@ async def hosting(settings: Settings, store: Store, furniture: Furniture, metric
                     await traces.aclose()
                 await runner.aclose()
                 await furniture.providers.aclose()
+                await furniture.http.aclose()
             tasks.cancel_scope.cancel()

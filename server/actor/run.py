@@ -63,7 +63,13 @@ class Turn:
         self._is_over = False
         self._done = anyio.Event()
         self._loop = AgentLoop(
-            self, place.models, place.runner, place.metrics, new_id=place.new_id, data_dir=place.data_dir
+            self,
+            place.models,
+            place.runner,
+            place.metrics,
+            new_id=place.new_id,
+            data_dir=place.data_dir,
+            authorizations=place.authorizations,
         )
 
     @property

@@ -11,7 +11,7 @@ from protocol.ids import NewId
 from protocol.state import ChatState
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
-from server.agent.loop import ModelTable
+from server.agent.loop import Authorizations, ModelTable
 from server.agent.profile import Profiles
 from server.store.port import Store
 from server.telemetry import Metrics
@@ -58,7 +58,8 @@ class StateCache:
 @dataclass(frozen=True, slots=True)
 class Workplace:
     """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
-    titles; '' leaves them at the first line. `traces` None: none are kept."""
+    titles; '' leaves them at the first line. `authorizations`: who knows the callers' credentials. `traces` None: none
+    are kept."""
 
     worker: str
     store: Store
@@ -69,6 +70,7 @@ class Workplace:
     data_dir: str
     title_model: str = ""
     traces: Traces | None = None
+    authorizations: Authorizations | None = None
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
     processes: ProcessPool = field(default_factory=ProcessPool)

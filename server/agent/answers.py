@@ -8,7 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
-from protocol.facts import Progressed, ProviderCallId, ProviderDataKept, ReasoningLogged, RoundStarted
+from protocol.facts import (
+    Progressed,
+    ProviderCallId,
+    ProviderDataKept,
+    ReasoningLogged,
+    ResultWithheld,
+    RoundStarted,
+)
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.previews import settle_commit
@@ -109,11 +116,12 @@ def tool_done(
     elapsed_ms: int | None,
     table: ToolTable,
     attachments: list[JsonObject] | None = None,
+    withheld: str | None = None,
     rest: tuple[RunTool, ...] = (),
 ) -> Step:
     """A tool's result: its message with `attachments` (a commit has none: its result is for the model alone), its
-    payloads (EVT-11), its change of the thread's metadata (LOOP-12). While the `rest` of the calls beside it still run,
-    nothing else is begun."""
+    payloads (EVT-11), its change of the thread's metadata (LOOP-12). `withheld` is what the model reads in place of the
+    message's text (EVT-10). While the `rest` of the calls beside it still run, nothing else is begun."""
     result = remember(ledger, result)
     run = ledger.state.private.run
     commits = run is not None and run.commit is not None
@@ -137,6 +145,8 @@ def tool_done(
             payloads=shown.ids,
             attachments=attachments,
         )
+        if withheld is not None:
+            ledger.note(ResultWithheld(message_id=message_id, content=withheld))
     say_payloads(ledger, shown, message_id)
     if result.metadata_patch:
         metadata = {**(ledger.state.thread.metadata or {}), **result.metadata_patch}

@@ -21,6 +21,7 @@ from protocol.runs import answer_call, asking_message_id, close_calls, open_call
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run
 from protocol.tool_names import covers
+from server.agent.bindings import arguments_of, arguments_text
 from server.agent.guard import ReplyGuard
 from server.agent.payload_types import Action, PayloadType
 from server.agent.steps import RunTool, Step, Wait
@@ -63,6 +64,10 @@ class ToolTable(Protocol):
     @property
     def context_warn_ratio(self) -> float:
         """Of the window in use, from which on people are warned."""
+
+    @property
+    def params(self) -> JsonObject:
+        """The profile's defaults of thread parameters."""
 
     def window_tokens(self, model: str) -> int | None:
         """The size of a model's window; None when nobody knows it."""
@@ -130,7 +135,7 @@ def _run_or_answer(ledger: Ledger, run: Run, call: ToolCall, table: ToolTable, *
     if tool is not None and tool.policy == "deny":
         answer_call(ledger, call, f"The tool {tool.name} is denied by policy.", status="denied")
         return None
-    arguments = call.function.arguments
+    arguments = arguments_text(ledger.state, call, tool, table.params)
     if gate is not None and gate.edited_input is not None:
         arguments = msgspec.json.encode(gate.edited_input).decode()
     say_runtime(ledger, "executing_tools", status_text=f"running {name}", active_tool=name)
@@ -150,13 +155,13 @@ def _publish_client_calls(ledger: Ledger, run: Run, table: ToolTable) -> bool:
         tool = table.get(call.function.name)
         if tool is None or tool.policy != "client" or _waits_for_client(ledger.state, call):
             continue
-        arguments = read_arguments(call.function.arguments)
+        arguments = arguments_of(ledger.state, call, tool, table.params)
         if arguments is None:
             answer_call(ledger, call, "The arguments are not a JSON object.", status="error")
             return True
         say_runtime(ledger, "executing_tools")
         ledger.note(ToolStarted(tool_call_id=call.id, tool_name=tool.name))
-        ledger.say(_status(ledger.state, call, tool, "queued", call.function.arguments))
+        ledger.say(_status(ledger.state, call, tool, "queued", arguments_text(ledger.state, call, tool, table.params)))
         ledger.say(
             IdeToolRequired(
                 tool_call_id=call.id,
@@ -187,17 +192,18 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
     """Why a person must be asked about `call` before the round goes on; None when nobody must (PROTOCOL §11)."""
     tool = table.get(call.function.name)
     gate = run.gates.get(call.id)
-    arguments = read_arguments(call.function.arguments)
+    arguments = arguments_of(state, call, tool, table.params)
     if (gate is not None and gate.status != "asked") or tool is None or arguments is None or tool.policy == "deny":
         return None
     broken = effect_hash(tool.name, arguments) in state.private.unknown_outcomes
     if not broken and (tool.policy != "ask" or _is_allowed(state, tool)):
         return None
+    shown = "" if tool.hide_input else arguments_text(state, call, tool, table.params)
     kind = "browser_context" if tool.category == "browser" else "confirmation"
     return PauseReason(
         type="outcome_unknown" if broken else kind,
         tool_name=tool.name,
-        command=f"{tool.name} {call.function.arguments}"[:SHOWN_COMMAND_MAX_CHARACTERS],
+        command=f"{tool.name} {shown}".rstrip()[:SHOWN_COMMAND_MAX_CHARACTERS],
         rule="an earlier run of this call broke off" if broken else "policy: ask",
         tool_call_id=call.id,
         input={} if tool.hide_input else arguments,

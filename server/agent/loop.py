@@ -7,8 +7,9 @@ as a line in the log; exceptions that leave here are the store's or our own mist
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 import anyio
@@ -23,7 +24,7 @@ from protocol.ids import NewId
 from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
-from protocol.state import ChatState
+from protocol.state import ChatState, Run
 from server.agent.answers import break_off, finish, say_fallback, summarized, tool_done
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
@@ -34,17 +35,18 @@ from server.agent.profile import ChatTools
 from server.agent.request import build_request
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.agent.summaries import SUMMARY_SECONDS, summary_request
+from server.agent.telling import tell
 from server.agent.tool_results import KeptResult, keep_result
 from server.agent.tracing import RoundTrace, Trace, tool_trace
 from server.providers.base import Provider, model_info
 from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
-from server.tools.base import ClientEvent, Report, ToolContext
+from server.tools.base import ClientEvent, Report, Tool, ToolContext, no_authorization
 from server.tools.chats import ChatsPort
 from server.tools.processes import ProcessesPort
 from server.tools.runner import ToolRun, ToolRunner
 
-__all__ = ["AgentLoop", "ChatPort", "ModelTable"]
+__all__ = ["AgentLoop", "Authorizations", "ChatPort", "ModelTable"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -89,6 +91,11 @@ class ModelTable(Protocol):
         """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
 
 
+class Authorizations(Protocol):
+    async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
+        """The `Authorization` value that came with the latest of these requests; None: nobody holds it."""
+
+
 def is_down(failure: ModelFailed) -> bool:
     """May another model answer where this one could not? Not when the request itself was refused, which the next one
     would refuse as well. A key that no longer holds is the operator's business, and in the log; people get their
@@ -97,10 +104,11 @@ def is_down(failure: ModelFailed) -> bool:
 
 
 class _Ended(NamedTuple):
-    """A call that was run, and its result as the log takes it."""
+    """A call that was run, and its result as the log takes it; `withheld` is what only the model reads of it."""
 
     done: ToolRun
     kept: KeptResult
+    withheld: str | None
 
 
 class AgentLoop:
@@ -118,6 +126,7 @@ class AgentLoop:
         *,
         new_id: NewId,
         data_dir: str,
+        authorizations: Authorizations | None = None,
     ) -> None:
         self._chat = chat
         self._models = models
@@ -125,6 +134,7 @@ class AgentLoop:
         self._metrics = metrics
         self._new_id = new_id
         self._data_dir = data_dir
+        self._authorizations = authorizations
         self.current: Step | None = None
         self.step_ended = anyio.Event()
 
@@ -284,6 +294,7 @@ class AgentLoop:
                 ended.done.elapsed_ms,
                 self._chat.tools(),
                 ended.kept.attachments,
+                ended.withheld,
                 rest,
             )
         )
@@ -296,6 +307,8 @@ class AgentLoop:
         tools = self._chat.tools()
         if run is None:
             return None
+        name = call.function.name
+        tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
 
         def report(progress: Report) -> None:
             if isinstance(progress, ClientEvent):
@@ -334,11 +347,17 @@ class AgentLoop:
             chats=self._chat.chats_of(call.id),
             processes=self._chat.processes_of(call.id),
             memory=recall(state, step.at_ms),
+            authorization=self._authorization_for(tool, state.chat_id, run),
         )
-        name = call.function.name
-        tool = tools.get(name) if run.commit is None else tools.commit_tool(name)
         done = await self._runner.run(tool, name, step.arguments, context, tools.names)
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         self._chat.trace(tool_trace(state, call, step.arguments, done))
-        kept = await keep_result(done.result.content, call.function.name, state.chat_id, self._chat.put_blob)
-        return _Ended(done, kept)
+        told = tell(done.result, tool)
+        kept = await keep_result(told.result.content, name, state.chat_id, self._chat.put_blob)
+        return _Ended(replace(done, result=told.result), kept, told.withheld)
+
+    def _authorization_for(self, tool: Tool | None, chat_id: str, run: Run) -> Callable[[], Awaitable[str | None]]:
+        """The handle for one call: bound to the run's own principal and requests (TOOL-7)."""
+        if self._authorizations is None or tool is None or not tool.traits.forward_auth:
+            return no_authorization
+        return partial(self._authorizations.authorization, run.principal.id, chat_id, run.request_ids)

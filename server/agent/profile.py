@@ -24,8 +24,9 @@ from server.agent.prompt import STANDARD_SECTIONS, Section
 from server.agent.scopes import TOP, is_within, nearest, prefixes
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
+from server.tools.bound import BoundTool
 from server.tools.payloads import GET_PAYLOAD
-from server.tools.traits import Scope
+from server.tools.traits import Binding, Scope
 
 __all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles", "ScopeTable", "ToolSource", "is_for"]
 
@@ -81,6 +82,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     fallback: list[str] = []
     summarizer: str = ""
     context_warn_ratio: float = CONTEXT_WARN_RATIO
+    bindings: dict[str, tuple[Binding, ...]] = {}
 
     def at(self, scope: Scope) -> "Profile":
         """As it is in a place: the texts of the most specific scope around it that has one, the payload types and
@@ -158,7 +160,7 @@ class ChatTools:
         committing = {tool.traits.commit_tool for tool in tools.values() if tool.policy == "preview"}
         has_payloads = has_payloads or bool(self.profile.payload_types)
         self._offered = {
-            name: tool
+            name: BoundTool(tool, profile.bindings[name]) if name in profile.bindings else tool
             for name, tool in tools.items()
             if not covers(disabled, name)
             and name not in committing
@@ -192,6 +194,10 @@ class ChatTools:
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""
         return (self._windows or {}).get(model.partition("?")[0])
+
+    @property
+    def params(self) -> JsonObject:
+        return self.profile.params
 
     @property
     def payload_types(self) -> dict[str, PayloadType]:

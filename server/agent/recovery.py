@@ -10,10 +10,10 @@ from protocol.facts import OutcomeUnknown, RoundStarted
 from protocol.ledger import Ledger
 from protocol.messages import ToolCall
 from protocol.runs import answer_call, close_draft, end_run, open_calls
-from protocol.state import Gate
+from protocol.state import Gate, Run
+from server.agent.bindings import arguments_of
 from server.agent.calls import ToolTable, effect_hash
 from server.agent.previews import recover_commit
-from server.tools.base import read_arguments
 
 __all__ = ["recover"]
 
@@ -54,14 +54,14 @@ def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
     for call in open_calls(ledger.state):
         gate = run.gates.get(call.id)
         if gate is not None and gate.status == "started" and call.id not in at_clients:
-            _settle_started(ledger, call, gate, table)
+            _settle_started(ledger, run, call, gate, table)
 
 
-def _settle_started(ledger: Ledger, call: ToolCall, gate: Gate, table: ToolTable) -> None:
+def _settle_started(ledger: Ledger, run: Run, call: ToolCall, gate: Gate, table: ToolTable) -> None:
     tool = table.get(call.function.name)
     if tool is None or tool.retry in ("safe", "idempotent"):
         return
-    arguments = gate.edited_input or read_arguments(call.function.arguments)
+    arguments = gate.edited_input or arguments_of(ledger.state, call, tool, table.params)
     if arguments is not None:
         ledger.note(OutcomeUnknown(input_hash=effect_hash(call.function.name, arguments)))
     text = (

@@ -25,6 +25,7 @@ from protocol.commands import (
     Command,
     IdeToolResult,
     InternalCommand,
+    Queueable,
     Refuse,
     RestoreMessages,
     SetParams,
@@ -93,6 +94,7 @@ async def post_command(request: Request) -> Response:
         await _publish_refusal(edge, chat_id, principal, command, refusal, body)
         return _refusal_answer(refusal, command)
     post = _request_of(chat_id, principal, command, await _off_the_loop(body_digest, body))
+    _hold(edge, post, command, request.headers.get("authorization"))
     if wait_seconds is None and isinstance(command, Abort | SetParams):
         wait_seconds = ACK_WAIT_SECONDS
     if wait_seconds is None:
@@ -126,7 +128,9 @@ async def cancel_queued(request: Request) -> Response:
     return answer(200, {"status": "cancelled"}) if ack.accepted else _no_such_command()
 
 
-async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Command) -> None:
+async def lay_down(
+    edge: Edge, principal: Principal, chat_id: str, command: Command, authorization: str | None = None
+) -> None:
     """What `post_command` does, for an endpoint that speaks for its caller under a request id of its own.
 
     Raises:
@@ -139,6 +143,7 @@ async def lay_down(edge: Edge, principal: Principal, chat_id: str, command: Comm
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
+    _hold(edge, post, command, authorization)
     posted = await _post(edge, post, principal, command)
     if posted.outcome is PostOutcome.ACCEPTED:
         _tell_accepted(edge, post, command)
@@ -235,7 +240,15 @@ def _tell_accepted(edge: Edge, post: PostRequest, command: Command) -> None:
     )
 
 
+def _hold(edge: Edge, post: PostRequest, command: Command, authorization: str | None) -> None:
+    """Keep what the tools of the command's run may need of its caller (TOOL-7)."""
+    if edge.vault is not None and isinstance(command, Queueable):
+        edge.vault.hold(post.owner, post.chat_id, post.request_id, authorization)
+
+
 async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command, posted: Posted) -> Response:
+    if edge.vault is not None and posted.outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):
+        edge.vault.forget(principal.id, post.chat_id, post.request_id)
     match posted.outcome:
         case PostOutcome.ACCEPTED:
             _tell_accepted(edge, post, command)

@@ -16,6 +16,7 @@ from server.api.quotas import Quotas
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
+from server.relay.vault import Vault
 from server.store.port import ChatMeta, Store
 from server.telemetry import Metrics
 from server.tools.base import Tool
@@ -49,6 +50,8 @@ class Edge:
     stall_seconds: float
     body_timeout_seconds: float = BODY_TIMEOUT_SECONDS
     keeps_traces: bool = True
+    vault: Vault | None = None
+    """None: no tool wants callers' credentials, so none are held."""
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import anyio
 import structlog
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -121,7 +122,13 @@ class _OneShot(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with watch_chat(self._edge.store, self._ask.chat_id) as watch:
             try:
-                await lay_down(self._edge, self._principal, self._ask.chat_id, self._ask.command)
+                await lay_down(
+                    self._edge,
+                    self._principal,
+                    self._ask.chat_id,
+                    self._ask.command,
+                    Headers(scope=scope).get("authorization"),
+                )
             except Refused as refusal:
                 raise self._ask.in_body(refusal) from None
             async with anyio.create_task_group() as tasks:

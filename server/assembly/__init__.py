@@ -23,6 +23,7 @@ from server.redaction import Redactor, secrets_of
 from server.settings import Settings
 from server.store.port import Store
 from server.telemetry import Metrics
+from server.tools.http import HttpClient
 from server.tools.mcp.hub import McpHub
 from server.tools.registry import Tools
 
@@ -37,20 +38,27 @@ class Furniture:
     tools: Tools
     profiles: Profiles
     mcp: McpHub
+    http: HttpClient
+
+    @property
+    def forwards_authorization(self) -> bool:
+        """Is there a tool that may ask for a caller's credentials?"""
+        return any(tool.traits.forward_auth for tool in self.tools.values())
 
 
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models)
     app = app_file_of(settings.server.app)
-    tools = tools_of(settings, app.tools)
+    http = HttpClient()
+    tools = tools_of(settings, app.tools, http)
     mcp = mcp_hub_of(settings, tools)
     windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
     configured = profiles_of(
         settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
     )
     profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
-    return Furniture(providers, tools, profiles, mcp)
+    return Furniture(providers, tools, profiles, mcp, http)
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

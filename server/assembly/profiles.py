@@ -18,10 +18,12 @@ from server.agent.payload_types import Action, PayloadType
 from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
 from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, Section
 from server.settings import Action as ActionSettings
+from server.settings import Binding as BindingSettings
 from server.settings import Models, Settings
 from server.settings import Profile as ProfileSettings
 from server.settings import ReplyGuard as GuardSettings
 from server.settings import Scope as ScopeSettings
+from server.tools.traits import Binding
 
 __all__ = ["profiles_of"]
 
@@ -121,6 +123,7 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
         fallback=models.fallback if wanted.fallback is None else wanted.fallback,
         summarizer=models.summarizer if wanted.summarizer is None else wanted.summarizer,
         context_warn_ratio=wanted.context_warn_ratio,
+        bindings=_bindings(wanted.bindings, known, path),
     )
 
 
@@ -151,6 +154,14 @@ def _actions(wanted: list[ActionSettings]) -> dict[str, Action]:
         each.action: Action(action=each.action, label=each.label, description=each.description, handler=each.handler)
         for each in wanted
     }
+
+
+def _bindings(wanted: list[BindingSettings], known: _Known, path: str) -> dict[str, tuple[Binding, ...]]:
+    by_tool: dict[str, tuple[Binding, ...]] = {}
+    for number, said in enumerate(wanted):
+        (tool,) = known.tools([said.tool], f"{path}.bindings.{number}.tool")
+        by_tool[tool] = (*by_tool.get(tool, ()), Binding(said.arg, said.from_context, said.format))
+    return by_tool
 
 
 def _params(name: str, wanted: ProfileSettings, max_rounds: int) -> JsonObject:

@@ -11,6 +11,7 @@ from server.settings import Tool as ToolSettings
 from server.tools.base import Tool
 from server.tools.client import ClientTool
 from server.tools.demo import DEMO_TOOLS
+from server.tools.http import HttpClient, HttpTool
 from server.tools.mcp.base import ServerSpec
 from server.tools.mcp.hub import McpHub
 from server.tools.operated import OperatedTool
@@ -25,13 +26,13 @@ _log = structlog.get_logger()
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
-def tools_of(settings: Settings, own: list[PythonTool]) -> Tools:
+def tools_of(settings: Settings, own: list[PythonTool], http: HttpClient) -> Tools:
     """All but those of MCP servers, which are known when those are connected; `own` are those of the operator's file.
     Raises ValueError: what cannot be."""
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
-    return Tools(
-        _operated([*DEMO_TOOLS, get_payload, *own], settings.tools, settings.limits.tool_timeout_seconds, theirs)
-    )
+    services = [_http_tool(name, said, http) for name, said in settings.tools.items() if said.url]
+    ours: list[Tool] = [*DEMO_TOOLS, get_payload, *own, *services]
+    return Tools(_operated(ours, settings.tools, settings.limits.tool_timeout_seconds, theirs))
 
 
 def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:
@@ -74,6 +75,21 @@ def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:
         return OperatedTool(tool, said, tool.timeout_seconds) if said.enabled else None
 
     return McpHub(specs, operated)
+
+
+def _http_tool(name: str, said: ToolSettings, client: HttpClient) -> HttpTool:
+    if not said.description:
+        raise ValueError(f"tools.{name}: a tool with a url needs a description, by which models choose it")
+    return HttpTool(
+        name,
+        said.url,
+        client,
+        method=said.method,
+        headers={key: value.reveal() for key, value in said.headers.items()},
+        description=said.description,
+        input_schema=said.input_schema or None,
+        sends_authorization=bool(said.forward_auth),
+    )
 
 
 def _operated(

@@ -7,7 +7,7 @@ break it.
 """
 
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Action, Profile, ReplyGuard, Scope, Tool
+from server.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -21,6 +21,7 @@ __all__ = [
     "OPENAI_API",
     "Action",
     "Auth",
+    "Binding",
     "Limits",
     "Mcp",
     "Model",

@@ -5,7 +5,7 @@ Policy, timeout and retry class are the operator's table, never the model's word
 sentence raises `protocol.errors.ToolFailed`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -33,6 +33,7 @@ __all__ = [
     "ToolContext",
     "ToolOutput",
     "ToolResult",
+    "no_authorization",
     "read_arguments",
 ]
 
@@ -114,6 +115,11 @@ Report: TypeAlias = Progress | ClientEvent
 ToolOutput: TypeAlias = Report | ToolResult
 
 
+async def no_authorization() -> str | None:
+    """Nothing is forwarded to a tool that did not say that it wants it."""
+    return None
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor gets besides its input (TOOL-2).
 
@@ -123,6 +129,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     they have been shown on the active path, by id. `chats` runs chats of the call's own, `processes` what goes on after
     it; both in the loop's thread only. `memory` is what tools of this chat remember by
     `ToolResult.memory_patch`, as it was when the call began.
+
+    `authorization` asks for the value of the caller's `Authorization` header, for tools with the trait `forward_auth`;
+    None: it is no longer held, or was never sent. Such a tool sends it where it is meant for, and shows it to nobody.
     """
 
     chat_id: str
@@ -141,6 +150,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     chats: ChatsPort = NO_CHATS
     processes: ProcessesPort = NO_PROCESSES
     memory: JsonObject = {}
+    authorization: Callable[[], Awaitable[str | None]] = no_authorization
 
 
 class Tool(Protocol):

@@ -4,14 +4,17 @@ Built when the server starts, and for MCP tools whenever their server is connect
 tool sees it through this.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
 from protocol.messages import JsonObject
 from server.settings import Tool as ToolSettings
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, ToolContext, ToolOutput
+from server.tools.bound import without_bound
 from server.tools.client import CLIENT_TIMEOUT_SECONDS
+from server.tools.resolvers import Resolvers
 from server.tools.traits import Traits
 
 __all__ = ["OperatedTool"]
@@ -24,21 +27,30 @@ class OperatedTool:
         self._tool = tool
         self.name = tool.name
         self.description = tool.description
-        self.input_schema: JsonObject = tool.input_schema
         self.policy: Policy = wanted.policy or tool.policy
         own_retry: Retry = "safe" if self.policy == "preview" else tool.retry  # a preview has no effects
         self.retry: Retry = wanted.retry or own_retry
         own = None if tool.timeout_seconds == DEFAULT_TIMEOUT_SECONDS else tool.timeout_seconds
         usual = CLIENT_TIMEOUT_SECONDS if self.policy == "client" else default_timeout_seconds
         self.timeout_seconds = wanted.timeout_seconds or own or usual
-        self.category = tool.category
+        self.category = wanted.category or tool.category
         self.source = tool.source
-        self.hide_input = tool.hide_input
-        self.label_arg = tool.label_arg
+        self.hide_input = tool.hide_input if wanted.hide_input is None else wanted.hide_input
+        self.label_arg = wanted.label_arg or tool.label_arg
         self.traits = _traits(tool.traits, wanted)
+        self._resolvers = Resolvers(self.traits.resolvers)
+        self.input_schema: JsonObject = without_bound(tool.input_schema, self.traits.bindings)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
-        return self._tool.run(arguments, context)
+        return self._run_resolved(arguments, context) if self.traits.resolvers else self._tool.run(arguments, context)
+
+    async def _run_resolved(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        outputs = self._tool.run(await self._resolvers.resolved(arguments, context), context)
+        async with AsyncExitStack() as stack:
+            if isinstance(outputs, AsyncGenerator):
+                stack.push_async_callback(outputs.aclose)
+            async for output in outputs:
+                yield output
 
 
 def _traits(own: Traits, wanted: ToolSettings) -> Traits:
@@ -50,4 +62,6 @@ def _traits(own: Traits, wanted: ToolSettings) -> Traits:
         payload_type=wanted.payload_type or own.payload_type,
         commit_tool=wanted.commit_tool or own.commit_tool,
         visibility=wanted.result_visibility or own.visibility,
+        summarize=own.summarize if wanted.summarize is None else tuple(wanted.summarize) or "first_sentence",
+        forward_auth=own.forward_auth if wanted.forward_auth is None else wanted.forward_auth,
     )

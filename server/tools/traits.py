@@ -40,7 +40,8 @@ class Binding(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """`scopes` empty: offered everywhere. `required_role` '': to everybody. `payload_type` is what a preview is
-    published as; `commit_tool` runs when it is accepted (GATE-5)."""
+    published as; `commit_tool` runs when it is accepted (GATE-5). `forward_auth`: it may ask for the caller's
+    `Authorization` value (TOOL-7)."""
 
     scopes: tuple[Scope, ...] = ()
     required_role: str = ""
@@ -50,6 +51,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     summarize: Summarizer | None = None
     bindings: tuple[Binding, ...] = ()
     resolvers: Mapping[str, Resolver] = MappingProxyType({})
+    forward_auth: bool = False
 
 
 NO_TRAITS = Traits()

@@ -9,6 +9,7 @@ from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.assembly.tools import tools_of
 from server.settings import Payload, Profile, Settings, Tool
+from server.tools.http import HttpClient
 
 APP = '''
 import msgspec
@@ -48,7 +49,7 @@ def test_a_file_of_tools_registers_types_and_the_table_has_the_last_word(app: st
     assert {kind.marker for kind in types.values()} == {"ARTICLE", "CHART"}
     assert types["article"].schema["required"] == ["title"]
     assert set(profiles_of(settings, payload_types=types)["agent"].payload_types) == {"article", "chart"}
-    tools = tools_of(settings, file.tools)
+    tools = tools_of(settings, file.tools, HttpClient())
     assert (tools["propose"].policy, tools["propose"].retry, tools["save"].retry) == ("preview", "safe", "once")
     over = Settings(payloads={"article": Payload(marker="TEXT")})
     assert payload_types_of(over, file.payload_types)["article"].marker == "TEXT"
@@ -76,4 +77,4 @@ def test_a_preview_that_could_not_be_shown_or_carried_out_stops_the_start(
 ) -> None:
     settings = Settings(tools=table)
     with pytest.raises(ValueError, match=words):
-        tools_of(settings, app_file_of(app).tools)
+        tools_of(settings, app_file_of(app).tools, HttpClient())
