@@ -37,7 +37,7 @@ __all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a model call left besides the streamed text. `calls`: those that came whole. `hidden_reasoning` is for the
-    server's log only."""
+    server's log only. `provider` gave `provider_data`: the name of a model does not always say whose it is."""
 
     calls: list[ToolCall] = []
     finish_reason: str | None = None
@@ -46,6 +46,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     provider_ids: dict[str, str] = {}
     hidden_reasoning: str = ""
+    provider: str = ""
     provider_data: list[JsonObject] = []
 
 
@@ -88,7 +89,7 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
     if answer.hidden_reasoning:
         ledger.note(ReasoningLogged(message_id=step.message_id, text=answer.hidden_reasoning))
     if answer.provider_data:
-        echo = ProviderEcho(step.model.partition("/")[0], answer.provider_data)
+        echo = ProviderEcho(answer.provider, answer.provider_data)
         ledger.note(ProviderDataKept(message_id=step.message_id, echo=echo))
     ledger.note(Progressed())
 

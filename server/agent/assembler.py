@@ -84,6 +84,7 @@ class Assembler:
         self.timings: JsonObject | None = None
         self.model: str | None = None
         self.provider_ids: dict[str, str] = {}
+        self.provider = ""
         self.provider_data: list[JsonObject] = []
 
     def feed(self, delta: Delta) -> DeltaOp | None:
@@ -186,5 +187,6 @@ class Assembler:
             model=self.model,
             provider_ids=self.provider_ids,
             hidden_reasoning="".join(self._reasoning),
+            provider=self.provider,
             provider_data=self.provider_data,
         )

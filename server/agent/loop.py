@@ -208,6 +208,7 @@ class AgentLoop:
             provider, model = self._models.resolve(step.model)
         except ModelFailed as unknown:
             raise ModelFailed(unknown.code, unknown.message, detail=unknown.detail, retryable=True) from None
+        assembler.provider = provider.name
         prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
         request = build_request(
             state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix

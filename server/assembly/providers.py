@@ -69,6 +69,7 @@ def _google(name: str, wanted: ProviderSettings) -> Google:
         vertex_project=wanted.vertex_project,
         vertex_location=wanted.vertex_location,
         models=_models(wanted),
+        connect_timeout_seconds=wanted.connect_timeout_seconds,
         idle_timeout_seconds=wanted.idle_timeout_seconds,
     )
 

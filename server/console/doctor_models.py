@@ -51,7 +51,9 @@ def _list(provider: Provider) -> tuple[str, dict[str, str]]:
     base = provider.base_url.rstrip("/")
     match provider.kind:
         case "anthropic":
-            return f"{base.removesuffix('/v1')}/v1/models", {"x-api-key": key, "anthropic-version": "2023-06-01"}
+            # Its SDKs of today send the key in the one way, those of yesterday and gateways expect the other.
+            both = {"x-api-key": key, "Authorization": f"Bearer {key}", "anthropic-version": "2023-06-01"}
+            return f"{base.removesuffix('/v1')}/v1/models", both
         case "google":
             return f"{base}/{provider.api_version or 'v1beta'}/models", {"x-goog-api-key": key}
         case _:

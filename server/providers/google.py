@@ -9,9 +9,11 @@ chats and runs; `Providers` hands it out, the agent loop iterates it. The one ru
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
+import httpx2
 import msgspec
 
 from protocol.errors import ModelFailed
@@ -28,6 +30,7 @@ __all__ = ["GOOGLE_BASE_URL", "Google"]
 
 GOOGLE_BASE_URL = "https://generativelanguage.googleapis.com"
 
+CONNECT_TIMEOUT_SECONDS = 10.0
 IDLE_TIMEOUT_SECONDS = 120.0
 MAX_RETRIES = 2
 """As for OpenAI-compatible servers, and for the same reasons (`openai_chat.py`)."""
@@ -35,6 +38,16 @@ MAX_RETRIES = 2
 RETRY_FIRST_SECONDS = 0.5
 RETRY_MAX_SECONDS = 8.0
 """The SDK waits up to a minute between two attempts; a person is waiting here."""
+
+
+_responses: ContextVar[list[httpx2.Response] | None] = ContextVar("_responses", default=None)
+"""Where the responses go that come while a call is made in this context."""
+
+
+async def _note(response: httpx2.Response) -> None:
+    responses = _responses.get()
+    if responses is not None:
+        responses.append(response)
 
 
 class Google:
@@ -54,6 +67,7 @@ class Google:
         vertex_project: str = "",
         vertex_location: str = "",
         models: list[ModelInfo] | None = None,
+        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
         idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
         max_retries: int = MAX_RETRIES,
     ) -> None:
@@ -64,8 +78,10 @@ class Google:
         self._vertex = (vertex_project, vertex_location or "global") if vertex_project else None
         self._models = models or []
         self._idle_timeout_seconds = idle_timeout_seconds
+        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
         self._max_retries = max_retries
         self._client: Client | None = None
+        self._http: httpx2.AsyncClient | None = None
         self._opening = asyncio.Lock()
 
     def models(self) -> list[ModelInfo]:
@@ -76,6 +92,9 @@ class Google:
         if client is not None:
             await client.aio.aclose()
             client.close()
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
@@ -91,9 +110,7 @@ class Google:
         except FOREIGN_ERRORS as wrong:
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
-            raise model_failed(
-                "silent" if reader.has_begun else "timeout", f"nothing for {self._idle_timeout_seconds} s"
-            ) from wrong
+            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
         except ValueError as wrong:
             # The SDK's objection to a request, or a chunk that is not what it should be (msgspec's is one, too).
             raise self._private(
@@ -106,23 +123,31 @@ class Google:
         from google.genai.types import GenerateContentConfig
 
         contents, config = contents_and_config(request)
-        # The SDK's own timeout is told to the server as the time that the whole answer may take.
-        async with asyncio.timeout(self._idle_timeout_seconds):
-            stream: AsyncIterator[GenerateContentResponse] = await client.aio.models.generate_content_stream(
-                model=request.model,
-                contents=contents,  # dicts, which it reads into its own types
-                config=GenerateContentConfig.model_validate(config),
-            )
+        # What the SDK leaves to the garbage collector when its reader stops is closed here: the responses themselves.
+        responses: list[httpx2.Response] = []
         try:
-            while True:
-                async with asyncio.timeout(self._idle_timeout_seconds):
+            # Without this deadline each retry would be given the whole idle time again.
+            async with asyncio.timeout(self._idle_timeout_seconds):
+                token = _responses.set(responses)
+                try:
+                    stream: AsyncIterator[GenerateContentResponse] = await client.aio.models.generate_content_stream(
+                        model=request.model,
+                        contents=contents,  # dicts, which it reads into its own types
+                        config=GenerateContentConfig.model_validate(config),
+                    )
                     chunk = await anext(stream, None)
-                if chunk is None:
-                    return
+                finally:
+                    _responses.reset(token)
+            while chunk is not None:
                 yield msgspec.convert(chunk.model_dump(mode="json", exclude_none=True), Chunk)
+                chunk = await anext(stream, None)
         finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
+            for response in responses:
+                await response.aclose()
+
+    async def _before_request(self, request: httpx2.Request) -> None:
+        """The SDK's own timeout is told to the server as the time that the whole answer may take."""
+        request.extensions["timeout"] = self._timeout.as_dict()
 
     async def _open(self) -> "Client":
         async with self._opening:
@@ -138,7 +163,11 @@ class Google:
         import server.providers.google_errors  # noqa: F401
 
         is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
+        self._http = httpx2.AsyncClient(
+            event_hooks={"request": [self._before_request], "response": [_note]}, follow_redirects=True
+        )
         options = HttpOptions(
+            httpx_async_client=self._http,
             base_url=None if is_usual else self._base_url,
             api_version=self._api_version or None,
             retry_options=HttpRetryOptions(

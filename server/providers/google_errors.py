@@ -14,7 +14,14 @@ from server.providers.failures import Cause, model_failed
 
 __all__ = ["FOREIGN_ERRORS", "from_exception"]
 
-FOREIGN_ERRORS = (APIError, UnknownApiResponseError, GoogleAuthError, httpx2.HTTPError, httpx2.InvalidURL)
+FOREIGN_ERRORS = (
+    APIError,
+    UnknownApiResponseError,
+    GoogleAuthError,
+    httpx2.HTTPError,
+    httpx2.StreamError,
+    httpx2.InvalidURL,
+)
 
 _BY_STATUS: dict[int, Cause] = {
     401: "auth_failed",

@@ -40,6 +40,7 @@ def contents_and_config(request: Request) -> tuple[list[JsonObject], JsonObject]
         turns.add(message, request.provider_data.get(message.message_id, []))
     turns.end()
     config = _params(request.params, request.model)
+    config["automatic_function_calling"] = {"disable": True}  # running tools is our business
     if heading:
         config["system_instruction"] = "\n\n".join(heading)
     if request.tools:
@@ -48,7 +49,6 @@ def contents_and_config(request: Request) -> tuple[list[JsonObject], JsonObject]
             for tool in request.tools
         ]
         config["tools"] = [{"function_declarations": declarations}]
-        config["automatic_function_calling"] = {"disable": True}  # running tools is our business
     if request.params.extra_body:
         config["http_options"] = {"extra_body": request.params.extra_body}
     return turns.turns.turns, config

@@ -73,6 +73,7 @@ class Asked:
     body: JsonObject
     headers: dict[str, str]
     client: tuple[str, int]
+    path: str = ""
 
 
 class _Cut(Exception):
@@ -93,7 +94,8 @@ class FakeOpenAI:
             if not message.get("more_body"):
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append(Asked(json.loads(body), headers, tuple(scope["client"])))
+        said = json.loads(body) if body.startswith(b"{") else {}  # a sign-in comes as a form
+        self.asked.append(Asked(said, headers, tuple(scope["client"]), scope["path"]))
         reply = self.replies.pop(0) if self.replies else failure(418, {"message": "the test has no more replies"})
         if reply.hangs:
             return await self._hang(receive)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 
 import anyio
 import pytest
@@ -227,6 +228,14 @@ async def test_cancelling_the_reader_closes_the_connection(fake: FakeOpenAI, pro
         await asyncio.wait({task})
     assert task.cancelled()
     assert await anyio.to_thread.run_sync(fake.client_left.wait, 5)
+
+
+async def test_reader_that_has_enough_closes_the_connection(fake: FakeOpenAI, provider: Provider, wire: Wire) -> None:
+    fake.replies = [Reply([wire.text, HANG])]
+    with anyio.fail_after(10):
+        async with aclosing(provider.stream(REQUEST)) as deltas:
+            assert await anext(deltas) == TextDelta("Hel")
+        assert await anyio.to_thread.run_sync(fake.client_left.wait, 5)
 
 
 async def test_answer_that_pauses_for_the_providers_own_tools_goes_on_by_itself(fake: FakeOpenAI) -> None:

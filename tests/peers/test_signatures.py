@@ -56,7 +56,8 @@ async def test_thinking_signed_by_the_provider_survives_the_death_of_the_server_
         with serving(tmp_path, recorder.url) as first:
             await first.ready()
             async with watching(first.url, "c1") as watcher:
-                await command(first.url, "c1", user_message("a", "Please note it down."))
+                by_bare_name: JsonObject = {"model": "peer-1"}  # of the first provider
+                await command(first.url, "c1", user_message("a", "Please note it down.", params=by_bare_name))
                 await watcher.until(lambda w: "pause_required" in w.types())
                 first.kill()
             shown = json.dumps(watcher.frames)

@@ -69,6 +69,7 @@ def config_of(model: str = "gemini-2.5-pro", **fields: object) -> JsonObject:
     request = msgspec.structs.replace(Request(model=model, messages=[]), **fields)
     config = contents_and_config(request)[1]
     types.GenerateContentConfig.model_validate(config)
+    assert config.pop("automatic_function_calling") == {"disable": True}, "we run the tools"
     return config
 
 
@@ -195,7 +196,6 @@ def test_tools_are_declared_by_their_json_schema_and_run_by_us() -> None:
     config = config_of(tools=[ToolSpec("clock", "The time.", schema)], system="Be kind.")
     (declared,) = config["tools"][0]["function_declarations"]
     assert declared == {"name": "clock", "description": "The time.", "parameters_json_schema": schema}
-    assert config["automatic_function_calling"] == {"disable": True}
     assert config["system_instruction"] == "Be kind."
 
 
