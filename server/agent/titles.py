@@ -4,8 +4,6 @@ A chat is titled by its first line at once (`protocol/starts.py`); where the ope
 words take that place. A person's own title is never touched. A failure costs nothing but the better title.
 """
 
-from contextlib import aclosing
-
 import anyio
 import structlog
 
@@ -15,7 +13,8 @@ from protocol.starts import TITLE_MAX_CHARACTERS, first_line
 from protocol.state import ChatState
 from protocol.thread import Thread
 from server.agent.loop import ModelTable
-from server.providers.base import ModelParams, Request, TextDelta
+from server.providers.base import ModelParams, Request
+from server.providers.complete import complete
 
 __all__ = ["make_title", "wants_title"]
 
@@ -50,7 +49,7 @@ async def make_title(models: ModelTable, model: str, state: ChatState) -> str:
     """The model's title, or '' when it has none to give in time."""
     shown = [state.nodes[key] for key in state.path[:2]]
     excerpt = "\n\n".join(f"{m.role}: {text_of(m.content)[:EXCERPT_MAX_CHARACTERS]}" for m in shown)
-    parts: list[str] = []
+    title = ""
     try:
         provider, name = models.resolve(model)
         request = Request(
@@ -60,12 +59,9 @@ async def make_title(models: ModelTable, model: str, state: ChatState) -> str:
             params=ModelParams(max_tokens=MAX_TOKENS),
         )
         with anyio.move_on_after(TITLE_SECONDS):
-            async with aclosing(provider.stream(request)) as deltas:
-                async for delta in deltas:
-                    if isinstance(delta, TextDelta):
-                        parts.append(delta.text)
+            title = (await complete(provider, request)).text
     except ModelFailed as failure:
         _log.warning("title.failed", model=model, code=failure.code, detail=failure.detail)
         return ""
-    lines = "".join(parts).strip().splitlines()
+    lines = title.strip().splitlines()
     return lines[0].strip(" \"'*#.").strip()[:TITLE_MAX_CHARACTERS] if lines else ""

@@ -81,7 +81,9 @@ class OpenAIChat(OpenAIServer):
     def _reader(self) -> "ChunkReader":
         return ChunkReader()
 
-    def _call(self, client: "AsyncOpenAI", body: JsonObject) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
+    def _call(
+        self, client: "AsyncOpenAI", body: JsonObject
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
         return client.chat.completions.with_streaming_response.create(
             model=body["model"], messages=[], stream=True, extra_body=body
         )

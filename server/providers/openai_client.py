@@ -48,6 +48,7 @@ DRAIN_TIMEOUT_SECONDS = 0.5
 def warm_import() -> None:
     """Import the SDK now. Half a second of CPU: run it in a thread once the server is ready, before a user waits."""
     import openai.resources.chat.completions  # noqa: F401
+    import openai.resources.responses  # noqa: F401
 
     import server.providers.openai_errors  # noqa: F401
 
@@ -116,7 +117,9 @@ class OpenAIServer(ABC):
     def _reader(self) -> Reader: ...
 
     @abstractmethod
-    def _call(self, client: "AsyncOpenAI", body: JsonObject) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
+    def _call(
+        self, client: "AsyncOpenAI", body: JsonObject
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
         """The SDK's raw call. The body goes as `extra_body`, which the SDK lays over its own: it would walk through
         every typed message."""
 

@@ -14,6 +14,8 @@ DEMO_PROVIDER = "demo"
 
 OPENAI_API = "https://api.openai.com/v1"
 
+Price = Annotated[float, Meta(ge=0)]
+
 
 class Model(Section, frozen=True):
     """A model that clients can pick from a list. Models that are not listed can be named all the same."""
@@ -32,12 +34,29 @@ class Model(Section, frozen=True):
     supports_files: bool = False
     """Files as such, PDF for instance. Text files go to every model, as text."""
 
+    streams: bool = True
+    """False: it is asked for whole answers, each shown in one piece."""
+
+    price_input: Price | None = None
+    """USD per million tokens. With `price_output` set, too, answers and chats say what they cost."""
+
+    price_output: Price | None = None
+    price_cache_read: Price | None = None
+    """Of the prompt's tokens that come from the provider's cache. Unset: as `price_input`."""
+
+    price_cache_write: Price | None = None
+
+    def __post_init__(self) -> None:
+        if (self.price_input is None) != (self.price_output is None):
+            raise ValueError(f"{self.name}: price_input and price_output must be set together")
+
 
 class Provider(Section, frozen=True):
     """A server of models. Its name in the file is the prefix in `provider/model`."""
 
-    kind: Literal["openai_chat"] = "openai_chat"
-    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak."""
+    kind: Literal["openai_chat", "openai_responses"] = "openai_chat"
+    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak, or its Responses API,
+    which keeps a model's reasoning from call to call."""
 
     base_url: str = OPENAI_API
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama."""
@@ -54,6 +73,9 @@ class Provider(Section, frozen=True):
     idle_timeout_seconds: Seconds = 120.0
     """Silence in the middle of an answer, or before it, after which the call has failed. Raise it for local models
     that load first or think long."""
+
+    send_reasoning_back: bool = False
+    """Show the model its earlier reasoning (chat completions only); some servers want it with tool calls (PROV-6)."""
 
     models: list[Model] = []
     """The first one is the default model when `models.default` is not set."""
