@@ -47,7 +47,7 @@ DRAIN_TIMEOUT_SECONDS = 0.5
 
 def warm_import() -> None:
     """Import the SDK now. Half a second of CPU: run it in a thread once the server is ready, before a user waits."""
-    import openai.resources.chat.completions  # noqa: F401
+    import openai.resources.chat.completions
     import openai.resources.responses  # noqa: F401
 
     import server.providers.openai_errors  # noqa: F401

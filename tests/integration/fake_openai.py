@@ -1,8 +1,9 @@
 """A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
 
-Each call of `/v1/chat/completions` takes the next `Reply`: a status with a body, or a stream of steps. A step is bytes
-to send, `CUT` (drop the connection) or `HANG` (say nothing until the client leaves). It records what it was asked, on
-which connection, and whether the client left. Runs in a thread of its own, so that the code under test keeps its loop.
+Each call of `/v1/chat/completions` or `/v1/responses` takes the next `Reply`: a status with a body, or a stream of
+steps. A step is bytes to send, `CUT` (drop the connection) or `HANG` (say nothing until the client leaves). It
+records what it was asked, on which connection, and whether the client left. Runs in a thread of its own, so that the
+code under test keeps its loop.
 """
 
 import asyncio
@@ -119,7 +120,8 @@ class FakeOpenAI:
 def serve_fake_openai() -> Iterator[FakeOpenAI]:
     """A running server. Its socket listens before the thread starts, so nobody has to wait for it."""
     fake = FakeOpenAI()
-    app = Starlette(routes=[Route("/v1/chat/completions", fake, methods=["POST"])])
+    wires = ("/v1/chat/completions", "/v1/responses")
+    app = Starlette(routes=[Route(path, fake, methods=["POST"]) for path in wires])
     listener = socket.create_server(("127.0.0.1", 0))
     fake.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
