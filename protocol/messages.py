@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 __all__ = [
+    "COST_DECIMALS",
     "AudioPart",
     "FilePart",
     "FunctionCall",
@@ -93,6 +94,10 @@ class ToolCall(msgspec.Struct, frozen=True):
     type: str = "function"
 
 
+COST_DECIMALS = 9
+"""Of a USD: a thousandth of a token of the cheapest models, and sums stay free of float noise."""
+
+
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of one model call, or summed over a chat."""
 
@@ -101,6 +106,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     total_tokens: int
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    cost_usd: float | None = None
+    """What the call cost, where the operator set prices; rounded to a billionth (PROTOCOL §8)."""
 
 
 def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
@@ -117,6 +124,9 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
         a.total_tokens + b.total_tokens,
         both(a.cache_creation_input_tokens, b.cache_creation_input_tokens),
         both(a.cache_read_input_tokens, b.cache_read_input_tokens),
+        None
+        if a.cost_usd is None and b.cost_usd is None
+        else round((a.cost_usd or 0.0) + (b.cost_usd or 0.0), COST_DECIMALS),
     )
 
 

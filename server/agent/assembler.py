@@ -26,6 +26,7 @@ from server.providers.base import (
     Delta,
     Finished,
     ModelNamed,
+    Prices,
     ProviderData,
     ReasoningDelta,
     ServerBlock,
@@ -35,6 +36,7 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
+from server.providers.prices import with_cost
 from server.tools.base import read_arguments
 
 __all__ = ["Assembler"]
@@ -78,6 +80,8 @@ class Assembler:
         self._published_characters = -1
         self._calls: dict[int, _OpenCall] = {}
         self._thinking: list[JsonObject] = []
+        self.prices: Prices | None = None
+        """Of the model that is asked; its usage says the cost."""
         self.has_started = False
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
@@ -107,8 +111,8 @@ class Assembler:
             case ServerBlock():
                 return AddServerContentBlock(delta.block)
             case UsageReported():
-                self.usage = delta.usage
-                return SetUsage(delta.usage)
+                self.usage = with_cost(delta.usage, self.prices)
+                return SetUsage(self.usage)
             case TimingsReported():
                 self.timings = delta.timings
                 return MergeExtra({"timings": delta.timings})

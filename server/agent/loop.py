@@ -213,8 +213,12 @@ class AgentLoop:
         request = build_request(
             state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
         )
+        info = model_info(provider, model)
+        if info is not None:
+            assembler.prices = info.prices
+            request = replace(request, stream=info.streams)
         trace.ask(provider.name, request)
-        request = await resolve(request, model_info(provider, model), self._chat.fetch_blob, trace.left_out.append)
+        request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()
         async with aclosing(provider.stream(request)) as deltas:
             async for delta in deltas:

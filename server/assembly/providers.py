@@ -1,15 +1,17 @@
 """The providers of models, as configured."""
 
 from server.providers.anthropic import Anthropic
-from server.providers.base import ModelInfo, Provider
+from server.providers.base import ModelInfo, Prices, Provider
 from server.providers.demo import Demo
 from server.providers.extras import missing_extra
 from server.providers.google import Google
 from server.providers.openai_chat import OpenAIChat
+from server.providers.openai_responses import OpenAIResponses
 from server.providers.registry import Providers
 from server.providers.script import Script
 from server.settings import Models
 from server.settings import Provider as ProviderSettings
+from server.settings.models import Model as ModelSettings
 
 __all__ = ["providers_of"]
 
@@ -32,12 +34,26 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
             return _google(name, wanted)
         case "script":
             return Script(name, wanted.file)
+        case "openai_responses":
+            return _openai_responses(name, wanted)
         case "openai_chat":
             return _openai_chat(name, wanted)
 
 
 def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
     return OpenAIChat(
+        name,
+        base_url=wanted.base_url,
+        api_key=_key(wanted),
+        models=_models(wanted),
+        connect_timeout_seconds=wanted.connect_timeout_seconds,
+        idle_timeout_seconds=wanted.idle_timeout_seconds,
+        send_reasoning_back=wanted.send_reasoning_back,
+    )
+
+
+def _openai_responses(name: str, wanted: ProviderSettings) -> OpenAIResponses:
+    return OpenAIResponses(
         name,
         base_url=wanted.base_url,
         api_key=_key(wanted),
@@ -88,6 +104,19 @@ def _models(wanted: ProviderSettings) -> list[ModelInfo]:
             supports_audio=model.supports_audio,
             supports_files=model.supports_files,
             max_output_tokens=model.max_output_tokens,
+            streams=model.streams,
+            prices=_prices(model),
         )
         for model in wanted.models
     ]
+
+
+def _prices(model: ModelSettings) -> Prices | None:
+    if model.price_input is None or model.price_output is None:
+        return None
+    return Prices(
+        input=model.price_input,
+        output=model.price_output,
+        cache_read=model.price_cache_read,
+        cache_write=model.price_cache_write,
+    )

@@ -19,6 +19,7 @@ __all__ = [
     "ModelInfo",
     "ModelNamed",
     "ModelParams",
+    "Prices",
     "Provider",
     "ProviderData",
     "ReasoningDelta",
@@ -146,6 +147,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     user: str = ""
     provider_data: dict[str, list[JsonObject]] = {}
+    stream: bool = True
+    """False: the answer is asked for in one piece and comes as one delta (PROV-3)."""
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """USD per million tokens. A price of the cache that is None is that of the prompt."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +171,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     supports_audio: bool = False
     supports_files: bool = False
     max_output_tokens: int | None = None
+    streams: bool = True
+    prices: Prices | None = None
 
 
 class Provider(Protocol):

@@ -1,14 +1,16 @@
-"""One answer at once, for what nobody watches being written: titles, summaries. It knows no vendor and no chat.
+"""One whole answer instead of a stream, for titles and summaries (PROV-3).
 
-Whoever calls it sets the deadline; a call that is cancelled closes its connection.
+It asks without streaming and gathers what comes. It knows no chat; whoever calls it sets the deadline (an
+`anyio.move_on_after` or `fail_after` around it) and catches `ModelFailed`.
 """
 
 from contextlib import aclosing
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol.messages import Usage
-from server.providers.base import Provider, Request, TextDelta, UsageReported
+from server.providers.base import Finished, FinishReason, Provider, Request, TextDelta, UsageReported
 
 __all__ = ["Completion", "complete"]
 
@@ -16,16 +18,27 @@ __all__ = ["Completion", "complete"]
 class Completion(msgspec.Struct, frozen=True):
     text: str
     usage: Usage | None = None
+    finish_reason: FinishReason = "stop"
 
 
 async def complete(provider: Provider, request: Request) -> Completion:
-    """The whole text of an answer. Raises ModelFailed."""
+    """The text of the answer; reasoning and calls are left out.
+
+    Raises:
+        ModelFailed: with a code of PROV-7.
+    """
     parts: list[str] = []
     usage: Usage | None = None
-    async with aclosing(provider.stream(request)) as deltas:
+    reason: FinishReason = "stop"
+    async with aclosing(provider.stream(replace(request, stream=False))) as deltas:
         async for delta in deltas:
-            if isinstance(delta, TextDelta):
-                parts.append(delta.text)
-            elif isinstance(delta, UsageReported):
-                usage = delta.usage
-    return Completion("".join(parts), usage)
+            match delta:
+                case TextDelta():
+                    parts.append(delta.text)
+                case UsageReported():
+                    usage = delta.usage
+                case Finished():
+                    reason = delta.reason
+                case _:
+                    pass
+    return Completion("".join(parts), usage, reason)

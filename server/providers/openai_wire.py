@@ -10,7 +10,16 @@ import msgspec
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, ToolCall, Usage, text_of
 from server.providers.base import FinishReason, ModelParams, Request, ToolCallDelta
 
-__all__ = ["CallFragment", "CallNumbers", "Chunk", "ErrorBody", "finish_reason", "request_body", "usage_of"]
+__all__ = [
+    "CallFragment",
+    "CallNumbers",
+    "Chunk",
+    "ErrorBody",
+    "finish_reason",
+    "object_text",
+    "request_body",
+    "usage_of",
+]
 
 
 class FunctionFragment(msgspec.Struct, frozen=True):
@@ -151,8 +160,8 @@ def request_body(request: Request, *, max_tokens_field: str, send_reasoning_back
     body: JsonObject = {
         "model": request.model,
         "messages": messages,
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream": request.stream,
+        **({"stream_options": {"include_usage": True}} if request.stream else {}),
         **_params(request.params, max_tokens_field),
     }
     if request.tools:
@@ -212,11 +221,11 @@ def _message(message: Message, *, send_reasoning_back: bool) -> list[JsonObject]
 
 
 def _call(call: ToolCall) -> JsonObject:
-    arguments = _object_text(call.function.arguments)
+    arguments = object_text(call.function.arguments)
     return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
 
 
-def _object_text(arguments: str) -> str:
+def object_text(arguments: str) -> str:
     """`arguments` if it is a JSON object. Servers parse the calls of the history and answer 400 to anything else, so a
     call that the model once misspelt would block the chat for good."""
     if not arguments.strip():

@@ -18,6 +18,8 @@ OPENAI_API = "https://api.openai.com/v1"
 BASE_URLS = {"anthropic": "https://api.anthropic.com", "google": "https://generativelanguage.googleapis.com"}
 """Of kinds with an address of their own."""
 
+Price = Annotated[float, Meta(ge=0)]
+
 
 class Model(Section, frozen=True):
     """A model that clients can pick from a list. Models that are not listed can be named all the same."""
@@ -40,13 +42,30 @@ class Model(Section, frozen=True):
     """What it may write in one answer when nobody says `max_tokens`. Only `anthropic` must be told one, and is told
     8192; raise it for models that write more."""
 
+    streams: bool = True
+    """False: it is asked for whole answers, each shown in one piece."""
+
+    price_input: Price | None = None
+    """USD per million tokens. With `price_output` set, too, answers and chats say what they cost."""
+
+    price_output: Price | None = None
+    price_cache_read: Price | None = None
+    """Of the prompt's tokens that come from the provider's cache. Unset: as `price_input`."""
+
+    price_cache_write: Price | None = None
+
+    def __post_init__(self) -> None:
+        if (self.price_input is None) != (self.price_output is None):
+            raise ValueError(f"{self.name}: price_input and price_output must be set together")
+
 
 class Provider(Section, frozen=True):
     """A server of models. Its name in the file is the prefix in `provider/model`."""
 
-    kind: Literal["openai_chat", "anthropic", "google", "script"] = "openai_chat"
-    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak; or Anthropic's or
-    Google's own API, each with the extra of that name. script: not at all, it plays `file`."""
+    kind: Literal["openai_chat", "openai_responses", "anthropic", "google", "script"] = "openai_chat"
+    """How it is spoken to: the chat completions of OpenAI, which most servers of models speak; its Responses API, which
+    keeps a model's reasoning from call to call; or Anthropic's or Google's own API, each with the extra of that name.
+    script: not at all, it plays `file`."""
 
     file: str = ""
     """Of a script: its scenes, as `examples/` have them. Its path from threadcast.toml."""
@@ -83,6 +102,8 @@ class Provider(Section, frozen=True):
 
     vertex_location: str = "global"
     """Where in Vertex AI, europe-west4 for instance."""
+    send_reasoning_back: bool = False
+    """Show the model its earlier reasoning (chat completions only); some servers want it with tool calls (PROV-6)."""
 
     models: list[Model] = []
     """The first one is the default model when `models.default` is not set."""

@@ -28,6 +28,7 @@ from server.providers.base import (
 )
 from server.providers.google import Google
 from server.providers.openai_chat import OpenAIChat
+from server.providers.openai_responses import OpenAIResponses
 from tests.peers.aimock import Aimock
 from tests.peers.recorder import recording
 
@@ -44,6 +45,9 @@ Make = Callable[[str, int], Provider]
 
 ADAPTERS: dict[str, Make] = {
     "openai_chat": lambda url, retries: OpenAIChat("p", base_url=f"{url}/v1", api_key=KEY, max_retries=retries),
+    "openai_responses": lambda url, retries: OpenAIResponses(
+        "p", base_url=f"{url}/v1", api_key=KEY, max_retries=retries
+    ),
     "anthropic": lambda url, retries: Anthropic("p", base_url=url, api_key=KEY, max_retries=retries),
     "google": lambda url, retries: Google("p", base_url=url, api_key=KEY, api_version="v1beta", max_retries=retries),
 }
