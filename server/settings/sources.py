@@ -12,13 +12,10 @@ names itself, where it stands and, if there is one, the name that was meant.
     flags                           --port 9000
 """
 
-import difflib
-import re
 import tomllib
-import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -35,7 +32,7 @@ from server.settings import (
     Settings,
     Tool,
 )
-from server.settings.agent import ScopePath
+from server.settings.shape import Wrong, check_shape, fields_of, from_text, hint_at, leaves
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
@@ -63,8 +60,6 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "mcp": Mcp,
 }
 _SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SCOPE_PATH = re.compile(rf"{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
 
 
 class BadSettings(Exception):
@@ -144,11 +139,11 @@ class _Gathering:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise BadSettings(f"{path}: {wrong}") from None
         try:
-            _check_shape(self._table, Settings, "")
-        except _Wrong as wrong:
+            check_shape(self._table, Settings, "")
+        except Wrong as wrong:
             raise BadSettings(f"{path}: {wrong}") from None
         self._find_files(path.parent)
-        self.origins = {leaf: str(path) for leaf in _leaves(self._table, Settings, "")}
+        self.origins = {leaf: str(path) for leaf in leaves(self._table, Settings, "")}
 
     def _find_files(self, directory: Path) -> None:
         """Files that the file names lie beside it, wherever the server is started from."""
@@ -165,15 +160,15 @@ class _Gathering:
             if variable.startswith(PREFIX) and "__" in variable:
                 keys = _keys_of(variable, self._table)
                 try:
-                    hint = _hint_at(keys)
-                    value = _from_text(hint, text)
-                    _check_shape(value, hint, ".".join(keys))
-                except _Wrong as wrong:
+                    hint = hint_at(keys)
+                    value = from_text(hint, text)
+                    check_shape(value, hint, ".".join(keys))
+                except Wrong as wrong:
                     raise BadSettings(f"environment {variable}: {wrong}") from None
                 self._put(keys, value, f"environment {variable}")
             elif variable.startswith(PREFIX):
                 section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
-                if key in (_fields(_SECTIONS.get(section)) or {}):
+                if key in (fields_of(_SECTIONS.get(section)) or {}):
                     self.notes.append(f"{variable} is not read; write {PREFIX}{section.upper()}__{key.upper()}")
         if url := self._environ.get("REDIS_URL"):
             self._put(["store", "url"], url, "environment REDIS_URL")
@@ -272,101 +267,10 @@ class _Gathering:
         raise BadSettings(": ".join(part for part in (", ".join(sorted(said_by)), place, text) if part))
 
 
-# What is known: walking a table beside the types it will become.
-
-
-class _Wrong(Exception):
-    """Something in one source; whoever catches it knows which."""
-
-
-def _plain(hint: Any) -> Any:  # Any: type hints have no type of their own
-    """The hint without None and annotations."""
-    if get_origin(hint) is Annotated:
-        return _plain(get_args(hint)[0])
-    if get_origin(hint) in (Union, types.UnionType):
-        return _plain(next(choice for choice in get_args(hint) if choice is not type(None)))
-    return hint
-
-
-def _fields(hint: Any) -> dict[str, Any] | None:  # Any: as above
-    """The hints of a section's keys; None when it is no section."""
-    plain = _plain(hint)
-    if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
-        return {field.name: field.type for field in msgspec.structs.fields(plain)}
-    return None
-
-
-def _entry(hint: Any) -> Any:  # Any: as above
-    """The hint of the values of a table whose keys are free names; None when it is no such table."""
-    plain = _plain(hint)
-    return get_args(plain)[1] if get_origin(plain) is dict else None
-
-
-def _key_pattern(hint: Any) -> re.Pattern[str]:  # Any: as above
-    """What the keys of a table with free names look like."""
-    return _SCOPE_PATH if get_args(_plain(hint))[0] == ScopePath else _NAME
-
-
-def _between(hint: Any) -> str:  # Any: as above
-    return ", and up to three of them with / between" if _key_pattern(hint) is _SCOPE_PATH else ""
-
-
-def _hint_at(keys: list[str]) -> Any:  # Any: as above
-    hint: Any = Settings
-    for depth, key in enumerate(keys):
-        fields = _fields(hint)
-        if fields is not None:
-            if key not in fields:
-                raise _Wrong(_unknown(".".join(keys[:depth]), key, fields))
-            hint = fields[key]
-        elif (hint := _entry(hint)) is None:
-            raise _Wrong(f"{'.'.join(keys[:depth])} is a value and has no {key}")
-    return hint
-
-
-def _unknown(prefix: str, key: str, fields: Mapping[str, object]) -> str:
-    dot = "." if prefix else ""
-    near = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key {prefix}{dot}{key}; did you mean {prefix}{dot}{near[0]}?"
-    return f"unknown key {prefix}{dot}{key}; known here: {', '.join(fields) or 'nothing yet'}"
-
-
-def _check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hint
-    """Refuse unknown keys and choices, and anything else where a table or a list belongs. Other values come later."""
-    fields, entry = _fields(hint), _entry(hint)
-    wanted = _plain(hint)
-    if fields is not None or entry is not None:
-        if not isinstance(value, dict):
-            raise _Wrong(f"{path} must be a table, not {type(value).__name__}")
-        for key, inner in value.items():
-            if fields is not None and key not in fields:
-                raise _Wrong(_unknown(path, key, fields))
-            if entry is not None and not _key_pattern(hint).fullmatch(key):
-                raise _Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -{_between(hint)}")
-            _check_shape(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
-    elif get_origin(wanted) is list:
-        if not isinstance(value, list):
-            raise _Wrong(f"{path} must be a list, not {type(value).__name__}")
-        for index, inner in enumerate(value):
-            _check_shape(inner, get_args(wanted)[0], f"{path}[{index}]")
-    elif get_origin(wanted) is Literal and value not in get_args(wanted):
-        raise _Wrong(f"{path} must be one of {', '.join(get_args(wanted))}, not {value!r}")
-
-
 def _to_secret(wanted: type, value: object) -> Secret:
     if wanted is Secret and isinstance(value, str):
         return Secret(value)
     raise msgspec.ValidationError(f"Expected `str`, got `{type(value).__name__}`")
-
-
-def _leaves(value: object, hint: Any, path: str) -> Iterator[str]:  # Any: a type hint
-    fields, entry = _fields(hint), _entry(hint)
-    if isinstance(value, dict) and (fields is not None or entry is not None):
-        for key, inner in value.items():
-            yield from _leaves(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
-    else:
-        yield path
 
 
 # What the environment says.
@@ -382,20 +286,6 @@ def _keys_of(variable: str, table: Table) -> list[str]:
         place = names.get(key)
         keys.append(key)
     return keys
-
-
-def _from_text(hint: Any, text: str) -> object:  # Any: a type hint
-    plain = _plain(hint)
-    if plain is str or plain is Secret or get_origin(plain) is Literal:
-        return text
-    try:
-        if plain in (bool, int, float):
-            return msgspec.convert(text, plain, strict=False)
-        return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
-        if plain in (bool, int, float):
-            raise _Wrong(f"{text!r} is no {plain.__name__}") from None
-        raise _Wrong("the value is no JSON") from None  # not shown: keys may stand inside
 
 
 # For people.
