@@ -165,7 +165,9 @@ class ProcessPool:
         for descriptor, take, ended in ((out, running.add, printed), (report, told.extend, reported)):
             os.set_blocking(descriptor, False)
             loop.add_reader(descriptor, _drain, loop, descriptor, take, ended)
-        await reported.wait()  # closed with the guard, which nobody else of the group outlives
+        await reported.wait()  # closed with the guard
+        # A guard that ended by itself has taken its group along; one that a signal ended has not.
+        running.signal(signal.SIGKILL)
         try:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await printed.wait()

@@ -207,3 +207,10 @@ async def test_a_worker_that_is_killed_leaves_nothing_behind() -> None:
         assert len(pids) == 2 and all(map(lives, pids))
         worker.kill()
         await until_gone(*pids)
+
+
+async def test_a_guard_that_is_killed_leaves_nothing_behind(bench: Bench) -> None:
+    await bench.start("p", "sh", "-c", "echo $$; kill -HUP $PPID; sleep 600")
+    end = await bench.end("p")
+    assert end.status == "killed"
+    await until_gone(int(end.output))
