@@ -19,7 +19,7 @@ from protocol.messages import JsonObject, ToolCall
 from protocol.queue import is_steered
 from protocol.runs import answer_call, asking_message_id, close_calls, open_calls
 from protocol.runtime import say_runtime
-from protocol.state import ChatState, Run
+from protocol.state import ChatState, Gate, Run
 from protocol.tool_names import covers
 from server.agent.bindings import arguments_of, arguments_text
 from server.agent.guard import ReplyGuard
@@ -193,7 +193,9 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
     tool = table.get(call.function.name)
     gate = run.gates.get(call.id)
     arguments = arguments_of(state, call, tool, table.params)
-    if (gate is not None and gate.status != "asked") or tool is None or arguments is None or tool.policy == "deny":
+    if tool is None or arguments is None or tool.policy == "deny":
+        return None
+    if gate is not None and gate.status != "asked" and not _means_another(state, run, call, gate, arguments):
         return None
     broken = effect_hash(tool.name, arguments) in state.private.unknown_outcomes
     if not broken and (tool.policy != "ask" or _is_allowed(state, tool)):
@@ -209,6 +211,14 @@ def _question(state: ChatState, run: Run, call: ToolCall, table: ToolTable) -> P
         input={} if tool.hide_input else arguments,
         input_hash=input_hash(state.chat_id, run.run_id, call.id, arguments),
     )
+
+
+def _means_another(state: ChatState, run: Run, call: ToolCall, gate: Gate, arguments: JsonObject) -> bool:
+    """Was `call` accepted with other arguments than it has now? The thread's context, which completes them, may change
+    while a person is asked."""
+    if gate.status != "accepted" or gate.edited_input is not None:
+        return False
+    return gate.input_hash != input_hash(state.chat_id, run.run_id, call.id, arguments)
 
 
 def _is_allowed(state: ChatState, tool: Tool) -> bool:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from protocol.commands import UserMessage
+from protocol.commands import SetParams, ToolDecision, UserMessage
 from protocol.deltas import SetToolCalls
 from protocol.errors import ToolFailed
 from protocol.events import MessageAdded, PayloadAdded, ToolStatus
@@ -62,6 +62,24 @@ def test_what_is_executed_is_what_the_question_its_hash_and_the_status_show() ->
     assert reason.input == {"id": ID}
     assert reason.input_hash == input_hash("c1", run.run_id, "c0", {"id": ID})
     assert ID in reason.command
+
+
+@pytest.mark.row("LOOP-11")
+def test_a_call_is_asked_about_again_when_the_context_that_completes_it_changes_after_the_question() -> None:
+    write = FakeTool(name="write", policy="ask", traits=Traits(bindings=(BINDING,)))
+    chat = PureChat(table({"write": write, "other": FakeTool(name="other", policy="ask")}))
+    chat.command(SetParams(client_request_id="p", patch={"context": CONTEXT}))
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat.stream(SetToolCalls([call("c0", "write"), call("c1", "other")]))
+    chat.finish()
+    accept = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
+    chat.command(accept)
+    chat.command(SetParams(client_request_id="q", patch={"context": {"page": {"id": OTHER}}}))
+    chat.command(ToolDecision(client_request_id="e", tool_call_id="c1", accepted=True))
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.tool_call_id, reason.input) == ("c0", {"id": OTHER})
+    chat.command(msgspec.structs.replace(accept, client_request_id="f"))
+    assert isinstance(chat.step, RunTool) and msgspec.json.decode(chat.step.arguments) == {"id": OTHER}
 
 
 @pytest.mark.row("LOOP-11")
