@@ -65,7 +65,7 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
         if len(msgspec.json.encode(decision.edited_input)) > EDITED_PREVIEW_MAX_BYTES:
             raise TooLarge(f"an edited preview may have {EDITED_PREVIEW_MAX_BYTES} bytes", path="/edited_input")
     for key, payload in shown.items():
-        decide_preview(ledger, payload, previews[key], by)
+        decide_preview(ledger, payload, previews[key], request_id, by)
     result: JsonObject = {"queued": True, "not_pending": missed} if missed else {"queued": True}
     if run is not None and calls:
         for key, decision in calls.items():

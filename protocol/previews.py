@@ -49,7 +49,9 @@ def open_preview(state: ChatState, payload_id: str | None) -> PayloadAdded | Non
     return payload_of(state, payload_id)
 
 
-def decide_preview(ledger: Ledger, preview: PayloadAdded, decision: Decision, by: Principal) -> None:
+def decide_preview(
+    ledger: Ledger, preview: PayloadAdded, decision: Decision, request_id: str, by: Principal
+) -> None:
     """Say the decision, tell the model of it, and let an accepted preview with a commit tool wait for its turn.
 
     `edited_input` takes the place of the object, and is shown there.
@@ -68,6 +70,7 @@ def decide_preview(ledger: Ledger, preview: PayloadAdded, decision: Decision, by
             arguments=msgspec.json.encode(_arguments(data)).decode(),
             principal=by,
             context=pending.context,
+            request_id=request_id,
         )
     ledger.note(PreviewDecided(payload_id=preview.payload_id, commit=commit))
     edited = " They edited it first." if data is not preview.data else ""

@@ -79,13 +79,15 @@ class PendingPreview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An accepted preview whose `tool_name` is to run with `arguments` (JSON), in the name of who accepted it."""
+    """An accepted preview whose `tool_name` is to run with `arguments` (JSON), in the name of who accepted it by the
+    command `request_id`."""
 
     payload_id: str
     tool_name: str
     arguments: str
     principal: Principal
     context: JsonObject = {}
+    request_id: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

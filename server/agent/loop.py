@@ -365,4 +365,5 @@ class AgentLoop:
         """The handle for one call: bound to the run's own principal and requests (TOOL-7)."""
         if self._authorizations is None or tool is None or not tool.traits.forward_auth:
             return no_authorization
-        return partial(self._authorizations.authorization, run.principal.id, chat_id, run.request_ids)
+        request_ids = run.request_ids if run.commit is None else [run.commit.request_id]
+        return partial(self._authorizations.authorization, run.principal.id, chat_id, request_ids)

@@ -8,7 +8,7 @@ server's own, when somebody can be there to see it.
 import re
 import secrets
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import anyio.to_thread
 import msgspec
@@ -241,8 +241,8 @@ def _tell_accepted(edge: Edge, post: PostRequest, command: Command) -> None:
 
 
 def _hold(edge: Edge, post: PostRequest, command: Command, authorization: str | None) -> None:
-    """Keep what the tools of the command's run may need of its caller (TOOL-7)."""
-    if edge.vault is not None and isinstance(command, Queueable):
+    """Keep what the tools of the command's run may need of its caller (TOOL-7); an accepted preview is a run, too."""
+    if edge.vault is not None and isinstance(command, (*get_args(Queueable), ToolDecision, ToolDecisions)):
         edge.vault.hold(post.owner, post.chat_id, post.request_id, authorization)
 
 

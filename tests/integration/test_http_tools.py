@@ -116,6 +116,30 @@ async def test_a_service_is_asked_with_the_callers_rights_and_nothing_else_ever_
         assert secret not in seen and secret.encode() not in stored
 
 
+@pytest.mark.row("TOOL-7", "GATE-5")
+async def test_an_accepted_preview_is_carried_out_with_the_rights_of_who_accepted_it(
+    service: tuple[str, list[tuple[str, str, dict[str, str], str]]], tmp_path: Path, chat_id: str
+) -> None:
+    url, asked = service
+    file = tmp_path / "threadcast.toml"
+    save = f'[tools.save_article]\nurl = "{url}/save"\nmethod = "POST"\ndescription = "a test"\nforward_auth = true\n'
+    file.write_text(f'[models]\ndefault = "demo/tools"\n{save}')
+    app = tmp_path / "app.py"
+    app.write_text("from tests.integration.preview_tools import article, propose_article\n")
+    arguments = ["--config", str(file), "--app", str(app), "--data-dir", str(tmp_path / "d")]
+    with start("serve", "--port", "0", *arguments, log=tmp_path / "log") as process:
+        await process.ready()
+        async with watching(process.url, chat_id) as watcher:
+            await command(process.url, chat_id, user_message("a", 'call propose_article {"title":"Tides"}'))
+            await watcher.at_rest()
+            (shown,) = [frame for frame in watcher.frames if frame["type"] == "payload_added"]
+            decide = {"type": "tool_decision", "client_request_id": "d", "payload_id": shown["payload_id"]}
+            await command(process.url, chat_id, {**decide, "accepted": True}, {"Authorization": TOKEN})
+            await watcher.until(lambda w: any(f.get("approval", "")[:6] == "commit" for f in w.frames))
+            assert [f["approval"] for f in watcher.frames if "approval" in f][-1] == "committed"
+    assert [(path, headers.get("authorization")) for _, path, headers, _ in asked] == [("/save", TOKEN)]
+
+
 @pytest.mark.row("TOOL-7", "AUTH-3")
 async def test_a_worker_asks_the_web_process_and_is_told_when_nobody_holds_it_any_more(
     service: tuple[str, list[tuple[str, str, dict[str, str], str]]],
