@@ -287,7 +287,13 @@ def fold_fact(private: Private, fact: Fact) -> Private:
                 continues=fact.continues,
                 commit=fact.commit,
             )
-            return replace(private, run=run, commits=tuple(waits for waits in private.commits if waits != fact.commit))
+            is_asked_for = bool(fact.request_ids) or fact.commit is not None
+            return replace(
+                private,
+                run=run,
+                commits=tuple(waits for waits in private.commits if waits != fact.commit),
+                wakes_count=0 if is_asked_for else private.wakes_count + 1,
+            )
         case RunEnded():
             return replace(private, run=None)
         case ToolAllowed():

@@ -158,6 +158,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     By message id: `withheld` is what the model reads in place of what clients see, `provider_data` what a provider
     wants back with an answer of its own (thinking signatures, encrypted reasoning), `raw_answers` an answer before it
     was cleaned (DIAG-2). By payload id: `previews` are undecided. `commits` wait for the chat to rest.
+    `wakes_count`: runs that nobody asked for, since somebody last asked for one.
     """
 
     queue: tuple[Queued, ...] = ()
@@ -175,6 +176,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     relations: Relations = Relations()
     summaries: tuple[Summary, ...] = ()
     memory: dict[str, Remembered] = {}
+    wakes_count: int = 0
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,11 @@ from protocol.relations import Wake, WakeNoted, WakeSettled
 from protocol.runtime import say_runtime
 from protocol.state import Aside, Run
 
-__all__ = ["tell_model", "wake", "wake_after"]
+__all__ = ["WAKES_MAX", "tell_model", "wake", "wake_after"]
+
+WAKES_MAX = 16
+"""Runs one after the other that nobody asked for: as many as children may run at once. A model that wakes itself again
+and again costs money that no quota counts; what comes later it reads when a person next asks something."""
 
 _GO_ON = frozenset({"complete", "limit", "interrupted"})
 """Outcomes after which a run may follow unasked: not an abort, and not an error, which it would only meet again."""
@@ -48,7 +52,9 @@ def wake_after(ledger: Ledger, ended: Run, outcome: str) -> None:
 
 
 def _begin_run(ledger: Ledger, principal: Principal) -> None:
-    """A run that no command of a person began; it answers below what the path ends in."""
+    """A run that no command of a person began; it answers below what the path ends in. None after WAKES_MAX of them."""
+    if ledger.state.private.wakes_count >= WAKES_MAX:
+        return
     ledger.note(
         RunStarted(
             run_id=ledger.new_id("run"),

@@ -35,6 +35,7 @@ from protocol.subchats import (
     stop_agent,
 )
 from protocol.thread import ThreadChanges
+from protocol.wakes import WAKES_MAX
 from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -361,6 +362,28 @@ def test_a_wake_at_rest_begins_a_run_for_who_started_the_agent() -> None:
     ended_agent(chat)
     assert isinstance(chat.step, CallModel)
     assert chat.state.private.run is not None and chat.state.private.run.principal == LOCAL
+    check_law(chat)
+
+
+def test_a_chat_wakes_only_so_often_until_somebody_asks_it_something() -> None:
+    chat = waking()
+    chat.tool_answers("started")
+    chat.finish()
+    for number in range(WAKES_MAX + 5):
+        (child,) = chat.state.private.relations.children
+        chat.command(SubchatFinished(client_request_id=f"f{number}", subchat_id=child.chat_id, outcome="complete"))
+        if chat.is_waiting:
+            break
+        chat.stream(SetToolCalls([call(f"w{number}", "delegate")]))
+        chat.finish()
+        wanted = Wanted(f"w{number}", "again", is_background=True, wakes=True)
+        chat.write(partial(open_child, wanted=wanted))
+        deliver(chat)
+        chat.tool_answers("started")
+        chat.finish()
+    assert (number, chat.state.private.wakes_count) == (WAKES_MAX, WAKES_MAX)
+    chat.command(say("b", "go on"))
+    assert isinstance(chat.step, CallModel) and chat.state.private.wakes_count == 0
     check_law(chat)
 
 
