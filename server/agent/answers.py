@@ -132,8 +132,9 @@ def tool_done(
     status = "error" if result.failed else "done"
     if commits:
         approval = "commit_failed" if result.failed else "committed"
+        text = result.content if withheld is None else withheld
         message_id = settle_commit(
-            ledger, approval, result.content, status=status, elapsed_ms=elapsed_ms, end_state=result.end_run
+            ledger, approval, text, status=status, elapsed_ms=elapsed_ms, end_state=result.end_run
         )
     else:
         message_id = answer_call(

@@ -10,11 +10,13 @@ from protocol.events import Event, PayloadAdded, PayloadUpdated, RuntimeUpdated,
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL, Principal
 from protocol.snapshot import snapshot_of
+from server.agent.answers import tool_done
 from server.agent.history import model_view
 from server.agent.payload_types import PayloadType
 from server.agent.previews import PREVIEW_SENT
 from server.agent.steps import CallModel, RunTool
-from server.tools.base import Payload, Policy, Retry
+from server.agent.telling import tell
+from server.tools.base import Payload, Policy, Retry, ToolResult
 from server.tools.preview import Preview
 from server.tools.traits import NO_TRAITS, Traits
 from tests.unit.fake_tools import FakeTool
@@ -74,6 +76,16 @@ def decision(payload_id: str | None, accepted: bool = True, **more: object) -> C
 
 def approvals(events: list[Event]) -> list[str | None]:
     return [event.approval for event in events if isinstance(event, PayloadUpdated)]
+
+
+def test_the_model_reads_of_a_commit_what_clients_may_not_see() -> None:
+    chat, shown = previewed(traits=Traits(visibility="hidden"))
+    chat.command(decision(shown.payload_id))
+    step = chat.step
+    assert isinstance(step, RunTool)
+    told = tell(ToolResult(content="saved as a-1"), chat.tools.commit_tool("save"))
+    chat.write(lambda it: tool_done(it, step.call, told.result, 1, chat.tools, None, told.withheld))
+    assert read_by_model(chat)[-1].endswith("Its result: saved as a-1]")
 
 
 def read_by_model(chat: PureChat) -> list[str]:
