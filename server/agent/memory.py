@@ -5,6 +5,7 @@ result, so a call that is run again after a crash finds what it found before. Ti
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol.facts import MemorySet
 from protocol.ledger import Ledger
@@ -22,15 +23,15 @@ def recall(state: ChatState, now_ms: int) -> JsonObject:
 
 
 def remember(ledger: Ledger, result: ToolResult) -> ToolResult:
-    """Note what `result` wants kept, and forget what is over. Returns the result, or the failure in its place when the
-    chat would remember too much: then nothing of it is kept, and the model is told."""
+    """Note what `result` wants kept, and forget what is over. When the chat would remember too much, nothing of it is
+    kept and the result says so: the call has had its effect, so it is no failure."""
     if not result.memory_patch:
         return result
     now = recall(ledger.state, ledger.now_ms)
     after = {key: value for key, value in {**now, **result.memory_patch}.items() if value is not None}
     if len(msgspec.json.encode(after)) > MEMORY_MAX_BYTES:
-        sentence = f"Nothing was kept: this chat's tools may remember {MEMORY_MAX_BYTES} bytes in all."
-        return ToolResult(content=sentence, failed=True)
+        sentence = f"[Nothing was remembered: this chat's tools may remember {MEMORY_MAX_BYTES} bytes in all.]"
+        return replace(result, content=f"{result.content}\n{sentence}".lstrip())
     for key in ledger.state.private.memory.keys() - now.keys() - after.keys():
         ledger.note(MemorySet(key=key))
     ttl_seconds = result.memory_ttl_seconds
