@@ -1,14 +1,18 @@
 """From the names that a model writes to the ids that a tool takes (TOOL-9), remembered for each caller.
 
 Resolving happens within the call: under its timeout, cancelled with it, after `tool_status(running)`, which shows what
-the model wrote. A UUID is an id already. What one principal found is never told to another, since their rights differ;
-what was not found is not remembered, for it may be there a moment later.
+the model wrote. A UUID is an id already. What one principal found is never told to another, since their rights differ,
+nor where they are elsewhere, since a name is one of a place; what was not found is not remembered, for it may be there
+a moment later.
 """
 
+import hashlib
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+
+import msgspec
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
@@ -22,6 +26,8 @@ CACHE_MAX = 2_000
 
 KEEP_SECONDS = 300.0
 """Long enough for a conversation, short enough that a renamed thing is soon found under its new name."""
+
+_canonical = msgspec.json.Encoder(order="sorted")
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -47,7 +53,7 @@ class Resolvers:
 
     def __init__(self, resolvers: Mapping[str, Resolver]) -> None:
         self._resolvers = resolvers
-        self._found: OrderedDict[tuple[str, str, str], tuple[float, str]] = OrderedDict()
+        self._found: OrderedDict[tuple[str, bytes, str, str], tuple[float, str]] = OrderedDict()
 
     async def resolved(self, arguments: JsonObject, context: ToolContext) -> JsonObject:
         """`arguments` with ids for names; other values than text, and empty ones, are left to the tool.
@@ -63,7 +69,8 @@ class Resolvers:
         return completed
 
     async def _id_of(self, arg: str, name: str, find: Resolver, context: ToolContext) -> str:
-        key = (context.principal.id, arg, name)
+        place = _canonical.encode([context.chat_id, context.scope, context.context])
+        key = (context.principal.id, hashlib.sha256(place).digest(), arg, name)
         until, found = self._found.get(key, (0.0, ""))
         if until <= time.monotonic():
             found = await find(name, context)

@@ -146,7 +146,7 @@ def test_of_a_hidden_result_no_image_and_no_rest_gets_an_address() -> None:
     assert told.withheld is not None and "base64" not in told.withheld and "seen" in told.withheld
 
 
-def context(who: Principal = LOCAL) -> ToolContext:
+def context(who: Principal = LOCAL, page: str = "") -> ToolContext:
     return ToolContext(
         chat_id="c",
         run_id="r",
@@ -154,7 +154,7 @@ def context(who: Principal = LOCAL) -> ToolContext:
         idempotency_key="k",
         principal=who,
         metadata={},
-        context={},
+        context={"page": page},
         data_dir="/nowhere",
         report=lambda report: None,
         is_cancelled=lambda: False,
@@ -188,6 +188,20 @@ async def test_names_become_ids_once_for_each_principal_and_a_missing_one_names_
     assert asked == [("ann", "intro"), ("bob", "intro")]
     with pytest.raises(ToolFailed, match="list_articles"):
         await run("outro", ann)
+
+
+@pytest.mark.row("TOOL-9")
+async def test_a_name_means_another_thing_in_another_place() -> None:
+    async def find(name: str, ctx: ToolContext) -> str:
+        return f"{name} of {ctx.context['page']}"
+
+    @tool(traits=Traits(resolvers={"node": find}))
+    def read(node: str) -> str:
+        return node
+
+    made = OperatedTool(read, ToolSettings(), 30)
+    outputs = [output for page in "ab" async for output in made.run({"node": "start"}, context(page=page))]
+    assert [output.content for output in outputs if isinstance(output, ToolResult)] == ["start of a", "start of b"]
 
 
 @pytest.mark.row("TOOL-7")
