@@ -122,11 +122,11 @@ def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> S
         end_run(ledger, "complete")
         return None
     tool = table.commit_tool(commit.tool_name)
-    if tool is None or (why := _why_not(tool, commit)):
+    preview = payload_of(ledger.state, commit.payload_id)
+    if tool is None or (why := _why_not(tool, commit) or _misfit(preview, table)):
         why = "there is no such tool" if tool is None else why
         settle_commit(ledger, "commit_failed", f"It cannot be run: {why}.", status="error")
         return None
-    preview = payload_of(ledger.state, commit.payload_id)
     call_id = commit_call_id(commit.payload_id)
     say_runtime(ledger, "executing_tools", status_text=f"running {tool.name}", active_tool=tool.name)
     ledger.note(ToolStarted(tool_call_id=call_id, tool_name=tool.name))
@@ -150,6 +150,14 @@ def _why_not(tool: Tool, commit: Commit) -> str:
     if tool.policy in NOT_RUN_BY_SERVER:
         return f"its policy is {tool.policy}"
     return f"who accepted has not the role {role}" if role and role not in commit.principal.roles else ""
+
+
+def _misfit(preview: PayloadAdded | None, table: ToolTable) -> str:
+    """What is wrong with the object as it was accepted: who edited it was held to no schema. '' for nothing."""
+    kind = table.payload_types.get(preview.payload_type) if preview is not None else None
+    if preview is None or kind is None or (problem := problem_with(kind, preview.data.get("object"))) == "":
+        return ""
+    return f"the preview does not fit: {problem}"
 
 
 def recover_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> None:

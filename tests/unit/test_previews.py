@@ -78,6 +78,13 @@ def approvals(events: list[Event]) -> list[str | None]:
     return [event.approval for event in events if isinstance(event, PayloadUpdated)]
 
 
+def test_an_edited_preview_that_does_not_fit_its_type_is_not_carried_out() -> None:
+    chat, shown = previewed()
+    events = chat.command(decision(shown.payload_id, edited_input={"title": 7}))
+    assert approvals(events) == ["accepted", "commit_failed"]
+    assert chat.is_waiting and "/title" in read_by_model(chat)[-1]
+
+
 def test_the_model_reads_of_a_commit_what_clients_may_not_see() -> None:
     chat, shown = previewed(traits=Traits(visibility="hidden"))
     chat.command(decision(shown.payload_id))
