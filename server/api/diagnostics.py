@@ -6,6 +6,7 @@ server by this way alone.
 """
 
 import time
+from collections.abc import Container
 
 import anyio
 import anyio.to_thread
@@ -44,7 +45,7 @@ async def traced_runs(request: Request) -> Response:
     """`GET /v1/chats/{chat_id}/runs`: the runs that have a trace, newest first."""
     edge, chat_id, principal = await _allowed(request)
     runs: dict[str, list[JsonObject]] = {}
-    for record in await _records(edge, chat_id, principal, None):
+    for record in await _records(edge, chat_id, principal, None, _SUMMARISED):
         runs.setdefault(str(record["run_id"]), []).append(record)
     shown = [_trace_of(chat_id, run_id, records) for run_id, records in reversed(runs.items())]
     return answer(200, {"runs": [_summary(trace) for trace in shown]})
@@ -82,17 +83,21 @@ async def _allowed(request: Request) -> tuple[Edge, str, Principal]:
     return edge, chat_id, principal
 
 
-async def _records(edge: Edge, chat_id: str, principal: Principal, run_id: str | None) -> list[JsonObject]:
+async def _records(
+    edge: Edge, chat_id: str, principal: Principal, run_id: str | None, keys: Container[str] | None = None
+) -> list[JsonObject]:
+    """`keys`: of each record, those that are wanted; a whole chat's records may be hundreds of megabytes."""
     found = await edge.store.read_traces(chat_id, principal.id)
     wanted = [record for record in found if run_id is None or record.run_id == run_id]
-    return await anyio.to_thread.run_sync(_read, wanted) if wanted else []
+    return await anyio.to_thread.run_sync(_read, wanted, keys) if wanted else []
 
 
-def _read(records: list[TraceRecord]) -> list[JsonObject]:
+def _read(records: list[TraceRecord], keys: Container[str] | None) -> list[JsonObject]:
     read: list[JsonObject] = []
     for record in records:
         try:
-            read.append(decompose(record.data))
+            whole = decompose(record.data)
+            read.append(whole if keys is None else {key: value for key, value in whole.items() if key in keys})
         except ValueError as wrong:
             _log.error("trace.unreadable", run_id=record.run_id, error=str(wrong))
     return read
@@ -130,6 +135,9 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
         "raw_answers": end.get("raw_answers", {}),
     }
 
+
+_SUMMARISED = ("kind", "run_id", "round", "outcome", "error", "run_started_at_ms", "started_at_ms", "ended_at_ms")
+"""Of a record: what the list of runs is made of."""
 
 _OF_RUN = ("principal", "scope", "run_params", "run_started_at_ms")
 
