@@ -49,9 +49,7 @@ def open_preview(state: ChatState, payload_id: str | None) -> PayloadAdded | Non
     return payload_of(state, payload_id)
 
 
-def decide_preview(
-    ledger: Ledger, preview: PayloadAdded, decision: Decision, request_id: str, by: Principal
-) -> None:
+def decide_preview(ledger: Ledger, preview: PayloadAdded, decision: Decision, request_id: str, by: Principal) -> None:
     """Say the decision, tell the model of it, and let an accepted preview with a commit tool wait for its turn.
 
     `edited_input` takes the place of the object, and is shown there.

@@ -94,13 +94,15 @@ async def post_command(request: Request) -> Response:
         await _publish_refusal(edge, chat_id, principal, command, refusal, body)
         return _refusal_answer(refusal, command)
     post = _request_of(chat_id, principal, command, await _off_the_loop(body_digest, body))
-    _hold(edge, post, command, request.headers.get("authorization"))
+    authorization = request.headers.get("authorization")
     if wait_seconds is None and isinstance(command, Abort | SetParams):
         wait_seconds = ACK_WAIT_SECONDS
     if wait_seconds is None:
-        return await _accepted(edge, post, principal, command, await _post(edge, post, principal, command))
+        return await _accepted(
+            edge, post, principal, command, await _post(edge, post, principal, command, authorization)
+        )
     async with following(edge, post, principal) as notices:
-        posted = await _post(edge, post, principal, command)
+        posted = await _post(edge, post, principal, command, authorization)
         accepted = await _accepted(edge, post, principal, command, posted)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return accepted
@@ -143,8 +145,7 @@ async def lay_down(
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
-    _hold(edge, post, command, authorization)
-    posted = await _post(edge, post, principal, command)
+    posted = await _post(edge, post, principal, command, authorization)
     if posted.outcome is PostOutcome.ACCEPTED:
         _tell_accepted(edge, post, command)
     elif posted.outcome is PostOutcome.FULL:
@@ -184,12 +185,18 @@ def _check(command: Command, principal: Principal, edge: Edge) -> None:
         raise Forbidden("this token may not approve tool calls")
 
 
-async def _post(edge: Edge, post: PostRequest, principal: Principal, command: Command) -> Posted:
-    """The one atomic step, within the caller's quota. Raises QuotaSpent, Unavailable."""
+async def _post(
+    edge: Edge, post: PostRequest, principal: Principal, command: Command, authorization: str | None
+) -> Posted:
+    """The one atomic step, within the caller's quota: what is over it takes no room among the values held. Raises
+    QuotaSpent, Unavailable."""
     async with edge.quotas.turn(principal, post.chat_id, command) as turn:
+        _hold(edge, post, command, authorization)
         posted = await post_until_answered(edge.store, post)
         if posted.outcome is PostOutcome.ACCEPTED:
             turn.keep()
+        elif edge.vault is not None and posted.outcome not in (PostOutcome.DUPLICATE, PostOutcome.MISMATCH):
+            edge.vault.forget(post.owner, post.chat_id, post.request_id)
         return posted
 
 
@@ -247,8 +254,6 @@ def _hold(edge: Edge, post: PostRequest, command: Command, authorization: str | 
 
 
 async def _accepted(edge: Edge, post: PostRequest, principal: Principal, command: Command, posted: Posted) -> Response:
-    if edge.vault is not None and posted.outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):
-        edge.vault.forget(principal.id, post.chat_id, post.request_id)
     match posted.outcome:
         case PostOutcome.ACCEPTED:
             _tell_accepted(edge, post, command)

@@ -10,6 +10,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from protocol.messages import JsonObject
+from protocol.principal import LOCAL
 from server.agent.profile import Profile, Profiles
 from server.api.auth import LocalAuthenticator
 from server.api.edge import Edge
@@ -19,6 +20,7 @@ from server.providers.demo import Demo
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
+from server.relay.vault import Vault
 from server.tools.mcp.hub import McpHub
 from tests.unit.actor_house import CHAT, House, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
@@ -39,7 +41,7 @@ def house() -> House:
 
 @asynccontextmanager
 async def edge(
-    house: House, *, body_timeout_seconds: float = 30.0, quota: Quota = NO_QUOTA
+    house: House, *, body_timeout_seconds: float = 30.0, quota: Quota = NO_QUOTA, vault: Vault | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """The web half over the house's store; no worker is at work."""
     async with Hub(house.store, house.metrics).running() as hub, Feeds(house.store).running() as feeds:
@@ -58,11 +60,24 @@ async def edge(
             buffer_max_bytes=100_000,
             stall_seconds=60.0,
             body_timeout_seconds=body_timeout_seconds,
+            vault=vault,
         )
         transport = httpx2.ASGITransport(build_app(lent, cors_origins=[], checks_host=False))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             with anyio.fail_after(2 * DEADLINE_SECONDS):
                 yield client
+
+
+async def test_of_a_command_that_is_not_kept_no_credentials_are_held(house: House) -> None:
+    vault = Vault(house.store)
+    async with edge(house, quota=Quota(per_hour=1), vault=vault) as client:
+        for request_id, text in (("a", "x"), ("b", "x"), ("a", "other words")):
+            body = {"type": "user_message", "client_request_id": request_id, "content": text}
+            await client.post(COMMANDS, json=body, headers={"Authorization": f"Basic {request_id}"})
+    assert await vault.authorization(LOCAL.id, CHAT, ["b"]) is None, "over quota"
+    assert await vault.authorization(LOCAL.id, CHAT, ["a"]) == "Basic a", (
+        "the other words were not kept, the first were"
+    )
 
 
 # whose chat it is
