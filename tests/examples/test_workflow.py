@@ -37,7 +37,7 @@ async def test_every_line_of_the_page_is_printed(tmp_path: Path) -> None:
     await play(EXAMPLE / "README.md", tmp_path)
 
 
-def calling(name: str, **arguments: object) -> Reply:
+def calling(name: str, /, **arguments: object) -> Reply:
     """The model calls a tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     called = chunk(delta={"tool_calls": [{"index": 0, "id": f"call_{name}", "function": function}]})
