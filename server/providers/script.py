@@ -137,7 +137,8 @@ class Script:
 
 def _next_round(scenes: list[Scene], messages: list[Message]) -> tuple[Round, Mapping[str, str]]:
     """What is played after these messages, and what its places are filled with."""
-    asked_at = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
+    # What a reply guard says in the user's place is no new question: the scene goes on.
+    asked_at = max((at for at, m in enumerate(messages) if m.role == "user" and m.kind != "guard"), default=-1)
     words = text_of(messages[asked_at].content) if asked_at >= 0 else ""
     since = messages[asked_at + 1 :]
     rounds_done = sum(message.role == "assistant" for message in since)

@@ -89,3 +89,10 @@ def test_a_file_that_is_no_script_is_refused_with_the_place(tmp_path: Path, text
         file.write_text(text)
     with pytest.raises(ValueError, match=sentence):
         read_scenes(str(file))
+
+
+async def test_an_answer_that_is_asked_for_again_is_the_next_round_of_its_scene(script: Script) -> None:
+    asked = message("user", "The weather in Bonn, please")
+    refused = message("assistant", "Ich sehe nach.")
+    again = Message(role="user", content="In English: hello.", message_id="m-guard", kind="guard", hidden=True)
+    assert text_in(await played(script, asked, refused, again)) == "In Bonn: , <<unknown>>."

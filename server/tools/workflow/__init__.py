@@ -7,7 +7,7 @@ An operator's `--app` file imports from here, names its kinds of actions, and ha
     start_draft, add_action, remove_action, preview_draft = draft_tools([ActionKind("approve", ports=("yes", "no"))])
 """
 
-from server.tools.workflow.drafts import Draft, DraftTools, draft_tools
+from server.tools.workflow.drafts import Draft, DraftTools, draft_of, draft_tools
 from server.tools.workflow.edges import Action, ActionKind, Edge, expand_edges
 
-__all__ = ["Action", "ActionKind", "Draft", "DraftTools", "Edge", "draft_tools", "expand_edges"]
+__all__ = ["Action", "ActionKind", "Draft", "DraftTools", "Edge", "draft_of", "draft_tools", "expand_edges"]

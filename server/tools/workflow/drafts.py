@@ -16,7 +16,7 @@ from server.tools.base import Payload, ToolContext, ToolResult
 from server.tools.python import PythonTool, tool
 from server.tools.workflow.edges import Action, ActionKind, check_name, expand_edges, kinds_by_type
 
-__all__ = ["DRAFT_SECONDS", "Draft", "DraftTools", "draft_tools"]
+__all__ = ["DRAFT_SECONDS", "Draft", "DraftTools", "draft_of", "draft_tools"]
 
 DRAFT_SECONDS = 600.0
 """Since its last use (TOOL-11)."""
@@ -73,7 +73,7 @@ def draft_tools(
         after: Annotated[str, "'Name' or 'Name:port' of the action before it; empty for the first one"] = "",
         parameters: Annotated[JsonObject, "what the action needs"] = {},  # noqa: B006  # each call has its own
     ) -> ToolResult:
-        found = _draft_of(ctx, draft)
+        found = draft_of(ctx, draft)
         check_name(name)
         if any(action.name == name for action in found.actions):
             raise ToolFailed(
@@ -89,7 +89,7 @@ def draft_tools(
     @tool(retry="idempotent", label_arg="name")
     def remove_action(draft: DraftName, name: Annotated[str, "of the action"], ctx: ToolContext) -> ToolResult:
         """Take an action out of a draft. What comes after it must be removed before."""
-        found = _draft_of(ctx, draft)
+        found = draft_of(ctx, draft)
         left = [action for action in found.actions if action.name != name]
         if len(left) == len(found.actions):
             names = ", ".join(action.name for action in left) or "none"
@@ -101,7 +101,7 @@ def draft_tools(
     @tool(retry="idempotent", label_arg="draft")
     def preview_draft(draft: DraftName, ctx: ToolContext) -> ToolResult:
         """Show a draft with all its actions and edges."""
-        found = _draft_of(ctx, draft)
+        found = draft_of(ctx, draft)
         edges = expand_edges(found.actions, known)
         shown: JsonObject = msgspec.to_builtins({"name": draft, "actions": found.actions, "edges": edges})
         payload = Payload(payload_type, shown, f"{draft}: {len(found.actions)} actions")
@@ -110,7 +110,8 @@ def draft_tools(
     return DraftTools(start_draft, add_action, remove_action, preview_draft)
 
 
-def _draft_of(ctx: ToolContext, name: str) -> Draft:
+def draft_of(ctx: ToolContext, name: str) -> Draft:
+    """The draft of that name, for tools of one's own that make something of it. Raises ToolFailed: there is none."""
     kept = ctx.memory.get(PREFIX + name)
     if kept is None:
         others = ", ".join(key.removeprefix(PREFIX) for key in ctx.memory if key.startswith(PREFIX)) or "none"
