@@ -4,7 +4,7 @@ They lie in the same entries as the events, without positions, and never leave t
 fold; together with `reducer.py` it makes a crashed worker's successor know all that the dead one knew.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ from protocol.state import (
     Run,
     Summary,
 )
+
+_T = TypeVar("_T")
 
 __all__ = [
     "AnswerCleaned",
@@ -257,6 +259,17 @@ Fact: TypeAlias = (
 
 UNKNOWN_OUTCOMES_KEPT = 64
 
+ASIDES_KEPT = 256
+ECHOES_KEPT = 256
+RAW_ANSWERS_KEPT = 32
+"""The newest. Older notes to the model and older signed thinking are missed by nobody; traces hold raw answers too."""
+
+WITHHELD_KEPT = 1_024
+"""Of older hidden results the model reads what clients see."""
+
+PREVIEWS_KEPT = 128
+"""That wait for a decision; an older one can no longer be decided."""
+
 SUMMARIES_KEPT = 32
 """The newest ones: each covers what those before it on its branch do, so a chat needs one for each branch in use."""
 
@@ -307,15 +320,18 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             ids = {**private.provider_call_ids, fact.tool_call_id: fact.provider_id}
             return replace(private, provider_call_ids=ids)
         case SetAside():
-            return replace(private, asides=(*private.asides, fact.aside))
+            return replace(private, asides=(*private.asides, fact.aside)[-ASIDES_KEPT:])
         case ResultWithheld():
-            return replace(private, withheld={**private.withheld, fact.message_id: fact.content})
+            return replace(private, withheld=_newest(private.withheld, fact.message_id, fact.content, WITHHELD_KEPT))
         case ProviderDataKept():
-            return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
+            echoes = _newest(private.provider_data, fact.message_id, fact.echo, ECHOES_KEPT)
+            return replace(private, provider_data=echoes)
         case AnswerCleaned():
-            return replace(private, raw_answers={**private.raw_answers, fact.message_id: fact.raw})
+            raw = _newest(private.raw_answers, fact.message_id, fact.raw, RAW_ANSWERS_KEPT)
+            return replace(private, raw_answers=raw)
         case PreviewShown():
-            return replace(private, previews={**private.previews, fact.payload_id: fact.preview})
+            previews = _newest(private.previews, fact.payload_id, fact.preview, PREVIEWS_KEPT)
+            return replace(private, previews=previews)
         case PreviewDecided():
             left = {key: preview for key, preview in private.previews.items() if key != fact.payload_id}
             commits = private.commits if fact.commit is None else (*private.commits, fact.commit)
@@ -332,6 +348,12 @@ def fold_fact(private: Private, fact: Fact) -> Private:
     if private.run is None:
         return private
     return replace(private, run=_fold_run(private.run, fact))
+
+
+def _newest(kept: dict[str, _T], key: str, value: _T, most: int) -> dict[str, _T]:
+    """With `key`, and without the oldest where there are too many."""
+    added = {**kept, key: value}
+    return added if len(added) <= most else dict(list(added.items())[-most:])
 
 
 def _edited(queue: tuple[Queued, ...], fact: CommandEdited) -> tuple[Queued, ...]:

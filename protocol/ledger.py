@@ -5,7 +5,7 @@ that the lines before made. The actor turns a finished ledger into one append. A
 time and ids come with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,13 +27,21 @@ __all__ = ["Ledger", "shown_name"]
 
 class Ledger:
     """`state` is the state after all that was said so far; `now_ms` is Unix milliseconds. `profile_params` are the
-    defaults of the chat's profile."""
+    defaults of the chat's profile; `before_end` has the last word on a run, whatever ends it."""
 
-    def __init__(self, state: ChatState, now_ms: int, new_id: NewId, profile_params: JsonObject | None = None) -> None:
+    def __init__(
+        self,
+        state: ChatState,
+        now_ms: int,
+        new_id: NewId,
+        profile_params: JsonObject | None = None,
+        before_end: "Callable[[Ledger], None] | None" = None,
+    ) -> None:
         self.state = state
         self.now_ms = now_ms
         self.new_id = new_id
         self.profile_params = profile_params or {}
+        self.before_end = before_end
         self.events: list[Event | Relayed] = []
         self.facts: list[Fact] = []
         self.acks: list[EntryAck] = []

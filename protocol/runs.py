@@ -136,6 +136,8 @@ def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool) 
 def end_run(ledger: Ledger, outcome: str, *, error: str | None = None, then: Callable[[], None] | None = None) -> None:
     """The run's one `runtime_updated` at rest (EVT-15), `then` the ack of who ended it, then the queue goes on. A child
     that rests now tells its parent."""
+    if ledger.before_end is not None:
+        ledger.before_end(ledger)
     run = ledger.state.private.run
     state = "error" if outcome == "error" else (run.end_state if run and run.end_state else "idle")
     _say_totals(ledger)

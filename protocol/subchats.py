@@ -166,11 +166,26 @@ def _changes(ledger: Ledger, run: Run, wanted: Wanted) -> ThreadChanges:
         **({"mode": wanted.mode} if wanted.mode else {}),
         **({"title": wanted.title[:TITLE_MAX_CHARACTERS]} if wanted.title else {}),
         **given,
+        **_narrowed(inherited, given),
         "parent_id": state.chat_id,
         "root_chat_id": state.thread.root_chat_id or state.chat_id,
         "link_type": "subchat",
     }
     return convert({key: value for key, value in changes.items() if value is not None}, ThreadChanges)
+
+
+def _narrowed(inherited: JsonObject, given: JsonObject) -> JsonObject:
+    """A call may take more away from its chat than a person took from ours, and give nothing back."""
+    taken: JsonObject = {}
+    if "tools_disabled" in inherited:
+        own = given.get("tools_disabled") or []
+        taken["tools_disabled"] = [
+            *inherited["tools_disabled"],
+            *(n for n in own if n not in inherited["tools_disabled"]),
+        ]
+    if "mcp_servers" in inherited and given.get("mcp_servers") is not None:
+        taken["mcp_servers"] = [name for name in given["mcp_servers"] if name in inherited["mcp_servers"]]
+    return taken
 
 
 def begin_subchat(ledger: Ledger, command: BeginSubchat) -> None:

@@ -31,6 +31,7 @@ from server.actor.titling import Titling
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
+from server.agent.final import say_final_word
 from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
 from server.agent.profile import ChatTools
 from server.agent.recovery import recover
@@ -198,6 +199,7 @@ class Actor:
             metrics=self._place.metrics,
             upkeep=upkeep,
             profile_params=self._place.profiles.params_of,
+            before_end=lambda ledger: say_final_word(ledger, self._place.profiles.tools_of(ledger.state)),
             clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
             traces=self._place.traces,
         )

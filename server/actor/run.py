@@ -1,8 +1,8 @@
 """A running run: one task that carries out the plan's steps, and how it is stopped.
 
 A turn is the bridge between the agent loop, which knows no store, and the chat's writer. It can be stopped at any
-moment, because every step it finished stands in the log; what it was doing is settled by `plan.recover`. A tool that
-does not heed its cancellation is left behind: the turn is over when we say so, and nothing that comes later counts.
+moment, because every step it finished stands in the log; what it was doing is settled by `recovery.recover`. A tool
+that does not heed its cancellation is left behind: the turn is over when we say so; what comes later does not count.
 """
 
 from collections.abc import Callable

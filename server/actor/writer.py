@@ -59,7 +59,8 @@ def _no_params(_: ChatState) -> JsonObject:
 
 class Writer:
     """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
-    known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile;
+    known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile,
+    `before_end` has the last word on a run that ends;
     `clock_ahead_ms` is how far the store's clock is ahead of this machine's: deadlines are kept by the store's."""
 
     def __init__(
@@ -73,12 +74,14 @@ class Writer:
         metrics: Metrics,
         upkeep: Upkeep | None = None,
         profile_params: Callable[[ChatState], JsonObject] = _no_params,
+        before_end: Callable[[Ledger], None] | None = None,
         clock_ahead_ms: int = 0,
         traces: Traces | None = None,
     ) -> None:
         self.state = state
         self._traces = traces
         self._profile_params = profile_params
+        self._before_end = before_end
         self._clock_ahead_ms = clock_ahead_ms
         self.upkeep = upkeep or Upkeep()
         self._store = store
@@ -105,7 +108,7 @@ class Writer:
             Fenced: somebody else owns the log now; nothing was written.
         """
         async with self._lock:
-            ledger = Ledger(self.state, self.now_ms(), self._new_id, self._profile_params(self.state))
+            ledger = Ledger(self.state, self.now_ms(), self._new_id, self._profile_params(self.state), self._before_end)
             self._drain_into(ledger)
             result = write(ledger)
             if not ledger.is_empty or consumed:

@@ -17,7 +17,6 @@ from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
 from server.agent.calls import ToolTable, ask_about_limit, next_call, tools_offered
-from server.agent.final import say_final_word
 from server.agent.history import compaction_of
 from server.agent.previews import next_commit
 from server.agent.recovery import recover
@@ -102,29 +101,23 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         again = _ask_again(ledger, run, leaf, table) if leaf is not None else None
         if again is not None:
             return again
-        _end(ledger, table, "limit" if run.summarizing else "complete")
+        end_run(ledger, "limit" if run.summarizing else "complete")
         return None
     if run.end_state is not None:
-        _end(ledger, table, "complete")
+        end_run(ledger, "complete")
         return None
     if ledger.param("on_deny") == "stop" and any(gate.status == "rejected" for gate in run.gates.values()):
-        _end(ledger, table, "aborted")
+        end_run(ledger, "aborted")
         return None
     if run.round >= 0 and is_steered(state):
-        _end(ledger, table, "interrupted")
+        end_run(ledger, "interrupted")
         return None
     if run.round + 1 < _rounds_allowed(ledger, run):
         return _start_round(ledger, run, table)
     if run.summarizing:
-        _end(ledger, table, "limit")
+        end_run(ledger, "limit")
         return None
     return _at_limit(ledger, run, table)
-
-
-def _end(ledger: Ledger, table: ToolTable, outcome: str) -> None:
-    """The run has come to its end by itself: the last word on its answers, then rest."""
-    say_final_word(ledger, table)
-    end_run(ledger, outcome)
 
 
 def _rounds_allowed(ledger: Ledger, run: Run) -> int:
@@ -167,7 +160,7 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         case "ask":
             return ask_about_limit(ledger, run, allowed)
         case _:
-            _end(ledger, table, "limit")
+            end_run(ledger, "limit")
             return None
 
 

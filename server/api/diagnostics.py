@@ -27,7 +27,7 @@ __all__ = ["diagnostics_within", "may_diagnose", "run_diagnostics", "traced_runs
 
 _log = structlog.get_logger()
 
-LOOK_EVERY_SECONDS = 0.05
+LOOK_FIRST_SECONDS = 0.05
 """While the last record of a run that has just ended is on its way: it is laid down within milliseconds of the end."""
 
 
@@ -61,6 +61,7 @@ async def diagnostics_within(
     """The trace of a run that has ended, waited for; without its end when that does not come in time. None: there is
     nothing, or it cannot be read."""
     until = time.monotonic() + within_seconds
+    pause = LOOK_FIRST_SECONDS
     while True:
         try:
             records = await _records(edge, chat_id, principal, run_id)
@@ -69,7 +70,8 @@ async def diagnostics_within(
             return None
         if any(record["kind"] == "end" for record in records) or time.monotonic() >= until:
             return _trace_of(chat_id, run_id, records) if records else None
-        await anyio.sleep(LOOK_EVERY_SECONDS)
+        await anyio.sleep(pause)
+        pause *= 2  # each look reads all that the chat has
 
 
 async def _allowed(request: Request) -> tuple[Edge, str, Principal]:

@@ -164,7 +164,7 @@ class Google:
 
         is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
         self._http = httpx2.AsyncClient(
-            event_hooks={"request": [self._before_request], "response": [_note]}, follow_redirects=True
+            event_hooks={"request": [self._before_request], "response": [_note]}, follow_redirects=False
         )
         options = HttpOptions(
             httpx_async_client=self._http,

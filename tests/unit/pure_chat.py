@@ -21,6 +21,7 @@ from protocol.principal import LOCAL, Principal
 from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
 from server.agent.answers import Answer, break_off, finish, summarized, tool_done
+from server.agent.final import say_final_word
 from server.agent.payload_types import Action, PayloadType
 from server.agent.plan import advance, carry_out, is_worked_on, stops
 from server.agent.profile import ChatTools, Profile
@@ -177,7 +178,8 @@ class PureChat:
 
     def _ledger(self) -> Ledger:
         self.now_ms += 1
-        return Ledger(self.state, self.now_ms, self.new_id, self.tools.profile.params)
+        tools = self.tools
+        return Ledger(self.state, self.now_ms, self.new_id, tools.profile.params, lambda it: say_final_word(it, tools))
 
     def _commit(self, ledger: Ledger) -> list[Event]:
         if ledger.is_empty:

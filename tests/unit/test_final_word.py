@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import decode_event, encode
-from protocol.commands import SetParams
+from protocol.commands import Abort, SetParams, ToolDecision
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessCompleted
 from protocol.snapshot import snapshot_of
 from server.agent.client_events import EVENT_MAX_BYTES, as_event
 from server.agent.markers import cut_out, suggested_actions, suggested_values
-from server.agent.payload_types import Action
+from server.agent.payload_types import Action, PayloadType
 from server.agent.request import build_request
 from server.agent.titles import wants_title
 from server.tools.base import ClientEvent, Payload
@@ -135,3 +135,29 @@ def test_a_long_first_line_is_cut_for_the_title() -> None:
     chat.command(say("q", "\n  " + "word " * 40))
     assert len(chat.state.thread.title) <= 60
     assert chat.state.thread.title.endswith("…")
+
+
+@pytest.mark.row("PAY-3")
+@pytest.mark.parametrize("how", ["abort", "limit refused", "error", "stop"])
+def test_whatever_ends_a_run_has_the_last_word_on_its_answers(how: str) -> None:
+    chart = PayloadType(name="chart", marker="CHART", summary="{title}")
+    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1, payload_types=[chart]))
+    chat.command(SetParams(client_request_id="set", patch={"on_limit": "ask", "on_owner_loss": "stop"}))
+    chat.command(say("q"))
+    chat.stream(AppendContent('Look.\nCHART: {"title": "Sales"}\n'))
+    if how == "limit refused":
+        chat.stream(SetToolCalls([call("c1", "clock")]))
+        chat.finish()
+        chat.tool_answers("noon")
+        (reason,) = chat.state.runtime.pause_reasons
+        chat.command(ToolDecision(client_request_id="no", tool_call_id=reason.tool_call_id, accepted=False))
+    elif how == "abort":
+        chat.command(Abort(client_request_id="stop"))
+    elif how == "error":
+        chat.break_off()
+    else:
+        chat.crash()
+    assert chat.state.is_at_rest
+    assert [payload.summary for payload in chat.state.payloads] == ["Sales"]
+    answer = chat.state.nodes[chat.state.path[1]]
+    assert answer.content == "Look." and answer.payloads == [chat.state.payloads[0].payload_id]

@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from protocol.commands import SetParams
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ThreadUpdated
-from protocol.facts import ResultWithheld, SetAside
+from protocol.facts import (
+    ASIDES_KEPT,
+    RAW_ANSWERS_KEPT,
+    WITHHELD_KEPT,
+    AnswerCleaned,
+    ResultWithheld,
+    SetAside,
+    fold_fact,
+)
 from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
 from protocol.snapshot import active_path
-from protocol.state import Aside
+from protocol.state import Aside, Private, RawAnswer
 from server.agent.compaction import shorten
 from server.agent.history import model_view
 from tests.unit.fake_tools import FakeTool
@@ -166,3 +174,15 @@ def test_whatever_has_happened_a_model_reads_the_question_and_whole_pairs_and_no
     if run is not None and run.continues is None:
         question = [key for key in chat.state.path[run.first_index :] if chat.state.nodes[key].role == "user"]
         assert set(question) <= set(ids), "the question of the open run went missing"
+
+
+def test_what_only_the_owner_remembers_is_bounded_the_oldest_go_first() -> None:
+    private = Private()
+    for number in range(WITHHELD_KEPT + 2):
+        private = fold_fact(private, ResultWithheld(message_id=f"m{number}", content="x"))
+        private = fold_fact(private, AnswerCleaned(message_id=f"m{number}", raw=RawAnswer("x")))
+        private = fold_fact(private, SetAside(aside=Aside(Message(role="user", content="x", message_id=str(number)))))
+    kept = (len(private.withheld), len(private.raw_answers), len(private.asides))
+    assert kept == (WITHHELD_KEPT, RAW_ANSWERS_KEPT, ASIDES_KEPT)
+    assert "m1" not in private.withheld and f"m{WITHHELD_KEPT + 1}" in private.withheld
+    assert private.asides[-1].message.message_id == str(WITHHELD_KEPT + 1)

@@ -234,6 +234,16 @@ def test_a_child_is_no_way_round_what_a_person_took_away_or_allowed() -> None:
     assert (thread.tools_disabled, thread.scope, thread.mode) == (["mail"], None, "another")
 
 
+def test_a_call_may_take_more_from_its_child_and_give_nothing_back() -> None:
+    chat = PureChat(table(TOOLS))
+    patch = {"tools_disabled": ["mail"], "mcp_servers": ["a", "b"]}
+    chat.command(SetParams(client_request_id="set", patch=patch))
+    calling(parent=chat)
+    opened(chat, params={"tools_disabled": ["clock"], "mcp_servers": ["b", "c"]})
+    thread = begun(chat).state.thread
+    assert (thread.tools_disabled, thread.mcp_servers) == (["mail", "clock"], ["b"])
+
+
 def test_who_may_not_approve_has_no_children_that_need_no_approval() -> None:
     chat = calling(Principal("guest"))
     with pytest.raises(Forbidden):
