@@ -32,7 +32,7 @@ SHARD_SECONDS = 0.2
 
 @tool(retry="safe", label_arg="report_id")
 def read_report(report_id: str) -> dict[str, object]:
-    """A report: its title, author and year."""
+    """Read a report: its title, author and year."""
     if report_id not in REPORTS:
         raise ToolFailed(f"There is no report {report_id!r}; there are {', '.join(REPORTS)}.")
     return REPORTS[report_id]
@@ -40,7 +40,7 @@ def read_report(report_id: str) -> dict[str, object]:
 
 @tool(retry="safe", label_arg="report_id")
 def list_articles(report_id: str) -> list[dict[str, object]]:
-    """The articles that a report is about."""
+    """List the articles that a report is about."""
     return [article for article in ARTICLES.values() if article["report_id"] == report_id]
 
 

@@ -6,9 +6,9 @@
     ```
 
 A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash, or within quotes, goes on in the
-next. The lines below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on a free port and
-an empty data directory; every later command meets it under the page's own URL. `$ command &` runs until the page is
-over, and what it prints is nobody's.
+next. The lines below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on
+a free port and an empty data directory; every later command meets it under the page's own URL. `$ command &` runs until
+the page is over, and what it prints is nobody's.
 """
 
 import os
