@@ -146,7 +146,9 @@ async def test_only_an_editor_is_offered_the_tool_for_editors_whatever_the_messa
         shown = await here.say(*done, context={"current_page": "reports", "active_tab": "articles"}, who="editor")
         assert "retract_article" in here.asked().tools
         assert payload_of(shown)["tool_history"][0]["output"] == "a-1 is marked as retracted by editor."
-        assert payload_of(shown)["diagnostics"]["rounds"][0]["system"] == here.asked().prompt
+        trace = payload_of(shown)["diagnostics"]
+        assert trace["rounds"][0]["system"] == here.asked().prompt
+        assert (trace["scope"], trace["context"]["active_tab"]) == (["reports", "articles"], "articles")
 
 
 async def test_what_is_found_is_shown_at_once_and_reaches_the_model_only_when_it_asks(tmp_path: Path) -> None:
