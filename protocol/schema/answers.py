@@ -454,15 +454,17 @@ class TraceRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run asked, heard and did. `params` are the command's own, `raw_answers` answers as the model wrote them,
-    by message id, with the number of suggested actions that were dropped."""
+    """What a run asked, heard and did. `scope` is the place in the profile that it was in, `params` are the command's
+    own, `raw_answers` answers as the model wrote them, by message id, with the number of suggested actions that were
+    dropped."""
 
     chat_id: str
     run_id: str
     outcome: str | None
     error: str | None
     principal: str | None
-    scope: JsonObject
+    scope: list[str]
+    context: JsonObject
     params: JsonObject
     started_at: int | None
     ended_at: int | None

@@ -35,7 +35,7 @@ class AgentChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PageChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /api/chat/stream`. `current_page` and `active_tab` of the context are the scope."""
+    """`POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope."""
 
     message: str
     context: JsonObject | None = None

@@ -155,13 +155,13 @@ class AgentLoop:
                 self.step_ended.set()
 
     async def _call_model(self, step: CallModel) -> Step:
-        state = self._chat.state
+        state, tools = self._chat.state, self._chat.tools()
         assembler = Assembler(
             {call.id for node in state.nodes.values() for call in node.tool_calls},
             lambda: self._new_id("call"),
-            reasoning=effective(state, "reasoning", self._chat.tools().profile.params).value,
+            reasoning=effective(state, "reasoning", tools.profile.params).value,
         )
-        trace = RoundTrace(state, step.message_id, step.model, self._chat.tools().profile.params)
+        trace = RoundTrace(state, step.message_id, step.model, tools.profile.params, tools.scope)
         try:
             step, failure = await self._ask_models(step, assembler, trace)
         except anyio.get_cancelled_exc_class():

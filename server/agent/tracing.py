@@ -16,8 +16,10 @@ from protocol.messages import JsonObject, Message, ToolCall, Usage
 from protocol.params import PARAMS, effective
 from protocol.state import ChatState, RawAnswer
 from server.agent.answers import Answer
+from server.agent.place import context_of
 from server.providers.base import Delta, ModelParams, ReasoningDelta, Request, TextDelta
 from server.tools.runner import ToolRun
+from server.tools.traits import Scope
 
 __all__ = ["Attempt", "EndTrace", "RoundRecord", "RoundTrace", "ToolTrace", "Trace", "end_trace", "tool_trace"]
 
@@ -42,13 +44,15 @@ class _Record(msgspec.Struct, kw_only=True):
 class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
     """One round's model call: what was asked, of whom, and what came back before anything was cleaned.
 
-    `params` are the request's own, `settings` all parameters by the layer they come from. `left_out` are attachments
-    that the model cannot take.
+    `scope` is the place in the profile whose tools and prompt it had, as names from the outside in, `context` the
+    request context. `params` are the request's own, `settings` all parameters by the layer they come from. `left_out`
+    are attachments that the model cannot take.
     """
 
     message_id: str
     principal: str
-    scope: JsonObject
+    scope: list[str]
+    context: JsonObject
     run_params: JsonObject
     run_started_at_ms: int
     settings: dict[str, JsonObject]
@@ -103,14 +107,15 @@ Trace = RoundRecord | ToolTrace | EndTrace
 class RoundTrace:
     """Goes along with one model call; `record` is what to keep of it."""
 
-    def __init__(self, state: ChatState, message_id: str, model: str, profile_params: JsonObject) -> None:
+    def __init__(self, state: ChatState, message_id: str, model: str, profile_params: JsonObject, scope: Scope) -> None:
         run = state.private.run
         self.record = RoundRecord(
             run_id=run.run_id if run else "",
             round=max(0, run.round) if run else 0,
             message_id=message_id,
             principal=run.principal.id if run else "",
-            scope=(run.context if run else {}) or effective(state, "context", profile_params).value or {},
+            scope=[*scope],
+            context=context_of(state, profile_params),
             run_params=run.params if run else {},
             run_started_at_ms=run.started_at_ms if run else 0,
             settings=_settings(state, profile_params),

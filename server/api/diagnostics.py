@@ -128,7 +128,8 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
         "outcome": end.get("outcome"),
         "error": end.get("error"),
         "principal": run.get("principal"),
-        "scope": run.get("scope", {}),
+        "scope": run.get("scope", []),
+        "context": run.get("context", {}),
         "params": run.get("run_params", {}),
         "started_at": run.get("run_started_at_ms") or end.get("started_at_ms"),
         "ended_at": end.get("ended_at_ms"),
@@ -141,7 +142,7 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
 _SUMMARISED = ("kind", "run_id", "round", "outcome", "error", "run_started_at_ms", "started_at_ms", "ended_at_ms")
 """Of a record: what the list of runs is made of."""
 
-_OF_RUN = ("principal", "scope", "run_params", "run_started_at_ms")
+_OF_RUN = ("principal", "scope", "context", "run_params", "run_started_at_ms")
 
 
 def _summary(trace: JsonObject) -> JsonObject:

@@ -147,11 +147,12 @@ def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
 
 
 def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
-    """`{message, context{current_page?, active_tab?, …}, interaction_type?, conversation_id?}`. Raises BadRequest."""
+    """`{message, context{current_page?, active_tab?, subtab?, …}, interaction_type?, conversation_id?}`. Raises
+    BadRequest."""
     asked = _decode(body, _PageChat)
     chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
     context = asked.context or {}
-    place = [context[key] for key in ("current_page", "active_tab") if context.get(key)]
+    place = [context[key] for key in ("current_page", "active_tab", "subtab") if context.get(key)]
     params: JsonObject = {"scope": _scope(place, "/context")} if place else {}
     interaction = None if asked.interaction_type is None else Interaction(type=asked.interaction_type)
     command = _message(fresh, asked.message, params=params, context=context, interaction=interaction)

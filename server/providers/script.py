@@ -10,10 +10,14 @@
     [[scene.round]]
     text = "It says: <<result.summary>>"
 
-The first scene whose `when` is found is played, a round for each model call since the user's last words; after the
-last round it says no more. `<<1>>` is a group of the expression, `<<result>>` the last tool's result, `<<result.a.0>>`
-a place in its JSON, `<<user>>` the words themselves. The file is read when the server starts. It knows no chat and no
-tool: a call of one that is not offered is answered like any model's.
+    [[scene]]
+    when = "(?i)what have I found"
+    prompt = "- (pl_\\S+) \\(chart\\)"            # also in the system prompt, the last such place
+
+The first scene that is found is played, a round for each model call since the user's last words; after the last round
+it says no more. `<<1>>` is a group of the expression, `<<result>>` the last tool's result, `<<result.a.0>>` a place in
+its JSON, `<<user>>` the words themselves. The file is read when the server starts. It knows no chat and no tool: a call
+of one that is not offered is answered like any model's.
 """
 
 import asyncio
@@ -65,8 +69,12 @@ class Round(_Part, frozen=True):
     calls: list[Call] = []
 
 
-class Scene(_Part, frozen=True):
+class Scene(_Part, frozen=True, kw_only=True):
+    """`prompt` is looked for in the system prompt, where the context and the payloads stand: its last occurrence, whose
+    groups are counted on from those of `when`. Empty: any prompt."""
+
     when: str
+    prompt: str = ""
     round: list[Round]
 
 
@@ -89,6 +97,7 @@ def read_scenes(path: str) -> _File:
         scenes = msgspec.convert(table, _File)
         for number, scene in enumerate(scenes.scene):
             _compile(scene.when, number)
+            _compile(scene.prompt, number)
     except OSError as wrong:
         raise ValueError(f"{path}: {wrong.strerror or wrong}") from None
     except msgspec.ValidationError as wrong:
@@ -120,7 +129,7 @@ class Script:
             known = ", ".join(self._file.models)
             raise ModelFailed("llm_error", f"The script has no model {request.model!r}; known: {known}.")
         yield ModelNamed(f"{self.name}/{request.model}")
-        played, places = _next_round(self._file.scene, request.messages)
+        played, places = _next_round(self._file.scene, request.system, request.messages)
         said = 0
         for text, kind in ((played.reasoning, ReasoningDelta), (played.text, TextDelta)):
             for word in words_of(_filled(text, places)):
@@ -135,7 +144,7 @@ class Script:
         yield Finished("tool_calls" if played.calls else "stop")
 
 
-def _next_round(scenes: list[Scene], messages: list[Message]) -> tuple[Round, Mapping[str, str]]:
+def _next_round(scenes: list[Scene], prompt: str, messages: list[Message]) -> tuple[Round, Mapping[str, str]]:
     """What is played after these messages, and what its places are filled with."""
     # What a reply guard says in the user's place is no new question: the scene goes on.
     asked_at = max((at for at, m in enumerate(messages) if m.role == "user" and m.kind != "guard"), default=-1)
@@ -145,12 +154,14 @@ def _next_round(scenes: list[Scene], messages: list[Message]) -> tuple[Round, Ma
     results = [text_of(message.content) for message in since if message.role == "tool"]
     for number, scene in enumerate(scenes):
         found = _compile(scene.when, number).search(words)
-        if found is None:
+        told = [*_compile(scene.prompt, number).finditer(prompt)][-1:]
+        if found is None or not told:
             continue
-        places = {str(at): group or "" for at, group in enumerate(found.groups(), 1)}
+        groups = (*found.groups(), *told[0].groups())
+        places = {str(at): group or "" for at, group in enumerate(groups, 1)}
         places |= {"user": words, "result": results[-1] if results else ""}
         return (scene.round[rounds_done] if rounds_done < len(scene.round) else Round()), places
-    known = "\n".join(f"- {scene.when}" for scene in scenes)
+    known = "\n".join(dict.fromkeys(f"- {scene.when}" for scene in scenes))
     return Round(text=f"My script has nothing for this. It listens for:\n\n{known}"), {}
 
 

@@ -5,15 +5,19 @@
     pong
     ```
 
-A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash goes on in the next. The lines
-below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on a free port and
-an empty data directory; every later command meets it under the page's own URL.
+A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash, or within quotes, goes on in the
+next. The lines below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on
+a free port and an empty data directory; every later command meets it under the page's own URL. `$ command &` runs until
+the page is over, and what it prints is nobody's.
 """
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,9 +44,17 @@ def steps_of(page: str) -> list[Step]:
     for block in _BLOCK.findall(page):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.split("\n")
-            last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
+            last = next(at for at in range(len(lines)) if _is_whole("\n".join(lines[: at + 1])))
             steps.append(Step("\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :]).strip("\n")))
     return steps
+
+
+def _is_whole(command: str) -> bool:
+    try:
+        shlex.split(command)
+    except ValueError:  # quotes that do not end, or a backslash at the end
+        return False
+    return not command.endswith("\\")
 
 
 def differs(expected: str, printed: str) -> str:
@@ -78,10 +90,16 @@ async def play(page: Path, base: Path) -> list[str]:
     assert first.command.startswith(RUN), "a page begins with the command that starts its server"
     arguments = first.command.removeprefix(RUN).split()
     printed: list[str] = []
-    with start("serve", *arguments, "--port", "0", "--data-dir", str(base / "data"), log=base / "log") as server:
+    with (
+        start("serve", *arguments, "--port", "0", "--data-dir", str(base / "data"), log=base / "log") as server,
+        ExitStack() as beside,
+    ):
         await server.ready()
         for step in others:
             command = step.command.replace(PAGE_URL, server.url)
+            if command.endswith(" &"):
+                beside.enter_context(_running(command.removesuffix(" &")))
+                continue
             out = await anyio.to_thread.run_sync(_run, command)
             out = out.replace(server.url, PAGE_URL)
             wrong = differs(step.expected, out)
@@ -90,12 +108,32 @@ async def play(page: Path, base: Path) -> list[str]:
     return printed
 
 
+@contextmanager
+def _running(command: str) -> Iterator[None]:
+    """A command that goes on beside the others."""
+    program = subprocess.Popen(
+        ["sh", "-c", f"exec {command}"],
+        cwd=ROOT,
+        env=_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait(DEADLINE_SECONDS)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
 def _run(command: str) -> str:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=ROOT,
-        env={**os.environ, "PATH": path},
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=DEADLINE_SECONDS,

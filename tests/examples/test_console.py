@@ -17,6 +17,9 @@ $ curl -s x \\
 one
 two …
 $ true
+$ curl y -d '{"a": 1,
+    "b": 2}'
+three
 ```
 
 ```sh
@@ -30,6 +33,7 @@ def test_the_commands_of_a_page_come_with_what_they_print() -> None:
         Step("./scripts/run --config a.toml", ""),
         Step("curl -s x \\\n    -d y", "one\ntwo …"),
         Step("true", ""),
+        Step('curl y -d \'{"a": 1,\n    "b": 2}\'', "three"),
     ]
 
 

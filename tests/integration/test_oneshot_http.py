@@ -130,7 +130,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     await prepare(server, chat_id, "demo/tools")
     body = {
         **body_for("/api/chat/stream", f'{CALC}\ncall countdown {{"start":2,"interval_seconds":0}}', chat_id),
-        "context": {"current_page": "shop", "active_tab": "orders"},
+        "context": {"current_page": "shop", "active_tab": "orders", "subtab": "open"},
         "interaction_type": "action_selected",
     }
     async with watching(server.url, chat_id) as watcher:
@@ -139,7 +139,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     assert watcher.state is not None
     user, first, *_, last = (watcher.state.nodes[key] for key in watcher.state.path)
     assert user.interaction == {"type": "action_selected"}
-    assert user.context == {"current_page": "shop", "active_tab": "orders"}
+    assert user.context == {"current_page": "shop", "active_tab": "orders", "subtab": "open"}
     one, two = (call.id for call in first.tool_calls)
     payload = shown.bodies[-1]["payload"]
     assert payload["message"] == f"{first.content}[[tool:{one}]][[tool:{two}]]{last.content}"
@@ -159,6 +159,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     assert any(b["type"] == "tool_progress" and b["tool"] == "countdown" for b in shown.bodies)
     assert payload["conversation_id"] == chat_id
     trace = payload["diagnostics"]  # the local caller may see it
+    assert trace["params"]["scope"] == ["shop", "orders", "open"]
     assert trace["outcome"] == "complete" and [len(each["tool_runs"]) for each in trace["rounds"]] == [2, 0]
     assert payload["suggested_values"] == [] and payload["suggested_actions"] == []
 

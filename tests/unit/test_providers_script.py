@@ -96,3 +96,36 @@ async def test_an_answer_that_is_asked_for_again_is_the_next_round_of_its_scene(
     refused = message("assistant", "Ich sehe nach.")
     again = Message(role="user", content="In English: hello.", message_id="m-guard", kind="guard", hidden=True)
     assert text_in(await played(script, asked, refused, again)) == "In Bonn: , <<unknown>>."
+
+
+async def test_a_scene_may_look_for_what_the_assistant_was_told(tmp_path: Path) -> None:
+    file = tmp_path / "scenes.toml"
+    file.write_text(
+        """
+rate = 0
+[[scene]]
+when = "show (\\\\w+)"
+prompt = "- (pl_\\\\w+)"
+[[scene.round]]
+text = "<<1>> of <<2>>"
+
+[[scene]]
+when = "show"
+[[scene.round]]
+text = "There is nothing."
+"""
+    )
+    script = Script("rehearsal", str(file))
+    asked = [message("user", "show it")]
+
+    async def told(system: str) -> str:
+        request = Request(model="script", messages=asked, system=system)
+        return text_in([delta async for delta in script.stream(request)])
+
+    assert await told("- pl_1\n- pl_2") == "it of pl_2"  # the newest stands last
+    assert await told("") == "There is nothing."
+    lost = text_in([d async for d in script.stream(Request(model="script", messages=[message("user", "what?")]))])
+    assert lost.endswith("- show (\\w+)\n- show")
+    file.write_text("[[scene]]\nwhen = 'a'\nprompt = '('\nround = []\n")
+    with pytest.raises(ValueError, match="scene 1: '\\(' is no regular expression"):
+        read_scenes(str(file))
