@@ -8,10 +8,7 @@ import time
 from collections.abc import Generator
 from typing import Annotated
 
-from protocol.errors import ToolFailed
-from server.tools.base import Payload, Progress, ToolContext, ToolResult
-from server.tools.python import tool
-from server.tools.traits import Traits
+from server.authoring import Payload, Progress, ToolContext, ToolFailed, ToolResult, Traits, tool
 
 REPORTS = {"r-7": {"title": "Sleep and memory", "author": "A. Moreau", "year": 2025}}
 

@@ -12,14 +12,17 @@ from uuid import uuid4
 
 import msgspec
 
-from protocol.errors import ToolFailed
-from protocol.messages import JsonObject
-from server.agent.payload_types import payload_type
-from server.tools.base import Progress, ToolContext
-from server.tools.preview import Preview
-from server.tools.python import tool
-from server.tools.resolvers import resolver
-from server.tools.traits import Traits
+from server.authoring import (
+    JsonObject,
+    Preview,
+    Progress,
+    ToolContext,
+    ToolFailed,
+    Traits,
+    payload_type,
+    resolver,
+    tool,
+)
 from server.tools.workflow import Action, ActionKind, Edge, draft_of, draft_tools, expand_edges
 
 

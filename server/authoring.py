@@ -1,0 +1,37 @@
+"""What an operator's own file needs (`serve --app my_tools.py`), in one place.
+
+    from server.authoring import ToolContext, tool
+
+Tools, what they are given and what they give back; types of payloads; sections of prompts. Ready-made tools lie beside
+it: `server.tools.agents`, `server.tools.process_tools`, `server.tools.workflow`. These names stay; where they are
+defined is our business.
+"""
+
+from protocol.errors import ToolFailed
+from protocol.messages import JsonObject
+from server.agent.payload_types import PayloadType, payload_type
+from server.agent.prompt import PromptContext, section
+from server.tools.base import ClientEvent, Payload, Progress, ToolContext, ToolResult
+from server.tools.preview import Preview
+from server.tools.python import tool
+from server.tools.resolvers import resolver
+from server.tools.traits import Binding, Traits
+
+__all__ = [
+    "Binding",
+    "ClientEvent",
+    "JsonObject",
+    "Payload",
+    "PayloadType",
+    "Preview",
+    "Progress",
+    "PromptContext",
+    "ToolContext",
+    "ToolFailed",
+    "ToolResult",
+    "Traits",
+    "payload_type",
+    "resolver",
+    "section",
+    "tool",
+]
