@@ -99,9 +99,7 @@ class ChildChats:
 
     async def _open(self, wanted: Wanted) -> str:
         """The child's chat id. Raises ToolFailed."""
-        known = [profile.name for profile in self._profiles.all]
-        if wanted.mode and wanted.mode not in known:
-            raise ToolFailed(f"There is no mode {wanted.mode!r}; there are {', '.join(known)}.")
+        self._check_mode(wanted.mode)
 
         def write(ledger: Ledger) -> str | Refused:
             try:
@@ -113,3 +111,15 @@ class ChildChats:
         if isinstance(opened, Refused):
             raise ToolFailed(f"{opened.message}.")
         return opened
+
+    def _check_mode(self, mode: str) -> None:
+        """'' is the profile of this chat, and needs the operator's word as any other. Raises ToolFailed."""
+        own = self._profiles.of(self._writer.state)
+        allowed = own.delegate_to
+        if allowed is None:
+            known = [profile.name for profile in self._profiles.all]
+            if mode and mode not in known:
+                raise ToolFailed(f"There is no mode {mode!r}; there are {', '.join(known)}.")
+        elif (mode or own.name) not in allowed:
+            choice = f"Say one of these as mode: {', '.join(allowed)}" if allowed else "None may"
+            raise ToolFailed(f"A chat below this one cannot have the mode {mode or own.name!r}. {choice}.")

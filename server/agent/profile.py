@@ -61,7 +61,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
 
     `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
-    shortens long histories; '' for none, so that their oldest messages are left out.
+    shortens long histories; '' for none, so that their oldest messages are left out. `delegate_to`: the profiles that
+    chats below may have, None for all.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     highlight: list[str] = []
     sections: tuple[Section, ...] = STANDARD_SECTIONS
     tools: list[str] | None = None
+    delegate_to: list[str] | None = None
     model: str = ""
     params: JsonObject = {}
     payload_types: dict[str, PayloadType] = {}

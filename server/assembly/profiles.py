@@ -67,6 +67,7 @@ class _Known:
         sections: Mapping[str, Section],
     ) -> None:
         self._tools = {*tools, *settings.tools}  # one that is switched off there may stay in lists
+        self._profiles = {DEFAULT_PROFILE, *settings.profiles}
         self._payload_types = payload_types
         self._sections = sections
 
@@ -75,6 +76,12 @@ class _Known:
         for name in names:
             if name not in self._tools and mcp_server_of(name) is None:
                 raise ValueError(_unknown(path, "tool", name, self._tools))
+        return names
+
+    def profiles(self, names: list[str], path: str) -> list[str]:
+        for name in names:
+            if name not in self._profiles:
+                raise ValueError(_unknown(path, "profile", name, self._profiles))
         return names
 
     def payload_types(self, names: list[str], path: str) -> dict[str, PayloadType]:
@@ -111,6 +118,7 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
             STANDARD_SECTIONS if wanted.sections is None else known.sections(wanted.sections, f"{path}.sections")
         ),
         tools=None if wanted.tools is None else known.tools(wanted.tools, f"{path}.tools"),
+        delegate_to=None if wanted.delegate_to is None else known.profiles(wanted.delegate_to, f"{path}.delegate_to"),
         model=wanted.model,
         params=_params(name, wanted, max_rounds),
         payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),

@@ -113,6 +113,9 @@ class Profile(Section, frozen=True):
     tools: list[str] | None = None
     """Names of the tools it is offered; unset: all but those that a scope names."""
 
+    delegate_to: list[str] | None = None
+    """Profiles that the chats below its chats may have, background agents too; unset: all, []: none."""
+
     payloads: list[str] = []
     """Names of `[payloads.NAME]`: what it can show."""
 

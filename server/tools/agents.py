@@ -1,8 +1,8 @@
 """Tools with which a model hands work to other chats: wait for one, or let it go on in the background.
 
 For an operator's file: `from server.tools.agents import *` and `--app` offer them; nothing is offered unasked. The
-model may choose among all profiles, each with its own tools and approvals; who wants to bind it to some writes a tool
-of three lines around `ctx.chats.run`. Tools that a person disabled in the chat stay disabled below.
+model chooses among the profiles of its own profile's `delegate_to`, all of them where that is unset, each with its own
+tools and approvals. Tools that a person disabled in the chat stay disabled below.
 """
 
 from typing import Annotated
