@@ -49,7 +49,7 @@ class Editor:
                     await self._carry_out(call)
             case "pause_required":
                 for reason in event["reasons"]:
-                    show(f"may I? {reason['tool_name']} {reason['tool_call_id']}")
+                    show(f"may I? {reason['tool_call_id']}: {reason['command']}")
             case "tool_status" if event["status"] == "denied":
                 show(f"{event['name']} denied")
             case "subchat_update":
@@ -58,8 +58,8 @@ class Editor:
                 show(f"{event['short_description']}: {event['status']}")
             case "background_agent_updated":
                 show(f"{event['agent']['title']}: {event['agent']['status']}")
-            case "stream_finished" if event.get("finish_reason") == "stop":
-                show("assistant at rest")
+            case "message_added" if event["message"]["role"] == "assistant" and (said := event["message"]["content"]):
+                show(f"> {said}")
 
     async def _claim(self, call: Json) -> None:
         if call["tool_name"] in self._tools:
