@@ -73,6 +73,7 @@ def test_a_profile_without_settings_has_the_standard_sections_and_all_tools(tmp_
     [
         ("[profiles.a]\ntools = ['clokc']", r"profiles\.a\.tools: there is no tool 'clokc'; did you mean 'clock'\?"),
         ("[profiles.a]\npayloads = ['map']", r"profiles\.a\.payloads: there is no payload type 'map'; known: chart, d"),
+        ("[profiles.a]\ndelegate_to = ['b']", r"profiles\.a\.delegate_to: there is no profile 'b'"),
         ("[profiles.a]\nsections = ['identty']", r"there is no section 'identty'; did you mean 'identity'\?"),
         ("[profiles.a.scopes.'b/c']\ntools = ['x']", r'profiles\.a\.scopes\."b/c"\.tools: there is no tool \'x\''),
         ("[profiles.a.scopes.b]\npayloads = ['x']", r'profiles\.a\.scopes\."b"\.payloads: there is no payload type'),
