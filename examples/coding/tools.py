@@ -11,10 +11,9 @@ from typing import Annotated
 
 import anyio
 
+from server.authoring import ToolContext, tool
 from server.tools.agents import agent_status, delegate, start_agent, stop_agent
-from server.tools.base import ToolContext
 from server.tools.process_tools import read_process
-from server.tools.python import tool
 
 __all__ = [
     "agent_status",
