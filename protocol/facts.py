@@ -172,6 +172,13 @@ class ResultWithheld(_Fact, frozen=True, tag="result_withheld"):
     content: str
 
 
+class ArgumentsHidden(_Fact, frozen=True, tag="arguments_hidden"):
+    """What the model wrote in a call whose public arguments are `{}` (EVT-8)."""
+
+    tool_call_id: str
+    arguments: str
+
+
 class ProviderDataKept(_Fact, frozen=True, tag="provider_data_kept"):
     """What the provider wants back with this answer in later calls (DESIGN §8)."""
 
@@ -243,6 +250,7 @@ Fact: TypeAlias = (
     | ReasoningLogged
     | SetAside
     | ResultWithheld
+    | ArgumentsHidden
     | ProviderDataKept
     | AnswerCleaned
     | PreviewShown
@@ -304,6 +312,9 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, asides=(*private.asides, fact.aside))
         case ResultWithheld():
             return replace(private, withheld={**private.withheld, fact.message_id: fact.content})
+        case ArgumentsHidden():
+            hidden = {**private.hidden_arguments, fact.tool_call_id: fact.arguments}
+            return replace(private, hidden_arguments=hidden)
         case ProviderDataKept():
             return replace(private, provider_data={**private.provider_data, fact.message_id: fact.echo})
         case AnswerCleaned():
