@@ -12,6 +12,7 @@ from protocol.blobs import attachments_of, move_to
 from protocol.commands import BranchFromChat, RestoreMessages
 from protocol.errors import Conflict, NotFound
 from protocol.events import ThreadUpdated
+from protocol.facts import ArgumentsHidden, ResultWithheld
 from protocol.ledger import Ledger, shown_name
 from protocol.messages import JsonObject, Message
 from protocol.principal import Principal
@@ -61,7 +62,20 @@ def branch_from(ledger: Ledger, command: BranchFromChat, by: Principal, source: 
         here = _moved(message, ledger.state.chat_id)
         copies.append(replace(here, message_id=ledger.new_id("msg"), payloads=[], active_payload_id=None))
     ledger.begin_with(copies)
+    for key, copy in zip(way, copies, strict=True):
+        _take_what_is_private(ledger, source, key, copy)
     ledger.accept(command.client_request_id, {"queued": True}, by=by, final=True)
+
+
+def _take_what_is_private(ledger: Ledger, source: ChatState, key: str, copy: Message) -> None:
+    """The copy means to the model what the message `key` meant: what clients do not see goes along, unseen."""
+    withheld = source.private.withheld.get(key)
+    if withheld is not None:
+        ledger.note(ResultWithheld(message_id=copy.message_id, content=withheld))
+    for call in copy.tool_calls:
+        arguments = source.private.hidden_arguments.get(call.id)
+        if arguments is not None:
+            ledger.note(ArgumentsHidden(tool_call_id=call.id, arguments=arguments))
 
 
 def _moved(message: Message, chat_id: str) -> Message:

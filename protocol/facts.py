@@ -174,6 +174,13 @@ class ResultWithheld(_Fact, frozen=True, tag="result_withheld"):
     content: str
 
 
+class ArgumentsHidden(_Fact, frozen=True, tag="arguments_hidden"):
+    """What the model wrote in a call whose public arguments are `{}` (EVT-8)."""
+
+    tool_call_id: str
+    arguments: str
+
+
 class ProviderDataKept(_Fact, frozen=True, tag="provider_data_kept"):
     """What the provider wants back with this answer in later calls (DESIGN §8)."""
 
@@ -245,6 +252,7 @@ Fact: TypeAlias = (
     | ReasoningLogged
     | SetAside
     | ResultWithheld
+    | ArgumentsHidden
     | ProviderDataKept
     | AnswerCleaned
     | PreviewShown
@@ -323,6 +331,9 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, asides=(*private.asides, fact.aside)[-ASIDES_KEPT:])
         case ResultWithheld():
             return replace(private, withheld=_newest(private.withheld, fact.message_id, fact.content, WITHHELD_KEPT))
+        case ArgumentsHidden():
+            hidden = _newest(private.hidden_arguments, fact.tool_call_id, fact.arguments, WITHHELD_KEPT)
+            return replace(private, hidden_arguments=hidden)
         case ProviderDataKept():
             echoes = _newest(private.provider_data, fact.message_id, fact.echo, ECHOES_KEPT)
             return replace(private, provider_data=echoes)

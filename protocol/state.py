@@ -157,8 +157,9 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     By message id: `withheld` is what the model reads in place of what clients see, `provider_data` what a provider
     wants back with an answer of its own (thinking signatures, encrypted reasoning), `raw_answers` an answer before it
-    was cleaned (DIAG-2). By payload id: `previews` are undecided. `commits` wait for the chat to rest.
-    `wakes_count`: runs that nobody asked for, since somebody last asked for one.
+    was cleaned (DIAG-2). By call id: `hidden_arguments` are what the model wrote where clients see `{}`. By payload id:
+    `previews` are undecided. `commits` wait for the chat to rest. `wakes_count`: runs that nobody asked for, since
+    somebody last asked for one.
     """
 
     queue: tuple[Queued, ...] = ()
@@ -169,6 +170,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_call_ids: dict[str, str] = {}
     asides: tuple[Aside, ...] = ()
     withheld: dict[str, str] = {}
+    hidden_arguments: dict[str, str] = {}
     provider_data: dict[str, ProviderEcho] = {}
     raw_answers: dict[str, RawAnswer] = {}
     previews: dict[str, PendingPreview] = {}

@@ -31,7 +31,7 @@ async def source_of(
         return None
     try:
         loaded = await patience.until_answered(lambda: store.load(source_id))
-        source = fold_loaded(source_id, loaded, with_facts=False)
+        source = fold_loaded(source_id, loaded, with_facts=True)
     except (Gap, NewerVersion) as trouble:
         _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
         return None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
 from protocol.facts import (
+    ArgumentsHidden,
     Progressed,
     ProviderCallId,
     ProviderDataKept,
@@ -25,6 +26,7 @@ from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls import ToolTable
+from server.agent.hiding import hidden_call, hides
 from server.agent.memory import remember
 from server.agent.plan import advance
 from server.agent.previews import say_payloads, shown_of
@@ -53,7 +55,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) -> Step:
     """The final word on an answer that came whole (EVT-14, LOOP-14)."""
     reason = "tool_calls" if answer.calls else answer.finish_reason or "stop"
-    _close(ledger, step, answer, reason=reason, status=None)
+    _close(ledger, step, answer, table, reason=reason, status=None)
     return advance(ledger, table)
 
 
@@ -63,11 +65,13 @@ def break_off(ledger: Ledger, step: CallModel, answer: Answer, code: str, senten
         fail_run(ledger, code, sentence)
     else:
         ledger.say(ErrorHappened(code=code, message=sentence, fatal=False, run_id=step.run_id))
-        _close(ledger, step, answer, reason="error", status="error")
+        _close(ledger, step, answer, table, reason="error", status="error")
     return advance(ledger, table)
 
 
-def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, status: str | None) -> None:
+def _close(
+    ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable, *, reason: str, status: str | None
+) -> None:
     draft = ledger.state.draft
     if draft is None:  # cannot be: only the loop and an abort close drafts, and an abort stops the loop first
         return
@@ -78,7 +82,7 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
         replace(
             drafted_message(draft),
             finish_reason=reason,
-            tool_calls=answer.calls,
+            tool_calls=_public(ledger, answer.calls, table),
             usage=answer.usage or draft.message.usage,
             model=answer.model or step.model,
             status=status,
@@ -92,6 +96,17 @@ def _close(ledger: Ledger, step: CallModel, answer: Answer, *, reason: str, stat
         echo = ProviderEcho(answer.provider, answer.provider_data)
         ledger.note(ProviderDataKept(message_id=step.message_id, echo=echo))
     ledger.note(Progressed())
+
+
+def _public(ledger: Ledger, calls: list[ToolCall], table: ToolTable) -> list[ToolCall]:
+    """The calls as clients see them; what is hidden of them is kept as a fact (EVT-8)."""
+    shown: list[ToolCall] = []
+    for call in calls:
+        is_hidden = hides(table, call.function.name)
+        if is_hidden:
+            ledger.note(ArgumentsHidden(tool_call_id=call.id, arguments=call.function.arguments))
+        shown.append(hidden_call(call) if is_hidden else call)
+    return shown
 
 
 def summarized(

@@ -21,6 +21,7 @@ from protocol.deltas import (
 from protocol.errors import ModelFailed
 from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from server.agent.answers import Answer
+from server.agent.hiding import hidden_call
 from server.providers.base import (
     Citation,
     Delta,
@@ -69,11 +70,20 @@ class _OpenCall:
 
 class Assembler:
     """One model call. `used_ids` are the call ids that this chat has seen. `reasoning`: stream shows it, log keeps it
-    for the server alone, off drops it (EVT-7)."""
+    for the server alone, off drops it (EVT-7). `hides`: names of tools whose arguments are not
+        streamed (EVT-8)."""
 
-    def __init__(self, used_ids: Container[str], new_call_id: Callable[[], str], *, reasoning: str = "stream") -> None:
+    def __init__(
+        self,
+        used_ids: Container[str],
+        new_call_id: Callable[[], str],
+        *,
+        reasoning: str = "stream",
+        hides: Callable[[str], bool] = lambda name: False,
+    ) -> None:
         self._used_ids = used_ids
         self._new_call_id = new_call_id
+        self._hides = hides
         self._shows_reasoning = reasoning == "stream"
         self._logs_reasoning = reasoning == "log"
         self._reasoning: list[str] = []
@@ -137,9 +147,9 @@ class Assembler:
         if delta.arguments:
             call.parts.append(delta.arguments)
             call.characters += len(delta.arguments)
-        return self._publish_calls(is_new=bool(delta.name))
+        return self._publish_calls(is_new=bool(delta.name), is_hidden=self._hides(call.name))
 
-    def _publish_calls(self, *, is_new: bool) -> DeltaOp | None:
+    def _publish_calls(self, *, is_new: bool, is_hidden: bool) -> DeltaOp | None:
         """The list as it stands, when it has a new name or has grown enough: a full list for each token of long
         arguments would be quadratic."""
         characters = sum(call.characters for call in self._calls.values())
@@ -148,13 +158,15 @@ class Assembler:
                 "llm_error", f"The model wrote more than {ARGUMENTS_MAX_CHARACTERS} characters of arguments."
             )
         least = self._published_characters + max(1, int(self._published_characters * GROWTH_SHARE))
+        if not is_new and is_hidden:
+            return None
         if not is_new and PUBLISHED_AT_ONCE_CHARACTERS < characters < least:
             return None
         named = self.tool_calls()
         if not named:
             return None
         self._published_characters = characters
-        return SetToolCalls(named)
+        return SetToolCalls([hidden_call(call) if self._hides(call.function.name) else call for call in named])
 
     def _unused_id(self, wanted: str | None) -> str:
         taken = {call.id for call in self._calls.values()}

@@ -13,6 +13,7 @@ import msgspec
 
 from protocol.messages import JsonObject, ToolCall
 from protocol.state import ChatState
+from server.agent.hiding import written_arguments
 from server.agent.place import context_of
 from server.tools.base import Tool, read_arguments
 from server.tools.traits import Binding
@@ -29,7 +30,7 @@ PATTERNS_KEPT = 256
 def arguments_of(state: ChatState, call: ToolCall, tool: Tool | None, defaults: JsonObject) -> JsonObject | None:
     """The arguments of `call`, completed by the tool's bindings; None when they are not a JSON object (LOOP-7).
     `defaults` are the parameters of the chat's profile."""
-    written = read_arguments(call.function.arguments)
+    written = read_arguments(written_arguments(state, call))
     if written is None or tool is None or not tool.traits.bindings:
         return written
     return bound(written, tool.traits.bindings, context_of(state, defaults))
@@ -38,9 +39,9 @@ def arguments_of(state: ChatState, call: ToolCall, tool: Tool | None, defaults: 
 def arguments_text(state: ChatState, call: ToolCall, tool: Tool | None, defaults: JsonObject) -> str:
     """The same as JSON text; what the model wrote, to the letter, when nothing is to be completed."""
     if tool is None or not tool.traits.bindings:
-        return call.function.arguments
+        return written_arguments(state, call)
     completed = arguments_of(state, call, tool, defaults)
-    return call.function.arguments if completed is None else msgspec.json.encode(completed).decode()
+    return written_arguments(state, call) if completed is None else msgspec.json.encode(completed).decode()
 
 
 def bound(arguments: JsonObject, bindings: Iterable[Binding], context: JsonObject) -> JsonObject:

@@ -13,6 +13,7 @@ from protocol.messages import JsonObject, Message
 from protocol.params import effective
 from protocol.state import ChatState, Summary
 from server.agent.compaction import cut_point
+from server.agent.hiding import true_call
 
 __all__ = ["View", "compaction_of", "model_view", "view_of"]
 
@@ -72,7 +73,7 @@ def view_of(state: ChatState, defaults: JsonObject) -> View:
             called.update(call.id for call in calls)
             if not calls and not message.content:
                 continue
-            view.append(replace(message, tool_calls=calls))
+            view.append(replace(message, tool_calls=[true_call(state, call) for call in calls]))
         elif message.role != "tool" or message.tool_call_id in called:
             withheld = state.private.withheld.get(message.message_id)
             view.append(message if withheld is None else replace(message, content=withheld))

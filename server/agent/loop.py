@@ -29,6 +29,7 @@ from server.agent.answers import break_off, finish, say_fallback, summarized, to
 from server.agent.assembler import Assembler
 from server.agent.attachments import resolve
 from server.agent.client_events import Emitted, as_event
+from server.agent.hiding import hides
 from server.agent.memory import recall
 from server.agent.place import context_of, interaction_of, payloads_of
 from server.agent.profile import ChatTools
@@ -160,6 +161,7 @@ class AgentLoop:
             {call.id for node in state.nodes.values() for call in node.tool_calls},
             lambda: self._new_id("call"),
             reasoning=effective(state, "reasoning", tools.profile.params).value,
+            hides=partial(hides, tools),
         )
         trace = RoundTrace(state, step.message_id, step.model, tools.profile.params, tools.scope)
         try:

@@ -1,0 +1,106 @@
+"""A tool flagged `hide_input`: clients see name and id of its calls, the tool and the model all of them (EVT-8)."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from protocol.codec import encode
+from protocol.commands import BranchFromChat, ToolDecision
+from protocol.deltas import SetToolCalls
+from protocol.events import ToolStatus
+from protocol.ledger import Ledger
+from server.agent.answers import Answer, finish, tool_done
+from server.agent.assembler import Assembler
+from server.agent.calls import effect_hash, input_hash
+from server.agent.hiding import hides
+from server.agent.history import model_view
+from server.agent.steps import CallModel, RunTool
+from server.providers.base import ToolCallDelta
+from server.tools.base import ToolResult
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+
+SECRET = "the-word-nobody-sees"
+ARGUMENTS = f'{{"word":"{SECRET}"}}'
+
+
+def chat_with(tool: FakeTool, *calls: str, chat_id: str = "c1") -> PureChat:
+    """A chat whose model has called `tool` as often as there are ids."""
+    chat = PureChat(table({tool.name: tool}), chat_id=chat_id)
+    chat.command(say("q", "go"))
+    assert isinstance(chat.step, CallModel)
+    step = chat.step
+    answer = Answer(calls=[call(each, tool.name, ARGUMENTS) for each in calls])
+
+    def end(ledger: Ledger) -> None:
+        chat.step = finish(ledger, step, answer, chat.tools)
+
+    chat.write(end)
+    return chat
+
+
+def is_unseen(chat: PureChat) -> bool:
+    return SECRET not in encode(chat.events).decode()
+
+
+@pytest.mark.row("EVT-8")
+def test_hidden_arguments_are_never_streamed_however_they_are_cut() -> None:
+    tools = table({"keep": FakeTool(name="keep", hide_input=True), "open": FakeTool(name="open")})
+    ids = itertools.count()
+    assembler = Assembler((), lambda: f"c{next(ids)}", hides=lambda name: hides(tools, name))
+    ops = [assembler.feed(ToolCallDelta(0, id="a", name="keep"))]
+    ops += [assembler.feed(ToolCallDelta(0, arguments=each)) for each in ARGUMENTS]
+    ops.append(assembler.feed(ToolCallDelta(1, id="b", name="open", arguments='{"x":1}')))
+    shown = [op for op in ops if op is not None]
+    assert all(isinstance(op, SetToolCalls) and op.tool_calls[0].function.arguments == "{}" for op in shown)
+    assert len(shown) == 2, "nothing is said of what is not shown, its length neither"
+    assert isinstance(shown[-1], SetToolCalls) and shown[-1].tool_calls[1].function.arguments == '{"x":1}'
+    assert assembler.answer().calls[0].function.arguments == ARGUMENTS
+
+
+@pytest.mark.row("EVT-8")
+def test_the_tool_and_the_next_request_have_what_no_event_shows() -> None:
+    chat = chat_with(FakeTool(name="keep", hide_input=True), "a", "b")
+    for _ in range(2):
+        assert isinstance(chat.step, RunTool) and chat.step.arguments == ARGUMENTS
+        chat.tool_answers("kept")
+    asking = next(message for message in model_view(chat.state, {}) if message.tool_calls)
+    assert [each.function.arguments for each in asking.tool_calls] == [ARGUMENTS, ARGUMENTS]
+    assert [s.input for s in chat.events if isinstance(s, ToolStatus) and s.status == "running"] == [None, None]
+    assert is_unseen(chat)
+
+
+@pytest.mark.row("EVT-8")
+def test_a_question_is_bound_to_the_true_arguments() -> None:
+    chat = chat_with(FakeTool(name="keep", hide_input=True, policy="ask"), "a")
+    run = chat.state.private.run
+    assert run is not None
+    (reason,) = chat.state.runtime.pause_reasons
+    assert reason.input_hash == input_hash("c1", run.run_id, "a", msgspec.json.decode(ARGUMENTS))
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="a", accepted=True))
+    assert isinstance(chat.step, RunTool) and chat.step.arguments == ARGUMENTS
+    assert is_unseen(chat)
+
+
+@pytest.mark.row("EVT-8", "EVT-10", "CMD-12")
+def test_the_model_of_a_fork_reads_what_the_model_of_its_source_does() -> None:
+    old = chat_with(FakeTool(name="keep", hide_input=True), "a")
+    assert isinstance(old.step, RunTool)
+    asked = old.step.call
+    old.write(lambda ledger: tool_done(ledger, asked, ToolResult(content="hidden"), 1, old.tools, withheld=SECRET))
+    new = PureChat(old.tools, first_id=100, chat_id="c2")
+    new.source = old.state
+    new.command(BranchFromChat(client_request_id="b", source_chat_id="c1", up_to_message_id=old.state.path[2]))
+    _, asking, result = model_view(new.state, {})
+    assert asking.tool_calls[0].function.arguments == ARGUMENTS
+    assert result.content == SECRET
+    assert is_unseen(old) and is_unseen(new)
+
+
+@pytest.mark.row("EVT-8")
+def test_what_broke_off_is_known_by_the_true_arguments() -> None:
+    chat = chat_with(FakeTool(name="keep", hide_input=True), "a")
+    chat.crash()
+    assert chat.state.private.unknown_outcomes == (effect_hash("keep", msgspec.json.decode(ARGUMENTS)),)
+    assert is_unseen(chat)
