@@ -1,9 +1,10 @@
-"""CPU of one streamed chunk: our OpenAI adapter against the SDK's typed stream and bare httpx2, in the same run.
+"""CPU of one streamed chunk: our OpenAI adapter with the assembler beside the SDK's typed stream, in the same run.
 
-A child process streams to many readers at once over real HTTP on loopback, a chunk every 20 ms to each, so that every
-chunk is a read of its own, as from a real model. This process reads with each of the three in turn and prints its own
-CPU per chunk. Bare httpx2 is the floor: what lies above it is ours, or the SDK's. The ratios are the result; absolute
-numbers are this machine's. Run it as `python -m bench.openai_chunks [streams] [chunks]`.
+Three paths. `alone` has no sockets: bytes, events, chunks, deltas, operations; its bar is 25 us. The other two read a
+child process over real HTTP on loopback: with a pause after every chunk, so that each is a read of its own as from a
+real model, and as fast as it can write, many chunks to a read. Both are read by bare httpx2 (the floor), by us and by
+the SDK's typed stream. All is this process's own CPU time; the ratios are the result, absolute numbers are this
+machine's. To repeat: `python -m bench.openai_chunks [streams] [chunks]`, 100 of each unless said otherwise.
 """
 
 import asyncio
@@ -18,31 +19,54 @@ import httpx2
 import uvloop
 from openai import AsyncOpenAI
 
+from protocol.deltas import AppendContent
 from protocol.messages import Message
-from server.providers.base import Request, TextDelta
-from server.providers.openai_chat import OpenAIChat
+from server.agent.assembler import Assembler
+from server.providers.base import Request
+from server.providers.openai_chat import ChunkReader, OpenAIChat
+from server.providers.sse_split import SseSplitter
 
 CHUNK_INTERVAL_SECONDS = 0.02
 """50 tokens a second, the pace that DESIGN §13 budgets for."""
 
+ALONE_MAX_US = 25
+"""The bar for a chunk through adapter and assembler."""
+
+ALONE_CHUNKS = 20_000
+"""A fifth of a second of CPU, far above the clock's grain."""
+
+EVENTS_PER_WRITE = 50
+"""Of the fast path: 8 kB at once, several of which make one read."""
+
+FAST_FACTOR = 20
+"""The fast path is over sooner; so many times the chunks."""
+
+
+def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
+
+
+WORD = event({"content": "word "}, None)
+
 
 def serve(listener: socket.socket, chunks_count: int) -> None:
-    """Answers every request with the same stream."""
-
-    def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-        return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
+    """Answers every request with the same stream; under `/fast/` without a pause."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         await reader.readexactly(int(length.split(b":")[1]))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-        word = event({"content": "word "}, None)
-        for _ in range(chunks_count):
-            writer.write(word)
-            await asyncio.sleep(CHUNK_INTERVAL_SECONDS)
+        if b" /fast/" in head:
+            for _ in range(chunks_count * FAST_FACTOR // EVENTS_PER_WRITE):
+                writer.write(WORD * EVENTS_PER_WRITE)
+                await writer.drain()
+        else:
+            for _ in range(chunks_count):
+                writer.write(WORD)
+                await asyncio.sleep(CHUNK_INTERVAL_SECONDS)
         writer.write(event({}, "stop") + b"data: [DONE]\n\n")
         writer.close()
 
@@ -53,7 +77,27 @@ def serve(listener: socket.socket, chunks_count: int) -> None:
     uvloop.run(run())
 
 
+def assembler() -> Assembler:
+    return Assembler(set(), lambda: "call")
+
+
+def alone_us() -> float:
+    """Bytes to operations, an event at a time."""
+    splitter, reader, assembled = SseSplitter(), ChunkReader(), assembler()
+    count = 0
+    begun = time.process_time()
+    for _ in range(ALONE_CHUNKS):
+        for data in splitter.feed(WORD):
+            for delta in reader.feed(data):
+                count += assembled.feed(delta) is not None
+    spent = time.process_time() - begun
+    if count < ALONE_CHUNKS:
+        raise SystemExit(f"{count} operations of {ALONE_CHUNKS} chunks")
+    return spent / ALONE_CHUNKS * 1e6
+
+
 async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
+    """Print one path: what a chunk costs bare httpx2, us and the typed stream."""
     provider = OpenAIChat("bench", base_url=base_url, api_key="x")
     request = Request(model="m", messages=[Message(role="user", content="go", message_id="u")])
     client = AsyncOpenAI(base_url=base_url, api_key="x")
@@ -64,7 +108,9 @@ async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
             return b"".join([piece async for piece in response.aiter_bytes()]).count(b"word ")
 
     async def ours() -> int:
-        return sum([isinstance(delta, TextDelta) async for delta in provider.stream(request)])
+        assembled = assembler()
+        ops = [assembled.feed(delta) async for delta in provider.stream(request)]
+        return sum([isinstance(op, AppendContent) for op in ops])
 
     async def typed() -> int:
         stream = await client.chat.completions.create(
@@ -81,10 +127,8 @@ async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
         return (time.process_time() - begun) / (streams_count * chunks_count) * 1e6
 
     floor, ours_us, typed_us = await microseconds(bare), await microseconds(ours), await microseconds(typed)
-    print(f"CPU per chunk, {streams_count} streams of {chunks_count} chunks, 50 a second each:")
-    print(f"  httpx2 alone {floor:.0f} us, ours {ours_us:.0f} us, typed {typed_us:.0f} us")
-    print(f"  typed / ours = {typed_us / ours_us:.1f}")
-    print(f"  above httpx2, typed / ours = {(typed_us - floor) / (ours_us - floor):.1f}")
+    print(f"  httpx2 alone {floor:.1f} us, ours {ours_us:.1f} us, typed {typed_us:.1f} us")
+    print(f"  typed / ours = {typed_us / ours_us:.1f}, above httpx2 {(typed_us - floor) / (ours_us - floor):.1f}")
     await provider.aclose()
     await client.close()
     await bare_client.aclose()
@@ -93,11 +137,21 @@ async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
 def main() -> None:
     streams_count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     chunks_count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    if chunks_count * FAST_FACTOR % EVENTS_PER_WRITE:
+        raise SystemExit("chunks: a multiple of 5")
+    alone = min(alone_us() for _ in range(5))  # the least disturbed of five
+    verdict = "within" if alone <= ALONE_MAX_US else "ABOVE"
+    print(f"Adapter and assembler alone: {alone:.1f} us a chunk, {verdict} the bar of {ALONE_MAX_US} us")
     listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)
     child = multiprocessing.get_context("fork").Process(target=serve, args=(listener, chunks_count), daemon=True)
     child.start()
+    root = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        uvloop.run(compare(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", streams_count, chunks_count))
+        print(f"A chunk a read, {streams_count} streams of {chunks_count} chunks, 50 a second each, CPU per chunk:")
+        uvloop.run(compare(f"{root}/v1", streams_count, chunks_count))
+        streams_count, chunks_count = max(1, streams_count // 10), chunks_count * FAST_FACTOR
+        print(f"Many chunks a read, {streams_count} streams of {chunks_count} chunks, CPU per chunk:")
+        uvloop.run(compare(f"{root}/fast/v1", streams_count, chunks_count))
     finally:
         child.terminate()
         child.join(5)
