@@ -21,9 +21,9 @@ from openai import AsyncOpenAI
 
 from protocol.deltas import AppendContent
 from protocol.messages import Message
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import Request
-from server.providers.openai_chat import ChunkReader, OpenAIChat
+from server.providers.openai.chat import ChunkReader, OpenAIChat
 from server.providers.sse_split import SseSplitter
 
 CHUNK_INTERVAL_SECONDS = 0.02

@@ -9,8 +9,8 @@ defined is our business.
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
-from server.agent.payload_types import PayloadType, payload_type
-from server.agent.prompt import PromptContext, section
+from server.agent.place.payload_types import PayloadType, payload_type
+from server.agent.place.prompt import PromptContext, section
 from server.tools.base import ClientEvent, Payload, Progress, ToolContext, ToolResult
 from server.tools.preview import Preview
 from server.tools.python import tool

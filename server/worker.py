@@ -23,7 +23,7 @@ from protocol.errors import ThreadcastError
 from server.actor.host import Host
 from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
-from server.providers.openai_chat import warm_import
+from server.providers.openai.chat import warm_import
 from server.redaction import Redactor, secrets_of
 from server.relay.vault import Vault
 from server.settings import Settings

@@ -31,9 +31,9 @@ from server.actor.titling import Titling
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
-from server.agent.final import say_final_word
+from server.agent.answer.final import say_final_word
+from server.agent.place.profile import ChatTools
 from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
-from server.agent.profile import ChatTools
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
 from server.store.load import NewerVersion, fold_checked, fold_loaded

@@ -12,7 +12,7 @@ from protocol.messages import JsonObject
 from protocol.subchats import Wanted, find_child, open_child, stop_agent
 from server.actor.processes import CommitPort
 from server.actor.writer import Writer
-from server.agent.profile import Profiles
+from server.agent.place.profile import Profiles
 from server.tools.chats import AgentView, ChildResult
 
 __all__ = ["ChildChats"]

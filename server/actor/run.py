@@ -22,10 +22,10 @@ from server.actor.children import ChildChats
 from server.actor.processes import ChatProcesses, ProcessCalls
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
-from server.agent.client_events import Emitted
+from server.agent.calls.client_events import Emitted
 from server.agent.loop import AgentLoop
+from server.agent.place.profile import ChatTools
 from server.agent.plan import advance
-from server.agent.profile import ChatTools
 from server.agent.steps import RunTool, Step
 from server.agent.tracing import Trace
 from server.store.port import BlobOutcome, BlobPut, Fenced

@@ -12,7 +12,7 @@ from protocol.state import ChatState
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
 from server.agent.loop import Authorizations, ModelTable
-from server.agent.profile import Profiles
+from server.agent.place.profile import Profiles
 from server.store.port import Store
 from server.telemetry import Metrics
 from server.tools.process_pool import ProcessPool

@@ -30,7 +30,7 @@ from protocol.messages import JsonObject, Usage, add_usage
 from protocol.state import ChatState
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
-from server.agent.client_events import Emitted
+from server.agent.calls.client_events import Emitted
 from server.agent.tracing import end_trace
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics

@@ -25,19 +25,19 @@ from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
 from protocol.state import ChatState, Run
-from server.agent.answers import break_off, finish, say_fallback, summarized, tool_done
-from server.agent.assembler import Assembler
-from server.agent.attachments import resolve
-from server.agent.client_events import Emitted, as_event
-from server.agent.hiding import hides
-from server.agent.memory import recall
-from server.agent.place import context_of, interaction_of, payloads_of
-from server.agent.profile import ChatTools
-from server.agent.request import build_request
+from server.agent.answer.assembler import Assembler
+from server.agent.calls.client_events import Emitted, as_event
+from server.agent.calls.hiding import hides
+from server.agent.calls.memory import recall
+from server.agent.calls.results import KeptResult, keep_result
+from server.agent.calls.telling import tell
+from server.agent.history.attachments import resolve
+from server.agent.history.request import build_request
+from server.agent.history.summaries import SUMMARY_SECONDS, summary_request
+from server.agent.outcomes import break_off, finish, say_fallback, summarized, tool_done
+from server.agent.place.context import context_of, interaction_of, payloads_of
+from server.agent.place.profile import ChatTools
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
-from server.agent.summaries import SUMMARY_SECONDS, summary_request
-from server.agent.telling import tell
-from server.agent.tool_results import KeptResult, keep_result
 from server.agent.tracing import RoundTrace, Trace, tool_trace
 from server.providers.base import Provider, model_info
 from server.providers.complete import Completion, complete

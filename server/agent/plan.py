@@ -16,12 +16,12 @@ from protocol.queue import is_steered
 from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
-from server.agent.calls import ToolTable, ask_about_limit, next_call, tools_offered
-from server.agent.history import compaction_of
-from server.agent.previews import next_commit
+from server.agent.calls.gates import ToolTable, ask_about_limit, next_call, tools_offered
+from server.agent.calls.previews import next_commit
+from server.agent.history.summaries import begin_summary
+from server.agent.history.view import compaction_of
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
-from server.agent.summaries import begin_summary
 
 __all__ = ["advance", "carry_out", "go_on", "is_parked", "is_worked_on", "next_deadline_ms", "stops", "wanted_model"]
 

@@ -11,9 +11,9 @@ from protocol.ledger import Ledger
 from protocol.messages import ToolCall
 from protocol.runs import answer_call, close_draft, end_run, open_calls
 from protocol.state import Gate, Run
-from server.agent.bindings import arguments_of
-from server.agent.calls import ToolTable, effect_hash
-from server.agent.previews import recover_commit
+from server.agent.calls.bindings import arguments_of
+from server.agent.calls.gates import ToolTable, effect_hash
+from server.agent.calls.previews import recover_commit
 
 __all__ = ["recover"]
 

@@ -15,8 +15,8 @@ from protocol.events import RuntimeUpdated
 from protocol.messages import JsonObject, Message, ToolCall, Usage
 from protocol.params import PARAMS, effective
 from protocol.state import ChatState, RawAnswer
-from server.agent.answers import Answer
-from server.agent.place import context_of
+from server.agent.outcomes import Answer
+from server.agent.place.context import context_of
 from server.providers.base import Delta, ModelParams, ReasoningDelta, Request, TextDelta
 from server.tools.runner import ToolRun
 from server.tools.traits import Scope

@@ -41,7 +41,7 @@ from protocol.errors import BadRequest, InvalidContent, NotFound, TooLarge
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject, Part
 from protocol.principal import Principal
-from server.agent.tool_results import keep_result
+from server.agent.calls.results import keep_result
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer
 from server.store.port import BlobOutcome, BlobPut, Store

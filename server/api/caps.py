@@ -12,8 +12,8 @@ from protocol.commands import Command
 from protocol.errors import CODES, BadRequest, Unavailable
 from protocol.events import Event
 from protocol.messages import JsonObject
-from server.agent.profile import DEFAULT_PROFILE, Profile, is_for
-from server.agent.scopes import TOP, is_declared, path_of, read_scope
+from server.agent.place.profile import DEFAULT_PROFILE, Profile, is_for
+from server.agent.place.scopes import TOP, is_declared, path_of, read_scope
 from server.api.edge import edge_of
 from server.api.errors import answer
 from server.api.limits import limits_of

@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from protocol.errors import NotFound, TooLarge
 from protocol.principal import Principal
-from server.agent.profile import Profiles
+from server.agent.place.profile import Profiles
 from server.api.auth import Authenticator
 from server.api.errors import BodyTooSlow
 from server.api.quotas import Quotas

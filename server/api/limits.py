@@ -26,7 +26,7 @@ from protocol.state import AGENTS_KEPT, RECENT_ACKS_KEPT
 from protocol.subchats import DEPTH_MAX, RUNNING_MAX
 from protocol.thread import OBJECT_MAX_BYTES
 from server.actor.traces import RECORD_MAX_BYTES
-from server.agent.profile import DEFAULT_PROFILE
+from server.agent.place.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
 from server.api.edge import Edge
 from server.api.listing import LIST_MAX, LOOKED_AT_MAX, SEARCH_MAX_CHARACTERS

@@ -22,7 +22,7 @@ from protocol.commands import Abort
 from protocol.errors import BadRequest, Conflict, Refused, ThreadcastError
 from protocol.principal import Principal
 from protocol.sse import encode_event, heartbeat
-from server.agent.profile import Profiles
+from server.agent.place.profile import Profiles
 from server.api.commands import lay_down, take_back
 from server.api.diagnostics import diagnostics_within, may_diagnose
 from server.api.edge import Edge, edge_of, read_body

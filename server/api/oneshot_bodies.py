@@ -14,8 +14,8 @@ from protocol.commands import Interaction, InteractionType, UserMessage
 from protocol.errors import BadRequest, Refused, explain
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
-from server.agent.profile import Profile, Profiles
-from server.agent.scopes import SCOPE_MAX_DEPTH, is_declared, path_of, read_scope
+from server.agent.place.profile import Profile, Profiles
+from server.agent.place.scopes import SCOPE_MAX_DEPTH, is_declared, path_of, read_scope
 from server.projections.agent_chat import AgentChat
 from server.projections.base import Projection
 from server.projections.openai_chunks import OpenAIChunks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from protocol.principal import Principal
 from server.actor.host import Rhythm
 from server.actor.traces import Traces
-from server.agent.profile import Profiles
+from server.agent.place.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
 from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of

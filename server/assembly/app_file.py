@@ -3,8 +3,8 @@
 import traceback
 from dataclasses import dataclass
 
-from server.agent.payload_types import PayloadType
-from server.agent.prompt import Section
+from server.agent.place.payload_types import PayloadType
+from server.agent.place.prompt import Section
 from server.tools.python import PythonTool
 from server.tools.registry import collect, load_module
 

@@ -6,7 +6,7 @@ stops the start with a sentence that names it.
 
 from collections.abc import Sequence
 
-from server.agent.payload_types import PayloadType, check_type
+from server.agent.place.payload_types import PayloadType, check_type
 from server.settings import Settings
 
 __all__ = ["payload_types_of"]

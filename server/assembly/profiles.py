@@ -13,10 +13,10 @@ from protocol.messages import JsonObject
 from protocol.params import MAX_ROUNDS, PARAMS
 from protocol.thread import ALWAYS_PRESENT, read_patch
 from protocol.tool_names import mcp_server_of
-from server.agent.guard import INSTRUCTION, ReplyGuard
-from server.agent.payload_types import Action, PayloadType
-from server.agent.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
-from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, Section
+from server.agent.answer.guard import INSTRUCTION, ReplyGuard
+from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
+from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, Section
 from server.settings import Action as ActionSettings
 from server.settings import Binding as BindingSettings
 from server.settings import Models, Settings

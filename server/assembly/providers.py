@@ -1,14 +1,14 @@
 """The providers of models, as configured."""
 
-from server.providers.anthropic import Anthropic
+from server.providers.anthropic.messages import Anthropic
 from server.providers.base import ModelInfo, Prices, Provider
-from server.providers.demo import Demo
+from server.providers.demo.models import Demo
+from server.providers.demo.script import Script
 from server.providers.extras import missing_extra
-from server.providers.google import Google
-from server.providers.openai_chat import OpenAIChat
-from server.providers.openai_responses import OpenAIResponses
+from server.providers.google.gemini import Google
+from server.providers.openai.chat import OpenAIChat
+from server.providers.openai.responses import OpenAIResponses
 from server.providers.registry import Providers
-from server.providers.script import Script
 from server.settings import Models
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import structlog
 
 from protocol.tool_names import mcp_server_of
-from server.agent.previews import NOT_RUN_BY_SERVER
+from server.agent.calls.previews import NOT_RUN_BY_SERVER
 from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.tools.base import Tool

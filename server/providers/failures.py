@@ -2,7 +2,7 @@
 
 Every adapter ends here, so that the same trouble reads the same whoever serves the model. The sentences are fixed: what
 a provider says about the trouble is `detail`, which goes to the server's log and never to a client. This file knows no
-vendor and no HTTP library; `openai_errors.py` and its like map foreign exceptions to the causes below.
+vendor and no HTTP library; `openai/errors.py` and its like map foreign exceptions to the causes below.
 """
 
 from typing import Literal, TypeAlias

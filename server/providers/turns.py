@@ -2,7 +2,7 @@
 
 In a turn stands all that one side says before the other does, as a list of blocks (`content` there, `parts` here), so
 neighbours of one role become one turn. Also the two conversions that both need: arguments as an object and images in
-pieces. Who writes the blocks is `anthropic_request.py` and `google_request.py`.
+pieces. Who writes the blocks is `anthropic/request.py` and `google/request.py`.
 """
 
 import msgspec

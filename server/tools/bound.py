@@ -1,8 +1,8 @@
 """A tool whose arguments are completed from the request's context, as a profile sees it (LOOP-11).
 
 The model need not know what the context says: bound arguments stay in the schema, so that it may name another thing of
-the same kind, but are required no longer. What completes them is `agent/bindings.py`; this is data for it and for the
-catalogue.
+the same kind, but are required no longer. What completes them is `agent/calls/bindings.py`; this is data for it and for
+the catalogue.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -29,7 +29,7 @@ CANCEL_GRACE_SECONDS = 0.5
 
 RESULT_MAX_BYTES = 16 * 1024 * 1024
 """As large as one blob; what is beyond is lost, and a note says so. The message's own text is cut shorter by
-`agent/tool_results.py`, which keeps the whole."""
+`agent/calls/results.py`, which keeps the whole."""
 
 SENTENCE_MAX_CHARS = 2_000
 """Of an error text or a progress message: a sentence, not a dump."""

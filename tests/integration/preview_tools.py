@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import ToolFailed
-from server.agent.payload_types import payload_type
+from server.agent.place.payload_types import payload_type
 from server.tools.base import Payload, Progress, ToolContext, ToolResult
 from server.tools.preview import Preview
 from server.tools.python import tool

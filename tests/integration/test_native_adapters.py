@@ -16,7 +16,7 @@ import pytest
 
 from protocol.errors import ModelFailed
 from protocol.messages import JsonObject, Message, Usage
-from server.providers.anthropic import Anthropic
+from server.providers.anthropic.messages import Anthropic
 from server.providers.base import (
     Delta,
     Finished,
@@ -27,7 +27,7 @@ from server.providers.base import (
     TextDelta,
     UsageReported,
 )
-from server.providers.google import Google
+from server.providers.google.gemini import Google
 from tests.integration.fake_openai import CUT, HANG, FakeOpenAI, Reply, Step, failure, serve_fake_openai
 
 pytestmark = pytest.mark.anyio
@@ -290,7 +290,7 @@ async def test_model_that_may_write_more_is_allowed_to(fake: FakeOpenAI) -> None
 
 def test_importing_the_adapters_does_not_import_the_sdks() -> None:
     script = (
-        "import sys, server.assembly, server.providers.anthropic, server.providers.google; "
+        "import sys, server.assembly, server.providers.anthropic.messages, server.providers.google.gemini; "
         "print('anthropic' in sys.modules, 'google.genai' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)

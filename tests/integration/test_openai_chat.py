@@ -11,7 +11,7 @@ import pytest
 
 from protocol.errors import ModelFailed
 from protocol.messages import JsonObject, Message, Usage
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import (
     Delta,
     Finished,
@@ -24,7 +24,7 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.openai_chat import OpenAIChat
+from server.providers.openai.chat import OpenAIChat
 from tests.integration.fake_openai import (
     CUT,
     DONE,
@@ -351,7 +351,7 @@ def test_models_are_those_it_was_given() -> None:
 
 def test_importing_the_adapter_does_not_import_the_sdk_and_warming_does() -> None:
     script = (
-        "import sys, server.providers.openai_chat as chat; before = 'openai' in sys.modules; "
+        "import sys, server.providers.openai.chat as chat; before = 'openai' in sys.modules; "
         "chat.warm_import(); print(before, 'openai.resources.chat.completions' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)

@@ -27,7 +27,7 @@ from server.providers.base import (
     UsageReported,
 )
 from server.providers.complete import complete
-from server.providers.openai_responses import OpenAIResponses, ResponsesReader
+from server.providers.openai.responses import OpenAIResponses, ResponsesReader
 from server.providers.prices import with_cost
 from server.providers.sse_split import SseSplitter
 from tests.integration.fake_openai import CUT, FakeOpenAI, Reply, failure, serve_fake_openai

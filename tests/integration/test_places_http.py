@@ -298,7 +298,7 @@ guidelines = "planted-place"
 SECRETIVE_TOOLS = (
     TOOLS
     + """
-from server.agent.prompt import PromptContext, section
+from server.agent.place.prompt import PromptContext, section
 
 
 @section("mine")

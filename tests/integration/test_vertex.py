@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from protocol.errors import ModelFailed
 from protocol.messages import Message
 from server.providers.base import Finished, Request, TextDelta
-from server.providers.google import Google
+from server.providers.google.gemini import Google
 from tests.integration.fake_openai import Reply, failure, serve_fake_openai
 from tests.integration.test_native_adapters import WIRES
 

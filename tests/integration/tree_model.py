@@ -7,7 +7,7 @@ import itertools
 import json
 from dataclasses import dataclass, field
 
-from server.providers.demo_text import essay, words_of
+from server.providers.demo.text import essay, words_of
 
 __all__ = ["ECHO", "HANG", "HANG_AT_ONCE", "TOOLS", "Call", "Node", "TreeModel"]
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from protocol.errors import ModelFailed
 from protocol.messages import Message, Usage
-from server.agent.assembler import Assembler
-from server.providers.anthropic import Anthropic
+from server.agent.answer.assembler import Assembler
+from server.providers.anthropic.messages import Anthropic
 from server.providers.base import (
     Delta,
     Finished,
@@ -26,9 +26,9 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.google import Google
-from server.providers.openai_chat import OpenAIChat
-from server.providers.openai_responses import OpenAIResponses
+from server.providers.google.gemini import Google
+from server.providers.openai.chat import OpenAIChat
+from server.providers.openai.responses import OpenAIResponses
 from tests.peers.aimock import Aimock
 from tests.peers.recorder import recording
 

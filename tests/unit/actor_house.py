@@ -27,9 +27,9 @@ from server.actor.actor import Actor, End
 from server.actor.host import Host, Rhythm
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
-from server.agent.profile import Profile, Profiles
+from server.agent.place.profile import Profile, Profiles
 from server.providers.base import Delta, Provider, Request
-from server.providers.demo import Demo
+from server.providers.demo.models import Demo
 from server.providers.registry import Providers
 from server.relay.hub import Hub
 from server.store.load import fold_checked, fold_loaded

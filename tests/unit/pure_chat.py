@@ -20,11 +20,11 @@ from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
 from protocol.principal import LOCAL, Principal
 from protocol.reducer import fold_entry
 from protocol.state import ChatState, empty_state
-from server.agent.answers import Answer, break_off, finish, summarized, tool_done
-from server.agent.final import say_final_word
-from server.agent.payload_types import Action, PayloadType
+from server.agent.answer.final import say_final_word
+from server.agent.outcomes import Answer, break_off, finish, summarized, tool_done
+from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.plan import advance, carry_out, is_worked_on, stops
-from server.agent.profile import ChatTools, Profile
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.tools.base import Tool, ToolResult

@@ -12,7 +12,7 @@ from protocol.events import ThreadUpdated
 from server.actor.actor import End
 from server.actor.run import STOP_SECONDS
 from server.providers.base import Delta, Finished, Request, TextDelta
-from server.providers.demo import Demo
+from server.providers.demo.models import Demo
 from server.store.memory import MemoryStore
 from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, abort, call, decision, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS

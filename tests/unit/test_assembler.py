@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import ToolCallDelta
 
 

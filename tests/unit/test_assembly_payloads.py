@@ -13,7 +13,7 @@ from server.tools.http import HttpClient
 
 APP = '''
 import msgspec
-from server.agent.payload_types import payload_type
+from server.agent.place.payload_types import payload_type
 from server.tools.preview import Preview
 from server.tools.python import tool
 from server.tools.traits import Traits

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.payload_types import Action, PayloadType
-from server.agent.profile import DEFAULT_IDENTITY, Profile
-from server.agent.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
+from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.profile import DEFAULT_IDENTITY, Profile
+from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
@@ -117,7 +117,7 @@ def test_payload_types_are_what_the_settings_say_and_markers_are_their_own(tmp_p
 
 
 APP = """
-from server.agent.prompt import PromptContext, section
+from server.agent.place.prompt import PromptContext, section
 from server.tools.python import tool
 
 @tool()

@@ -6,9 +6,9 @@ import pytest
 from server.assembly.providers import providers_of
 from server.console.doctor_models import model_finding
 from server.providers import extras
-from server.providers.anthropic import Anthropic
-from server.providers.google import Google
-from server.providers.openai_chat import OpenAIChat
+from server.providers.anthropic.messages import Anthropic
+from server.providers.google.gemini import Google
+from server.providers.openai.chat import OpenAIChat
 from server.settings import Model, Models, Provider, Secret
 
 KINDS = Models(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from protocol.blobs import Blob, blob_url, data_url
 from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Message, Part, TextPart
-from server.agent import attachments
-from server.agent.attachments import resolve
-from server.agent.tool_results import RESULT_MAX_BYTES, keep_result, take_images
+from server.agent.calls.results import RESULT_MAX_BYTES, keep_result, take_images
+from server.agent.history import attachments
+from server.agent.history.attachments import resolve
 from server.providers.base import ModelInfo, Request
-from server.providers.openai_wire import request_body
+from server.providers.openai.chat_wire import request_body
 from tests.unit.pictures import JPEG, PNG, hash_of, png_of
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from protocol.deltas import SetToolCalls
 from protocol.events import ToolStatus
 from protocol.messages import FunctionCall, ToolCall
 from server.actor.actor import End
-from server.agent.calls import TOOLS_AT_ONCE
+from server.agent.calls.gates import TOOLS_AT_ONCE
 from server.agent.steps import CallModel, RunTool
 from server.store.memory import MemoryStore
 from server.tools.base import Progress

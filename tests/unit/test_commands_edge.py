@@ -11,12 +11,12 @@ from structlog.testing import capture_logs
 
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL
-from server.agent.profile import Profile, Profiles
+from server.agent.place.profile import Profile, Profiles
 from server.api.auth import LocalAuthenticator
 from server.api.edge import Edge
 from server.api.quotas import Quota, Quotas
 from server.api.routes import build_app
-from server.providers.demo import Demo
+from server.providers.demo.models import Demo
 from server.providers.registry import Providers
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub

@@ -13,7 +13,7 @@ from protocol.principal import Principal
 from protocol.reducer import reduce_added
 from protocol.restores import NOTES_MAX_BYTES, RESTORED_MAX_COUNT, read_messages
 from protocol.state import ChatState
-from server.agent.request import build_request
+from server.agent.history.request import build_request
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.events import ErrorHappened, RuntimeUpdated
 from protocol.state import ChatState
-from server.agent.profile import Profile
+from server.agent.place.profile import Profile
 from server.providers.base import Delta, Finished, ModelInfo, ModelNamed, ProviderData, Request, TextDelta
 from server.providers.failures import Cause, model_failed
 from tests.unit.actor_house import House, say

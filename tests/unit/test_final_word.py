@@ -11,10 +11,10 @@ from protocol.commands import Abort, SetParams, ToolDecision
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessCompleted
 from protocol.snapshot import snapshot_of
-from server.agent.client_events import EVENT_MAX_BYTES, as_event
-from server.agent.markers import cut_out, suggested_actions, suggested_values
-from server.agent.payload_types import Action, PayloadType
-from server.agent.request import build_request
+from server.agent.answer.markers import cut_out, suggested_actions, suggested_values
+from server.agent.calls.client_events import EVENT_MAX_BYTES, as_event
+from server.agent.history.request import build_request
+from server.agent.place.payload_types import Action, PayloadType
 from server.agent.titles import wants_title
 from server.tools.base import ClientEvent, Payload
 from tests.unit.fake_tools import FakeTool

@@ -7,9 +7,9 @@ import pytest
 from protocol.commands import Abort
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import RuntimeUpdated
-from server.agent.guard import INSTRUCTION, SCRIPTS, ReplyGuard, script_of
-from server.agent.history import model_view
-from server.agent.profile import ChatTools, Profile
+from server.agent.answer.guard import INSTRUCTION, SCRIPTS, ReplyGuard, script_of
+from server.agent.history.view import model_view
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.steps import CallModel
 from server.settings.agent import Script
 from tests.unit.fake_tools import FakeTool

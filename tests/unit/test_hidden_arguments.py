@@ -10,11 +10,11 @@ from protocol.commands import BranchFromChat, ToolDecision
 from protocol.deltas import SetToolCalls
 from protocol.events import ToolStatus
 from protocol.ledger import Ledger
-from server.agent.answers import Answer, finish, tool_done
-from server.agent.assembler import Assembler
-from server.agent.calls import effect_hash, input_hash
-from server.agent.hiding import hides
-from server.agent.history import model_view
+from server.agent.answer.assembler import Assembler
+from server.agent.calls.gates import effect_hash, input_hash
+from server.agent.calls.hiding import hides
+from server.agent.history.view import model_view
+from server.agent.outcomes import Answer, finish, tool_done
 from server.agent.steps import CallModel, RunTool
 from server.providers.base import ToolCallDelta
 from server.tools.base import ToolResult

@@ -20,8 +20,8 @@ from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
 from protocol.snapshot import active_path
 from protocol.state import Aside, Private, RawAnswer
-from server.agent.compaction import shorten
-from server.agent.history import model_view
+from server.agent.history.compaction import shorten
+from server.agent.history.view import model_view
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
 from tests.unit.test_reducer import chats

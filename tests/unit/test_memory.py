@@ -6,7 +6,7 @@ from protocol.codec import encode
 from protocol.deltas import SetToolCalls
 from protocol.snapshot import snapshot_of
 from protocol.state import Remembered
-from server.agent.memory import recall
+from server.agent.calls.memory import recall
 from server.agent.steps import RunTool
 from server.tools.base import MEMORY_MAX_BYTES
 from tests.unit.fake_tools import FakeTool

@@ -11,8 +11,8 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import Event, MessageUpdated, PayloadAdded
 from protocol.messages import JsonObject, Message
 from protocol.snapshot import snapshot_of
-from server.agent.markers import cut_out
-from server.agent.payload_types import Action, PayloadType, check_type, payload_type, problem_with, summary_of
+from server.agent.answer.markers import cut_out
+from server.agent.place.payload_types import Action, PayloadType, check_type, payload_type, problem_with, summary_of
 from server.tools.base import Payload
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table

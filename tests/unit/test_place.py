@@ -8,9 +8,9 @@ from protocol.deltas import SetToolCalls
 from protocol.messages import JsonObject
 from protocol.principal import Principal
 from protocol.state import ChatState
-from server.agent.place import context_of, interaction_of, payloads_of, wanted_scope
-from server.agent.profile import ChatTools, Profile, Profiles, ScopeTable
-from server.agent.request import build_request
+from server.agent.history.request import build_request
+from server.agent.place.context import context_of, interaction_of, payloads_of, wanted_scope
+from server.agent.place.profile import ChatTools, Profile, Profiles, ScopeTable
 from server.tools.base import Payload
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table

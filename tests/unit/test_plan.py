@@ -7,9 +7,9 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
 from protocol.messages import FunctionCall, ToolCall
 from protocol.params import effective
-from server.agent.history import model_view
-from server.agent.profile import ChatTools, Profile
-from server.agent.request import build_request
+from server.agent.history.request import build_request
+from server.agent.history.view import model_view
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, table

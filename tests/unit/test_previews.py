@@ -10,12 +10,12 @@ from protocol.events import Event, PayloadAdded, PayloadUpdated, RuntimeUpdated,
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL, Principal
 from protocol.snapshot import snapshot_of
-from server.agent.answers import tool_done
-from server.agent.history import model_view
-from server.agent.payload_types import PayloadType
-from server.agent.previews import PREVIEW_SENT
+from server.agent.calls.previews import PREVIEW_SENT
+from server.agent.calls.telling import tell
+from server.agent.history.view import model_view
+from server.agent.outcomes import tool_done
+from server.agent.place.payload_types import PayloadType
 from server.agent.steps import CallModel, RunTool
-from server.agent.telling import tell
 from server.tools.base import Payload, Policy, Retry, ToolResult
 from server.tools.preview import Preview
 from server.tools.traits import NO_TRAITS, Traits

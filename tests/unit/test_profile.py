@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.principal import Principal
-from server.agent.payload_types import Action, PayloadType
-from server.agent.profile import ChatTools, Profile, Profiles, ScopeTable
-from server.agent.scopes import is_within
+from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.profile import ChatTools, Profile, Profiles, ScopeTable
+from server.agent.place.scopes import is_within
 from server.tools.traits import Scope, Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, say

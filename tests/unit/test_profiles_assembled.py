@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.guard import INSTRUCTION, ReplyGuard
+from server.agent.answer.guard import INSTRUCTION, ReplyGuard
 from server.assembly.profiles import profiles_of
 from server.settings import Settings
 from server.settings.sources import BadSettings, load_settings

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.messages import JsonObject
-from server.agent.payload_types import Action, PayloadType
-from server.agent.prompt import (
+from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.prompt import (
     HIGHLIGHT_MAX_CHARACTERS,
     INTERACTION_MAX_CHARACTERS,
     MANIFEST_MAX_COUNT,

@@ -24,9 +24,9 @@ from protocol.messages import (
     ToolCall,
     Usage,
 )
-from server.agent.assembler import Assembler
-from server.providers.anthropic_events import Event, EventReader
-from server.providers.anthropic_request import request_body
+from server.agent.answer.assembler import Assembler
+from server.providers.anthropic.events import Event, EventReader
+from server.providers.anthropic.request import request_body
 from server.providers.base import (
     Citation,
     Delta,

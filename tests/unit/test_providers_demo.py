@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import ModelFailed
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import (
     Delta,
     Finished,
@@ -23,9 +23,9 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.demo import Demo
-from server.providers.demo_calls import WantedCall, wanted_calls
-from server.providers.demo_text import essay, words_of
+from server.providers.demo.calls import WantedCall, wanted_calls
+from server.providers.demo.models import Demo
+from server.providers.demo.text import essay, words_of
 
 pytestmark = pytest.mark.anyio
 _T = TypeVar("_T")

@@ -23,7 +23,7 @@ from protocol.messages import (
     ToolCall,
     Usage,
 )
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import (
     Citation,
     Delta,
@@ -39,8 +39,8 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.google_answer import Chunk, ChunkReader
-from server.providers.google_request import UNSIGNED, contents_and_config
+from server.providers.google.answer import Chunk, ChunkReader
+from server.providers.google.request import UNSIGNED, contents_and_config
 
 PIXEL = "data:image/png;base64,iVBORw=="
 

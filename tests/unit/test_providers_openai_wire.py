@@ -22,7 +22,7 @@ from protocol.messages import (
     ToolCall,
     Usage,
 )
-from server.agent.assembler import Assembler
+from server.agent.answer.assembler import Assembler
 from server.providers.base import (
     Citation,
     Delta,
@@ -37,8 +37,8 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.openai_chat import ChunkReader
-from server.providers.openai_wire import CallFragment, CallNumbers, Chunk, finish_reason, request_body
+from server.providers.openai.chat import ChunkReader
+from server.providers.openai.chat_wire import CallFragment, CallNumbers, Chunk, finish_reason, request_body
 
 
 def body_of(request: Request, *, send_reasoning_back: bool = False) -> JsonObject:

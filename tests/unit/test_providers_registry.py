@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import ModelFailed
 from server.providers.base import Delta, Finished, ModelInfo, Request
-from server.providers.demo import Demo
+from server.providers.demo.models import Demo
 from server.providers.registry import Providers
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import ModelFailed
 from protocol.messages import Message
 from server.providers.base import Delta, Finished, ReasoningDelta, Request, TextDelta, ToolCallDelta
-from server.providers.script import Script, read_scenes
+from server.providers.demo.script import Script, read_scenes
 
 pytestmark = pytest.mark.anyio
 

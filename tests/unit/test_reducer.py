@@ -20,7 +20,7 @@ from protocol.messages import FunctionCall, Message, ToolCall
 from protocol.reducer import Gap, fold_entry, reduce
 from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
 from protocol.state import empty_state
-from server.agent.guard import ReplyGuard
+from server.agent.answer.guard import ReplyGuard
 from server.agent.steps import CallModel, RunTool, Summarize
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table

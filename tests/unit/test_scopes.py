@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.agent.scopes import TOP, is_declared, is_within, nearest, path_of, prefixes, read_scope
+from server.agent.place.scopes import TOP, is_declared, is_within, nearest, path_of, prefixes, read_scope
 from server.tools.traits import Scope
 
 names = st.sampled_from(["a", "b", "c.d", "e-f"])

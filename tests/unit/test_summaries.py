@@ -14,11 +14,11 @@ from protocol.messages import FilePart, Message, Part, TextPart, Usage
 from protocol.runtime import say_runtime
 from protocol.snapshot import snapshot_of
 from server.agent import loop
-from server.agent.compaction import ATTACHED_TOKENS, tokens_of
-from server.agent.history import model_view
-from server.agent.profile import Profile
+from server.agent.history.compaction import ATTACHED_TOKENS, tokens_of
+from server.agent.history.summaries import HEADING, MESSAGE_MAX_CHARACTERS, TRANSCRIPT_MAX_CHARACTERS, summary_request
+from server.agent.history.view import model_view
+from server.agent.place.profile import Profile
 from server.agent.steps import CallModel, Summarize
-from server.agent.summaries import HEADING, MESSAGE_MAX_CHARACTERS, TRANSCRIPT_MAX_CHARACTERS, summary_request
 from server.providers.base import Delta, Request, TextDelta
 from tests.unit.actor_house import House, params
 from tests.unit.actor_house import say as ask

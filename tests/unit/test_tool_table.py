@@ -9,13 +9,13 @@ from protocol.errors import ToolFailed
 from protocol.events import MessageAdded, PayloadAdded, ToolStatus
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL, Principal
-from server.agent.answers import tool_done
-from server.agent.bindings import bound
-from server.agent.calls import input_hash
-from server.agent.history import model_view
-from server.agent.profile import ChatTools, Profile
+from server.agent.calls.bindings import bound
+from server.agent.calls.gates import input_hash
+from server.agent.calls.telling import HIDDEN, summarized, tell
+from server.agent.history.view import model_view
+from server.agent.outcomes import tool_done
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.steps import RunTool
-from server.agent.telling import HIDDEN, summarized, tell
 from server.settings import Tool as ToolSettings
 from server.tools.base import ToolContext, ToolResult
 from server.tools.http import expand

@@ -20,7 +20,7 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import BranchSelected, MessageAdded, MessageUpdated
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
-from server.agent.request import build_request
+from server.agent.history.request import build_request
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 

@@ -1,0 +1,1 @@
+"""What becomes of a model's words: deltas, the finished message, its last word."""

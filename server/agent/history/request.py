@@ -1,0 +1,72 @@
+"""One model call, put together from a chat's state: system prompt, history, tools, parameters. Pure.
+
+Parameters are layered: command before thread before profile before the provider's own (SET-1). The system prompt never
+leaves the server by any other way than this request.
+"""
+
+from collections.abc import Sequence
+
+from protocol.messages import JsonObject
+from protocol.params import effective
+from protocol.state import ChatState
+from server.agent.history.view import model_view
+from server.agent.place.context import context_of, interaction_of, payloads_of
+from server.agent.place.profile import ChatTools
+from server.agent.place.prompt import PayloadLine, PromptContext, system_prompt
+from server.providers.base import ModelParams, Request, ToolSpec
+
+__all__ = ["build_request", "prompt_context"]
+
+_PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra_body")
+
+
+def build_request(
+    state: ChatState, tools: ChatTools, provider: str, model: str, *, with_tools: bool, prefix: str = ""
+) -> Request:
+    """The request for the round that is open. `model` is as its `provider` knows it; `prefix` is text of this very
+    answer that is shown already."""
+    run = state.private.run
+    defaults = tools.profile.params
+    values = {name: effective(state, name, defaults).value for name in (*_PARAMS, "custom_instructions")}
+    instructions = values.pop("custom_instructions") or ""
+    offered = tools.specs() if with_tools else []
+    chosen: JsonObject = {name: value for name, value in values.items() if value is not None}
+    return Request(
+        model=model,
+        messages=model_view(state, defaults),
+        system=system_prompt(tools.profile.sections, prompt_context(state, tools, offered, instructions)),
+        tools=offered,
+        params=ModelParams(**chosen),
+        prefix=prefix,
+        user=run.principal.id if run else "",
+        provider_data={
+            key: echo.data for key, echo in state.private.provider_data.items() if echo.provider == provider
+        },
+    )
+
+
+def prompt_context(
+    state: ChatState, tools: ChatTools, offered: Sequence[ToolSpec], custom_instructions: str
+) -> PromptContext:
+    """What the prompt's sections are written from. `offered` are the tools of this very request."""
+    run = state.private.run
+    profile = tools.profile
+    return PromptContext(
+        identity=profile.system_prompt,
+        context=context_of(state, profile.params),
+        highlight=profile.highlight,
+        interaction=interaction_of(state),
+        user=run.principal.id if run is not None else "",
+        metadata=state.thread.metadata or {},
+        roles=sorted(run.principal.roles) if run is not None else (),
+        scope=tools.scope,
+        payloads=[
+            PayloadLine(payload.payload_id, payload.payload_type, payload.summary)
+            for payload in payloads_of(state).values()
+        ],
+        tools=offered,
+        payload_types=tools.payload_types,
+        actions=tools.actions,
+        custom_instructions=[profile.custom_instructions, custom_instructions],
+        guidelines=profile.guidelines,
+    )

@@ -1,0 +1,1 @@
+"""Where a chat is and what holds there: profile, scope, prompt."""

@@ -1,0 +1,72 @@
+"""What the Anthropic client, its HTTP library and its server raise or answer, mapped to our causes. One table.
+
+The SDK wraps what goes wrong before the response; httpx2 raises unwrapped while its body is read. Import it only where
+the SDK is wanted: importing `anthropic` costs a second.
+"""
+
+import re
+
+import anthropic
+import httpx2
+
+from protocol.errors import ModelFailed
+from server.providers.anthropic.events import ErrorBody
+from server.providers.failures import Cause, model_failed
+
+__all__ = ["FOREIGN_ERRORS", "from_error_body", "from_exception"]
+
+FOREIGN_ERRORS = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+
+_BY_STATUS: dict[int, Cause] = {
+    401: "auth_failed",
+    403: "auth_failed",
+    404: "unknown_model",
+    408: "timeout",
+    429: "rate_limited",
+    504: "timeout",
+    529: "rate_limited",
+}
+
+_BY_WORD: dict[str, Cause] = {
+    "authentication_error": "auth_failed",
+    "billing_error": "auth_failed",
+    "not_found_error": "unknown_model",
+    "overloaded_error": "rate_limited",
+    "permission_error": "auth_failed",
+    "rate_limit_error": "rate_limited",
+    "timeout_error": "timeout",
+}
+"""`type` of an error object. Overload is theirs, a rate limit ours, but both say: no more requests for now."""
+
+_OVERFLOW = re.compile(r"prompt is too long|exceed context limit|context (length|window)|too many tokens", re.I)
+"""An overflow is an `invalid_request_error` like any other; only the sentence tells."""
+
+
+def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
+    """The failure behind a foreign exception. `has_begun`: something of the answer was already passed on."""
+    detail = f"{type(wrong).__name__}: {wrong}"
+    if isinstance(wrong, anthropic.APIStatusError):
+        return model_failed(_cause(wrong.status_code, ErrorBody(wrong.type or "", str(wrong))), detail)
+    is_timeout = isinstance(wrong, anthropic.APITimeoutError | httpx2.TimeoutException)
+    if has_begun:
+        return model_failed("silent" if is_timeout else "broken", detail)
+    if is_timeout:
+        return model_failed("timeout", detail)
+    if isinstance(wrong, anthropic.APIConnectionError | httpx2.TransportError):
+        # The wrapped exception says which of the many ways a connection can fail it was.
+        return model_failed("connection", f"{detail} ({wrong.__cause__!r})")
+    return model_failed("refused", detail)
+
+
+def from_error_body(error: ErrorBody, *, has_begun: bool) -> ModelFailed:
+    """The failure that the server reports inside its stream."""
+    detail = f"error in the stream: {error.type}: {error.message}"
+    return model_failed("broken" if has_begun else _cause(500, error), detail)
+
+
+def _cause(status: int, error: ErrorBody) -> Cause:
+    if error.type in _BY_WORD:
+        return _BY_WORD[error.type]
+    if status in (400, 413, 500) and _OVERFLOW.search(error.message):
+        return "context_overflow"
+    return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "refused")

@@ -1,0 +1,158 @@
+"""Anthropic's Messages API over its own SDK: the extra `anthropic`, imported at the first call.
+
+The SDK brings authentication, retries before the first byte (with Retry-After) and connection pooling. The stream is
+read raw and decoded by our own structs: half of what the typed one takes, and blocks go back to the provider exactly as
+they came. It knows nothing of chats and runs; `Providers` hands it out, the agent loop iterates it. The one rule:
+whatever goes wrong leaves as `ModelFailed`, and nothing is retried once a byte has been passed on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+import httpx2
+import msgspec
+
+from protocol.errors import ModelFailed
+from protocol.messages import JsonObject
+from server.providers.anthropic.events import Event, EventReader
+from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body
+from server.providers.base import Delta, ModelInfo, Request, model_info
+from server.providers.failures import model_failed
+from server.providers.sse_split import EventTooLarge, SseSplitter
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+__all__ = ["Anthropic"]
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+IDLE_TIMEOUT_SECONDS = 120.0
+MAX_RETRIES = 2
+"""As for OpenAI-compatible servers, and for the same reasons (`openai/chat.py`)."""
+
+MAX_PAUSES = 10
+"""How often one answer may pause for the provider's own tools; each pause comes after several of their calls."""
+
+_decode_event = msgspec.json.Decoder(Event).decode
+
+
+class Anthropic:
+    """A `Provider`. `can_continue`: going on after a given prefix works with models up to 4.5, so somebody must say
+    that all models asked here are such; such a call goes without thinking. `is_caching`: prompts are marked to be kept
+    at the provider for a few minutes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        models: list[ModelInfo] | None = None,
+        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
+        max_retries: int = MAX_RETRIES,
+        can_continue: bool = False,
+        is_caching: bool = True,
+    ) -> None:
+        self.name = name
+        self.can_continue = can_continue
+        # The SDK adds /v1 itself, and everybody else's base URL ends with it.
+        self._base_url = base_url.rstrip("/").removesuffix("/v1")
+        self._api_key = api_key
+        self._models = models or []
+        self._idle_timeout_seconds = idle_timeout_seconds
+        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
+        self._max_retries = max_retries
+        self._is_caching = is_caching
+        self._client: AsyncAnthropic | None = None
+        self._opening = asyncio.Lock()
+
+    def models(self) -> list[ModelInfo]:
+        return list(self._models)
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
+        client = await self._open()
+        from server.providers.anthropic.errors import FOREIGN_ERRORS, from_error_body, from_exception
+
+        info = model_info(self, request.model)
+        max_tokens = info.max_output_tokens if info is not None else None
+        body = request_body(request, max_tokens=max_tokens or DEFAULT_MAX_TOKENS, is_caching=self._is_caching)
+        reader = EventReader(drops_leading_space=request.prefix != request.prefix.rstrip())
+        try:
+            for _ in range(MAX_PAUSES):
+                asked = {**body, "messages": [*body["messages"], *_so_far(reader)]}
+                async with aclosing(self._events(client, asked)) as events:
+                    async for data in events:
+                        event = _decode_event(data)
+                        if event.error is not None:
+                            raise self._private(from_error_body(event.error, has_begun=reader.has_begun))
+                        for delta in reader.read(event):
+                            yield delta
+                if not reader.is_paused:
+                    break
+                reader.next_call()
+        except FOREIGN_ERRORS as wrong:
+            raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
+        except TimeoutError as wrong:
+            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
+        except (msgspec.DecodeError, UnicodeDecodeError, EventTooLarge) as wrong:
+            # The decoder's sentence names a place and a type, never the content.
+            raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
+        for delta in reader.end():
+            yield delta
+
+    async def _events(self, client: "AsyncAnthropic", body: JsonObject) -> AsyncGenerator[bytes, None]:
+        """The data of each event of one call."""
+        # The body goes as `extra_body`, which the SDK lays over its own: it would walk through every typed message.
+        call = client.messages.with_streaming_response.create(
+            model=body["model"], max_tokens=body["max_tokens"], messages=[], stream=True, extra_body=body
+        )
+        async with AsyncExitStack() as stack:
+            # Without this deadline each retry would be given the whole idle time again.
+            async with asyncio.timeout(self._idle_timeout_seconds):
+                response = await stack.enter_async_context(call)
+            if response.headers.get("content-type", "").startswith("application/json"):
+                raise model_failed("malformed", "a whole JSON answer where a stream of events was asked for")
+            splitter = SseSplitter()
+            async for piece in response.iter_bytes():
+                for data in splitter.feed(piece):
+                    yield data
+
+    async def _open(self) -> "AsyncAnthropic":
+        async with self._opening:
+            if self._client is None:
+                # In a thread: the import (1 s) and the certificates (0.1 s) would hold up every other chat.
+                self._client = await anyio.to_thread.run_sync(self._make_client)
+            return self._client
+
+    def _make_client(self) -> "AsyncAnthropic":
+        from anthropic import AsyncAnthropic
+
+        import server.providers.anthropic.errors  # noqa: F401
+
+        # Without a key the SDK would look for one in the environment, which is not where ours come from.
+        return AsyncAnthropic(
+            api_key=self._api_key or "none",
+            base_url=self._base_url,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+        )
+
+    def _private(self, failure: ModelFailed) -> ModelFailed:
+        """A key must not reach the log, whoever repeats it."""
+        if self._api_key:
+            failure.detail = failure.detail.replace(self._api_key, "***")
+        return failure
+
+
+def _so_far(reader: EventReader) -> list[JsonObject]:
+    return [{"role": "assistant", "content": reader.blocks}] if reader.blocks else []

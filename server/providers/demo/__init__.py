@@ -1,0 +1,1 @@
+"""Providers that ask nobody: small built-in models, and scripts that people write."""

@@ -1,0 +1,1 @@
+"""Gemini by key and Vertex AI; needs the extra `google`."""

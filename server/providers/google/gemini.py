@@ -1,0 +1,187 @@
+"""Gemini over Google's own SDK, with an API key or on Vertex AI: the extra `google`, imported at the first call.
+
+The SDK brings authentication (a key; on Vertex the application default credentials), retries before the first byte and
+the addresses. Its typed chunks are few, each of many tokens, and become ours in `google/answer.py`. It knows nothing of
+chats and runs; `Providers` hands it out, the agent loop iterates it. The one rule: whatever goes wrong leaves as
+`ModelFailed`, and nothing is retried once a byte has been passed on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+import httpx2
+import msgspec
+
+from protocol.errors import ModelFailed
+from server.providers.base import Delta, ModelInfo, Request
+from server.providers.failures import model_failed
+from server.providers.google.answer import Chunk, ChunkReader
+from server.providers.google.request import contents_and_config
+
+if TYPE_CHECKING:
+    from google.genai import Client
+    from google.genai.types import GenerateContentResponse
+
+__all__ = ["GOOGLE_BASE_URL", "Google"]
+
+GOOGLE_BASE_URL = "https://generativelanguage.googleapis.com"
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+IDLE_TIMEOUT_SECONDS = 120.0
+MAX_RETRIES = 2
+"""As for OpenAI-compatible servers, and for the same reasons (`openai/chat.py`)."""
+
+RETRY_FIRST_SECONDS = 0.5
+RETRY_MAX_SECONDS = 8.0
+"""The SDK waits up to a minute between two attempts; a person is waiting here."""
+
+
+_responses: ContextVar[list[httpx2.Response] | None] = ContextVar("_responses", default=None)
+"""Where the responses go that come while a call is made in this context."""
+
+
+async def _note(response: httpx2.Response) -> None:
+    responses = _responses.get()
+    if responses is not None:
+        responses.append(response)
+
+
+class Google:
+    """A `Provider`. With `vertex_project` it speaks to Vertex AI in `vertex_location` and `api_key` is not used.
+    `api_version` '' is the SDK's choice."""
+
+    can_continue = False
+    """The wire has no way to go on after a prefix."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str = GOOGLE_BASE_URL,
+        api_key: str | None = None,
+        api_version: str = "",
+        vertex_project: str = "",
+        vertex_location: str = "",
+        models: list[ModelInfo] | None = None,
+        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
+        self.name = name
+        self._base_url = base_url
+        self._api_key = api_key
+        self._api_version = api_version
+        self._vertex = (vertex_project, vertex_location or "global") if vertex_project else None
+        self._models = models or []
+        self._idle_timeout_seconds = idle_timeout_seconds
+        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
+        self._max_retries = max_retries
+        self._client: Client | None = None
+        self._http: httpx2.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+
+    def models(self) -> list[ModelInfo]:
+        return list(self._models)
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aio.aclose()
+            client.close()
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
+        client = await self._open()
+        from server.providers.google.errors import FOREIGN_ERRORS, from_exception
+
+        reader = ChunkReader()
+        try:
+            async with aclosing(self._chunks(client, request)) as chunks:
+                async for chunk in chunks:
+                    for delta in reader.read(chunk):
+                        yield delta
+        except FOREIGN_ERRORS as wrong:
+            raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
+        except TimeoutError as wrong:
+            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
+        except ValueError as wrong:
+            # The SDK's objection to a request, or a chunk that is not what it should be (msgspec's is one, too).
+            raise self._private(
+                model_failed("malformed" if isinstance(wrong, msgspec.ValidationError) else "refused", str(wrong))
+            ) from wrong
+        for delta in reader.end():
+            yield delta
+
+    async def _chunks(self, client: "Client", request: Request) -> AsyncGenerator[Chunk, None]:
+        from google.genai.types import GenerateContentConfig
+
+        contents, config = contents_and_config(request)
+        # What the SDK leaves to the garbage collector when its reader stops is closed here: the responses themselves.
+        responses: list[httpx2.Response] = []
+        try:
+            # Without this deadline each retry would be given the whole idle time again.
+            async with asyncio.timeout(self._idle_timeout_seconds):
+                token = _responses.set(responses)
+                try:
+                    stream: AsyncIterator[GenerateContentResponse] = await client.aio.models.generate_content_stream(
+                        model=request.model,
+                        contents=contents,  # dicts, which it reads into its own types
+                        config=GenerateContentConfig.model_validate(config),
+                    )
+                    chunk = await anext(stream, None)
+                finally:
+                    _responses.reset(token)
+            while chunk is not None:
+                yield msgspec.convert(chunk.model_dump(mode="json", exclude_none=True), Chunk)
+                chunk = await anext(stream, None)
+        finally:
+            for response in responses:
+                await response.aclose()
+
+    async def _before_request(self, request: httpx2.Request) -> None:
+        """The SDK's own timeout is told to the server as the time that the whole answer may take."""
+        request.extensions["timeout"] = self._timeout.as_dict()
+
+    async def _open(self) -> "Client":
+        async with self._opening:
+            if self._client is None:
+                # In a thread: the import (0.5 s) and the certificates (0.1 s) would hold up every other chat.
+                self._client = await anyio.to_thread.run_sync(self._make_client)
+            return self._client
+
+    def _make_client(self) -> "Client":
+        from google.genai import Client
+        from google.genai.types import HttpOptions, HttpRetryOptions
+
+        import server.providers.google.errors  # noqa: F401
+
+        is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
+        self._http = httpx2.AsyncClient(
+            event_hooks={"request": [self._before_request], "response": [_note]}, follow_redirects=False
+        )
+        options = HttpOptions(
+            httpx_async_client=self._http,
+            base_url=None if is_usual else self._base_url,
+            api_version=self._api_version or None,
+            retry_options=HttpRetryOptions(
+                attempts=self._max_retries + 1, initial_delay=RETRY_FIRST_SECONDS, max_delay=RETRY_MAX_SECONDS
+            ),
+        )
+        if self._vertex is not None:
+            project, location = self._vertex
+            return Client(vertexai=True, project=project, location=location, http_options=options)
+        # Without a key the SDK would look for one in the environment, which is not where ours come from.
+        return Client(vertexai=False, api_key=self._api_key or "none", http_options=options)
+
+    def _private(self, failure: ModelFailed) -> ModelFailed:
+        """A key must not reach the log, whoever repeats it."""
+        if self._api_key:
+            failure.detail = failure.detail.replace(self._api_key, "***")
+        return failure

@@ -1,0 +1,155 @@
+"""Any server that speaks OpenAI's chat completions: OpenAI itself, Ollama, llama.cpp, vLLM, gateways.
+
+The call is `openai/client.py`'s. The stream is decoded by our own structs: above the cost of httpx2 itself, a small
+part of what the SDK's typed stream takes (`bench/openai_chunks.py`). It knows nothing of chats and runs; `Providers`
+hands it out, the agent loop iterates it. The one rule: an answer is whole only when the server said why it stopped.
+"""
+
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from protocol.messages import JsonObject
+from server.providers.base import (
+    Citation,
+    Delta,
+    Finished,
+    FinishReason,
+    ModelInfo,
+    ModelNamed,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TimingsReported,
+    UsageReported,
+)
+from server.providers.failures import model_failed
+from server.providers.openai.chat_wire import CallNumbers, Chunk, Spoken, finish_reason, request_body, usage_of
+from server.providers.openai.client import (
+    CONNECT_TIMEOUT_SECONDS,
+    IDLE_TIMEOUT_SECONDS,
+    MAX_RETRIES,
+    OPENAI_BASE_URL,
+    OpenAIServer,
+    SaidInStream,
+    warm_import,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncAPIResponse, AsyncOpenAI
+
+__all__ = ["OPENAI_BASE_URL", "OpenAIChat", "warm_import"]
+
+_DONE = b"[DONE]"
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+class OpenAIChat(OpenAIServer):
+    """The `Provider`. `send_reasoning_back` is for servers that want `reasoning_content` again (PROV-6)."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str = OPENAI_BASE_URL,
+        api_key: str | None = None,
+        models: list[ModelInfo] | None = None,
+        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
+        max_retries: int = MAX_RETRIES,
+        send_reasoning_back: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            models=models,
+            connect_timeout_seconds=connect_timeout_seconds,
+            idle_timeout_seconds=idle_timeout_seconds,
+            max_retries=max_retries,
+        )
+        self._send_reasoning_back = send_reasoning_back
+        # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
+        self.max_tokens_field = "max_completion_tokens" if self._is_official else "max_tokens"
+
+    def _body(self, request: Request) -> JsonObject:
+        return request_body(
+            request, max_tokens_field=self.max_tokens_field, send_reasoning_back=self._send_reasoning_back
+        )
+
+    def _reader(self) -> "ChunkReader":
+        return ChunkReader()
+
+    def _call(
+        self, client: "AsyncOpenAI", body: JsonObject
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
+        return client.chat.completions.with_streaming_response.create(
+            model=body["model"], messages=[], stream=True, extra_body=body
+        )
+
+
+class ChunkReader:
+    """Chunks to deltas. `has_begun`: something of the answer has been passed on; `is_done`: the server said so."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.is_done = False
+        self._calls = CallNumbers()
+        self._model: str | None = None
+        self._finish: FinishReason | None = None
+        self._usage: UsageReported | None = None
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if data == _DONE:
+            self.is_done = True
+            return []
+        chunk = _decode_chunk(data)
+        if chunk.error is not None:
+            raise SaidInStream(chunk.error)
+        return self.read(chunk)
+
+    def read(self, chunk: Chunk) -> list[Delta]:
+        """What `chunk` adds to the answer. Usage is kept for the end: some servers repeat a growing count."""
+        deltas: list[Delta] = []
+        if chunk.model and chunk.model != self._model:
+            self._model = chunk.model
+            deltas.append(ModelNamed(chunk.model))
+        for choice in chunk.choices or ():
+            spoken = choice.delta or choice.message
+            if spoken is not None:
+                self._say(spoken, deltas)
+            if choice.finish_reason == "error":
+                raise model_failed("broken" if self.has_begun else "server_error", "finish_reason: error")
+            if choice.finish_reason:
+                self._finish = finish_reason(choice.finish_reason)
+        if chunk.usage is not None:
+            self._usage = UsageReported(usage_of(chunk.usage))
+        if chunk.timings is not None:
+            deltas.append(TimingsReported(chunk.timings))
+        return deltas
+
+    def _say(self, spoken: Spoken, deltas: list[Delta]) -> None:
+        before = len(deltas)
+        # Some servers send the reasoning under both names at once.
+        if reasoning := spoken.reasoning_content or spoken.reasoning:
+            deltas.append(ReasoningDelta(reasoning))
+        # A refusal is what the model says instead of its answer.
+        if text := spoken.content or spoken.refusal:
+            deltas.append(TextDelta(text))
+        if spoken.tool_calls:
+            deltas.extend(self._calls.delta(fragment) for fragment in spoken.tool_calls)
+        if spoken.annotations:
+            deltas.extend(Citation(annotation) for annotation in spoken.annotations)
+        self.has_begun = self.has_begun or len(deltas) > before
+
+    def end(self) -> list[Delta]:
+        """The last deltas of a stream that ended by itself.
+
+        Raises:
+            ModelFailed: it ended without saying why the model stopped, so it was cut (`broken`) or was no answer.
+        """
+        if self._finish is None and not (self.is_done and self.has_begun):
+            raise model_failed("broken" if self.has_begun else "empty", "the stream ended without a finish reason")
+        last: list[Delta] = [] if self._usage is None else [self._usage]
+        return [*last, Finished(self._finish or "stop")]
