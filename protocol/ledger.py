@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from protocol.codec import EntryAck
 from protocol.entries import FORMAT_VERSION
 from protocol.events import Ack, Event, MessageAdded, Relayed
-from protocol.facts import Fact, fold_fact
+from protocol.fact_fold import fold_fact
+from protocol.facts import Fact
 from protocol.ids import NewId
 from protocol.messages import JsonObject, Message
 from protocol.params import effective

@@ -27,7 +27,8 @@ from protocol.deltas import (
     SetUsage,
 )
 from protocol.entries import RawEntry
-from protocol.facts import Fact, fold_fact
+from protocol.fact_fold import fold_fact
+from protocol.facts import Fact
 from protocol.messages import Message, text_of
 from protocol.state import AGENTS_KEPT, LIVES_KEPT, RECENT_ACKS_KEPT, ChatState, Draft, Private
 from protocol.text import GrowingText

@@ -216,8 +216,8 @@ class AgentLoop:
             state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
         )
         info = model_info(provider, model)
+        assembler.prices = info.prices if info is not None else None
         if info is not None:
-            assembler.prices = info.prices
             request = replace(request, stream=info.streams)
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)

@@ -1,8 +1,9 @@
 """Secrets are planted wherever they come in, then looked for wherever anything comes out.
 
 A provider's key comes back in the provider's own errors, a caller's token stands in `Authorization`, an MCP server has
-one in its header and answers with it, and the profile's prompt holds a word. No event, snapshot, export, list, metric,
-log line or stored key may show one; the prompt is in the traces alone, for a caller who may see them.
+one in its header and answers with it; so do HTTP tools, which forward the caller's token; the prompt holds a word. No
+event, snapshot, export, list, metric, log line or stored key may show one; the prompt is in the traces alone, for a
+caller who may see them.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ import redis
 import zstandard
 
 from server.store.server_process import ServerProcess
-from tests.integration.fake_openai import CUT, DONE, STOP, FakeOpenAI, Reply, failure, serve_fake_openai, text
+from tests.integration.fake_openai import CUT, DONE, STOP, FakeOpenAI, Reply, chunk, failure, serve_fake_openai, text
 from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, start, user_message, watching
 from tests.integration.oneshot_client import PATHS, body_for, opened
 from tests.integration.store_fixtures import fresh_url
@@ -55,6 +56,17 @@ url = "{shop}"
 headers = {{ Authorization = "Bearer {tool}", X-Key = "{tool}" }}
 """
 
+SERVICE = """
+[tools.{name}]
+url = "{origin}/{name}"
+headers = {{ X-Key = "{tool}" }}
+forward_auth = true
+description = "An HTTP service that says whom it saw."
+input_schema = {{ type = "object", properties = {{}} }}
+"""
+SERVICES = {"says": 200, "breaks": 500, "sends_away": 302}
+"""HTTP tools by name, and what they answer with: always with the headers that they got."""
+
 HEADERS = {"Authorization": f"Bearer {CALLER}"}
 
 
@@ -69,7 +81,18 @@ class _Telltale(BaseHTTPRequestHandler):
         self.wfile.write(said)
 
     def do_GET(self) -> None:
-        self.do_POST()
+        status = SERVICES.get(self.path.strip("/"))
+        if status is None:
+            self.do_POST()
+            return
+        self.server.heard.append(dict(self.headers))  # type: ignore[attr-defined]  # ours, in `telltale`
+        said = f"I saw {dict(self.headers)}".encode()
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", f"/elsewhere?key={self.headers['X-Key']}&as={self.headers['Authorization']}")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
 
     def do_DELETE(self) -> None:
         self.do_POST()
@@ -79,25 +102,28 @@ class _Telltale(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def telltale() -> Iterator[str]:
+def telltale(heard: list[dict[str, str]]) -> Iterator[str]:
+    """Its origin. What its HTTP tools were sent is put into `heard`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Telltale)
+    server.heard = heard  # type: ignore[attr-defined]  # read by the handler
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join(5)
         server.server_close()
 
 
-@pytest.mark.row("ERR-2", "DIAG-4", "CTX-8")
+@pytest.mark.row("ERR-2", "DIAG-4", "CTX-8", "AUTH-3", "TOOL-7")
 @pytest.mark.parametrize("permissions", ['"approve"', '"approve", "diagnostics"'])
 async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: ServerProcess, permissions: str) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     store_url = fresh_url(valkey_server)
     config = tmp_path / "threadcast.toml"
-    with serve_fake_openai() as model, telltale() as shop, redis.Redis.from_url(store_url) as store:
+    heard: list[dict[str, str]] = []
+    with serve_fake_openai() as model, telltale(heard) as origin, redis.Redis.from_url(store_url) as store:
         config.write_text(
             CONFIG.format(
                 ann=hashlib.sha256(CALLER.encode()).hexdigest(),
@@ -105,9 +131,10 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
                 model=model.base_url,
                 key=KEY,
                 prompt=PROMPT,
-                shop=shop,
+                shop=f"{origin}/mcp",
                 tool=TOOL,
             )
+            + "".join(SERVICE.format(name=name, origin=origin, tool=TOOL) for name in SERVICES)
         )
         arguments = ["serve", "--port", "0", "--config", str(config)]
         with start(*arguments, log=tmp_path / "log", environment={"REDIS_URL": store_url}) as server:
@@ -117,6 +144,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
             stored = _dump(store)
         said = server.log_text()
     assert model.asked and all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in model.asked)
+    assert [(h["X-Key"], h["Authorization"]) for h in heard] == [(TOOL, f"Bearer {CALLER}")] * len(SERVICES)
     assert "model.failed" in said and "run.finished" in said
 
     for secret in (KEY, CALLER, TOOL):
@@ -146,6 +174,7 @@ async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
         [Reply([text("half"), CUT])],
         [Reply([b"data: {" + KEY.encode() + b"\n\n"])],
         [Reply([text("whole"), STOP, DONE])],
+        [Reply([_calls(), chunk(finish_reason="tool_calls"), DONE]), Reply([text("so it is"), STOP, DONE])],
     ]
     seen: dict[str, str] = {}
     async with watching(url, "c1", headers=HEADERS) as watcher, watching(url, "c1", headers=HEADERS) as other:
@@ -158,7 +187,10 @@ async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
         await _ended(other, len(broken))
         seen["events"], seen["other events"] = json.dumps(watcher.frames), json.dumps(other.frames)
         outcomes = [frame["outcome"] for frame in watcher.frames if frame.get("outcome")]
-        assert outcomes == ["error"] * (len(broken) - 1) + ["complete"]
+        assert watcher.state is not None
+        results = [str(m.content) for m in watcher.state.nodes.values() if m.role == "tool"]
+        assert len(results) == len(SERVICES) and "I saw" in results[0]
+        assert outcomes == ["error"] * (len(broken) - 2) + ["complete"] * 2
     async with watching(url, "c1", headers=HEADERS) as late:
         await late.until(lambda w: w.state is not None)
         seen["snapshot"] = json.dumps(late.frames)
@@ -181,6 +213,15 @@ async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
     return seen
 
 
+def _calls() -> bytes:
+    """Calls of all HTTP tools at once."""
+    calls = [
+        {"index": index, "id": f"c{index}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for index, name in enumerate(SERVICES)
+    ]
+    return chunk(delta={"tool_calls": calls})
+
+
 async def _ended(watcher: Watcher, runs: int) -> None:
     await watcher.until(lambda w: sum(1 for frame in w.frames if frame.get("outcome")) >= runs)
 
@@ -192,7 +233,7 @@ async def _traces(url: str) -> str:
         if runs.status_code != 200:
             return runs.text
         with anyio.fail_after(DEADLINE_SECONDS):
-            while len(runs.json()["runs"]) < 7:
+            while len(runs.json()["runs"]) < 8:
                 await anyio.sleep(0.02)
                 runs = await client.get("/v1/chats/c1/runs")
         each = [await client.get(f"/v1/chats/c1/runs/{run['run_id']}/diagnostics") for run in runs.json()["runs"]]

@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 from protocol.commands import SetParams
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ThreadUpdated
-from protocol.facts import (
-    ASIDES_KEPT,
-    RAW_ANSWERS_KEPT,
-    WITHHELD_KEPT,
-    AnswerCleaned,
-    ResultWithheld,
-    SetAside,
-    fold_fact,
-)
+from protocol.fact_fold import ASIDES_KEPT, RAW_ANSWERS_KEPT, WITHHELD_KEPT, fold_fact
+from protocol.facts import AnswerCleaned, ResultWithheld, SetAside
 from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, Message, ToolCall, Usage
 from protocol.snapshot import active_path
