@@ -1,7 +1,8 @@
 """What `threadcast doctor` finds about one provider of models: is all there that it needs, and does it take the key?
 
-It is asked for its list of models, which costs nothing. Vertex AI signs in with the credentials of the machine; those
-are tried at the first call and not here. Like all of the doctor, it starts nothing and never raises.
+It is asked for its list of models, which costs nothing; of a script the file is read. Vertex AI signs in with the
+credentials of the machine; those are tried at the first call and not here. Like all of the doctor, it starts nothing
+and never raises.
 """
 
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import httpx2
 
 from server.console.doctor_mcp import Verdict
 from server.providers.extras import missing_extra
+from server.providers.script import read_scenes
 from server.settings import BASE_URLS, OPENAI_API, Provider
 
 __all__ = ["ModelFinding", "model_finding"]
@@ -25,6 +27,12 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
     what = f"model {name}"
     if command := missing_extra(provider.kind):
         return ModelFinding("fail", what, f"an extra is missing: {command}")
+    if provider.kind == "script":
+        try:
+            read_scenes(provider.file)
+        except ValueError as wrong:
+            return ModelFinding("fail", what, str(wrong))
+        return ModelFinding("ok", what, f"plays {provider.file}")
     if provider.kind == "google" and provider.vertex_project:
         where = f"{provider.vertex_project} in {provider.vertex_location}"
         return ModelFinding("note", what, f"Vertex AI of {where}, with the credentials of this machine; not asked")

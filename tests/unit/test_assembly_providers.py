@@ -1,5 +1,7 @@
 """Providers from settings: each kind its adapter, and a sentence where an extra is missing."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
@@ -39,6 +41,20 @@ def test_extra_is_missing_with_all_that_stands_above_it(monkeypatch: pytest.Monk
     assert extras.missing_extra("google") is None
     monkeypatch.setitem(extras._MODULES, "google", "nobody_has_this.below")
     assert extras.missing_extra("google") == "pip install 'threadcast[google]'"
+
+
+def test_doctor_reads_a_script_and_asks_it_for_no_key(tmp_path: Path) -> None:
+    scenes = tmp_path / "scenes.toml"
+    provider = Provider(kind="script", file=str(scenes))
+    for text, verdict, said in [
+        (None, "fail", "No such file"),
+        ("[[scene]]\nwen = 1\n", "fail", "unknown field `wen` (at /scene/0)"),
+        ("scene = []\n", "ok", f"plays {scenes}"),
+    ]:
+        if text is not None:
+            scenes.write_text(text)
+        found = anyio.run(model_finding, "x", provider, 2.0)
+        assert (found.verdict, said in found.text) == (verdict, True), found
 
 
 def test_doctor_says_what_a_native_provider_lacks() -> None:
