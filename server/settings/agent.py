@@ -111,7 +111,7 @@ class Profile(Section, frozen=True):
     identity, context, payloads, capabilities, custom_instructions, guidelines."""
 
     tools: list[str] | None = None
-    """Names of the tools it is offered; unset: all but those that a scope names."""
+    """Names of the tools it is offered; unset: all but those that its scopes name."""
 
     delegate_to: list[str] | None = None
     """Profiles that the chats below its chats may have, background agents too; unset: all, []: none."""
