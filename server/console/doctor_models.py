@@ -10,8 +10,8 @@ from typing import NamedTuple
 import httpx2
 
 from server.console.doctor_mcp import Verdict
+from server.providers.demo.script import read_scenes
 from server.providers.extras import missing_extra
-from server.providers.script import read_scenes
 from server.settings import BASE_URLS, OPENAI_API, Provider
 
 __all__ = ["ModelFinding", "model_finding"]
