@@ -35,17 +35,22 @@ class Ledger:
         state: ChatState,
         now_ms: int,
         new_id: NewId,
-        profile_params: JsonObject | None = None,
+        profile_params: "JsonObject | Callable[[ChatState], JsonObject] | None" = None,
         before_end: "Callable[[Ledger], None] | None" = None,
     ) -> None:
         self.state = state
         self.now_ms = now_ms
         self.new_id = new_id
-        self.profile_params = profile_params or {}
+        self._profile_params = profile_params or {}
         self.before_end = before_end
         self.events: list[Event | Relayed] = []
         self.facts: list[Fact] = []
         self.acks: list[EntryAck] = []
+
+    @property
+    def profile_params(self) -> JsonObject:
+        """As they are now: a command that begins a run may have chosen another profile for it."""
+        return self._profile_params(self.state) if callable(self._profile_params) else self._profile_params
 
     def param(self, key: str) -> Any:  # Any: each key has the type of its field in ThreadPatch
         """The value that holds now, from the layer that decides it (SET-1)."""

@@ -108,7 +108,7 @@ class Writer:
             Fenced: somebody else owns the log now; nothing was written.
         """
         async with self._lock:
-            ledger = Ledger(self.state, self.now_ms(), self._new_id, self._profile_params(self.state), self._before_end)
+            ledger = Ledger(self.state, self.now_ms(), self._new_id, self._profile_params, self._before_end)
             self._drain_into(ledger)
             result = write(ledger)
             if not ledger.is_empty or consumed:

@@ -152,12 +152,14 @@ async def tools(request: Request) -> Response:
     mode, place = request.query_params.get("mode"), request.query_params.get("scope")
     await edge.mcp.settled()
     if mode is None and place is None:
-        found = [tool for tool in edge.profiles.known_tools().values() if is_for(tool, roles)]
+        known = edge.profiles.known_tools()
+        commits = {tool.traits.commit_tool for tool in known.values() if tool.policy == "preview"}
+        found = [tool for name, tool in known.items() if is_for(tool, roles) and name not in commits]
     else:
         profile = edge.profiles.get(mode or DEFAULT_PROFILE)
         if profile is None:
-            known = ", ".join(each.name for each in edge.profiles.all)
-            raise BadRequest(f"mode: no such profile; there are {known}", path="/mode")
+            names = ", ".join(each.name for each in edge.profiles.all)
+            raise BadRequest(f"mode: no such profile; there are {names}", path="/mode")
         found = edge.profiles.catalogue(profile, _scope_of(place, profile), roles)
     return answer(
         200,

@@ -50,6 +50,7 @@ from protocol.errors import (
 )
 from protocol.events import Ack
 from protocol.ids import check_chat_id, check_id
+from protocol.messages import JsonObject
 from protocol.principal import SYSTEM, Principal
 from protocol.restores import read_messages
 from protocol.thread import OBJECT_MAX_BYTES, read_patch
@@ -173,16 +174,20 @@ def _check(command: Command, principal: Principal, edge: Edge) -> None:
         read_messages(command.messages)
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
-        read_patch(command.params)
+        _check_mode(edge, read_patch(command.params), "/params/mode")
         if len(msgspec.json.encode(command.context)) > OBJECT_MAX_BYTES:
             raise TooLarge(f"context must be at most {OBJECT_MAX_BYTES} bytes of JSON", path="/context")
     if isinstance(command, SetParams):
-        mode = read_patch(command.patch).get("mode")
-        known = [profile.name for profile in edge.profiles.all]
-        if mode is not None and mode not in known:
-            raise BadRequest(f"mode: no such profile; there are {', '.join(known)}", path="/patch/mode")
+        _check_mode(edge, read_patch(command.patch), "/patch/mode")
     if isinstance(command, ToolDecision | ToolDecisions) and "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls")
+
+
+def _check_mode(edge: Edge, params: JsonObject, path: str) -> None:
+    """Raises BadRequest: it names no profile."""
+    known = [profile.name for profile in edge.profiles.all]
+    if (mode := params.get("mode")) is not None and mode not in known:
+        raise BadRequest(f"mode: no such profile; there are {', '.join(known)}", path=path)
 
 
 async def _post(

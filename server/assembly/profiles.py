@@ -23,6 +23,7 @@ from server.settings import Models, Settings
 from server.settings import Profile as ProfileSettings
 from server.settings import ReplyGuard as GuardSettings
 from server.settings import Scope as ScopeSettings
+from server.tools.base import Tool
 from server.tools.traits import Binding
 
 __all__ = ["profiles_of"]
@@ -67,6 +68,7 @@ class _Known:
         sections: Mapping[str, Section],
     ) -> None:
         self._tools = {*tools, *settings.tools}  # one that is switched off there may stay in lists
+        self._by_name: Mapping[str, Tool] = tools if isinstance(tools, Mapping) else {}
         self._profiles = {DEFAULT_PROFILE, *settings.profiles}
         self._payload_types = payload_types
         self._sections = sections
@@ -77,6 +79,13 @@ class _Known:
             if name not in self._tools and mcp_server_of(name) is None:
                 raise ValueError(_unknown(path, "tool", name, self._tools))
         return names
+
+    def argument(self, tool: str, name: str, path: str) -> str:
+        """Only where it is known what the tool takes."""
+        takes = self._by_name[tool].input_schema.get("properties") if tool in self._by_name else None
+        if takes and name not in takes:
+            raise ValueError(_unknown(path, f"argument of {tool}", name, takes))
+        return name
 
     def profiles(self, names: list[str], path: str) -> list[str]:
         for name in names:
@@ -168,7 +177,8 @@ def _bindings(wanted: list[BindingSettings], known: _Known, path: str) -> dict[s
     by_tool: dict[str, tuple[Binding, ...]] = {}
     for number, said in enumerate(wanted):
         (tool,) = known.tools([said.tool], f"{path}.bindings.{number}.tool")
-        by_tool[tool] = (*by_tool.get(tool, ()), Binding(said.arg, said.from_context, said.format))
+        arg = known.argument(tool, said.arg, f"{path}.bindings.{number}.arg")
+        by_tool[tool] = (*by_tool.get(tool, ()), Binding(arg, said.from_context, said.format))
     return by_tool
 
 

@@ -57,6 +57,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with Client(local_url(settings), token) as client:
         is_ours, server = await _server(client, settings)
         findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
+        findings.append(await _assistants(settings))
         servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)
         mcp = [Finding(verdict, what, text) for verdict, what, text in servers]
     providers = settings.models.providers.items()
@@ -69,6 +70,20 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
         for name, provider in providers:
             tasks.start_soon(ask, name, provider)
     return [*findings, *(answers[name] for name, _ in providers), *mcp]
+
+
+async def _assistants(settings: Settings) -> Finding:
+    """Could a server be put together from this? The operator's file is run for it, as at every start."""
+    from server.assembly import furnish
+
+    try:
+        furniture = furnish(settings)
+    except ValueError as wrong:
+        return Finding("fail", "assistants", str(wrong))
+    await furniture.providers.aclose()
+    await furniture.http.aclose()
+    profiles = ", ".join(profile.name for profile in furniture.profiles.all)
+    return Finding("ok", "assistants", f"{profiles}; {len(furniture.tools)} tools, besides those of MCP servers")
 
 
 def local_url(settings: Settings) -> str:

@@ -115,7 +115,7 @@ class PythonTool:
 
 
 def tool(
-    *,
+    *bare: object,
     name: str | None = None,
     description: str | None = None,
     policy: Policy = "auto",
@@ -136,6 +136,8 @@ def tool(
     Raises:
         TypeError: the signature cannot become a schema.
     """
+    if bare:
+        raise TypeError("write @tool() above the function, with parentheses")
     return partial(
         PythonTool,
         name=name,

@@ -75,3 +75,42 @@ def test_a_profile_cannot_set_what_a_thread_always_has(tmp_path: Path) -> None:
         ) as process:
             assert anyio.run(process.ended) == 1
         assert f"profiles.writer.params.{said}" in (tmp_path / "log").read_text()
+
+
+async def test_a_message_chooses_its_own_profile_and_only_one_that_is_there(server: Process) -> None:
+    refused = await command(server.url, "c9", user_message("a", "hi", params={"mode": "nobody"}))
+    assert (refused.status_code, refused.json()["path"]) == (400, "/params/mode")
+    async with watching(server.url, "c9") as watcher:
+        say = user_message("b", "hi", params={"mode": "writer", "model": "demo/echo"})
+        assert (await command(server.url, "c9", say)).status_code == 202
+        await watcher.at_rest()
+        await command(server.url, "c9", user_message("c", "and now", params={"mode": "writer"}))
+        await watcher.until(lambda w: w.state is not None and w.state.draft is not None)
+        assert watcher.state is not None and watcher.state.draft is not None
+        assert watcher.state.draft.message.model == "demo/hang", "the model of that profile"
+        await command(server.url, "c9", {"type": "abort", "client_request_id": "x"})
+
+
+async def test_a_commit_tool_is_in_no_list_of_what_models_are_offered(tmp_path: Path) -> None:
+    (tmp_path / "drafts.py").write_text(
+        """
+from server.authoring import Preview, Traits, tool
+
+@tool(policy="preview", traits=Traits(payload_type="draft", commit_tool="save_draft"))
+def propose_draft(title: str) -> Preview:
+    "Propose."
+    return Preview("a draft", {"title": title})
+
+@tool()
+def save_draft(title: str) -> str:
+    "Save."
+    return "saved"
+"""
+    )
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--app", str(tmp_path / "drafts.py")]
+    with start(*arguments, log=tmp_path / "log") as process:
+        await process.ready()
+        async with httpx2.AsyncClient(base_url=process.url) as client:
+            for query in ("", "?mode=agent"):
+                names = {tool["name"] for tool in (await client.get(f"/v1/tools{query}")).json()}
+                assert "propose_draft" in names and "save_draft" not in names

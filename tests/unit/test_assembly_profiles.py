@@ -8,6 +8,7 @@ import pytest
 from server.agent.place.payload_types import Action, PayloadType
 from server.agent.place.profile import DEFAULT_IDENTITY, Profile
 from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
+from server.assembly import furnish
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
@@ -155,3 +156,12 @@ def test_a_file_of_the_operators_that_cannot_be_is_refused_in_a_sentence(
     (tmp_path / "bad_app.py").write_text(text)
     with pytest.raises(ValueError, match=sentence):
         app_file_of(str(tmp_path / "bad_app.py"))
+
+
+def test_a_binding_names_an_argument_that_its_tool_takes(tmp_path: Path) -> None:
+    (tmp_path / "threadcast.toml").write_text(
+        "[[profiles.p.bindings]]\ntool = 'calculator'\narg = 'expresion'\nfrom_context = 'a'\n", "utf-8"
+    )
+    settings = load_settings({}, {}, str(tmp_path / "threadcast.toml")).settings
+    with pytest.raises(ValueError, match="there is no argument of calculator 'expresion'; did you mean 'expression'"):
+        furnish(settings)

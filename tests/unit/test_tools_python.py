@@ -355,3 +355,11 @@ async def test_sync_function_is_left_behind_when_its_caller_is_cancelled() -> No
     assert not ended.is_set()
     release.set()
     assert await anyio.to_thread.run_sync(ended.wait, 5)
+
+
+def test_a_decorator_without_parentheses_says_what_to_write() -> None:
+    def plain() -> str:
+        return ""
+
+    with pytest.raises(TypeError, match="write @tool\\(\\)"):
+        tool(plain)

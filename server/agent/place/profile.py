@@ -254,8 +254,9 @@ class Profiles:
         return self._profiles.get(name)
 
     def of(self, state: ChatState) -> Profile:
-        """The profile that holds for a chat."""
-        return self.named(state.thread.mode)
+        """The profile that holds for a chat: that of the command which runs, else of its thread."""
+        run = state.private.run
+        return self.named((run.params.get("mode") if run is not None else None) or state.thread.mode)
 
     def named(self, mode: str) -> Profile:
         """The profile that a mode means: the default one when there is none of this name."""
