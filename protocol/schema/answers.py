@@ -411,18 +411,34 @@ class TraceAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class TraceToolRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call as it was carried out. `input` is JSON text as executed, `output` what the model reads. `cut` names the
-    fields whose middles were left out."""
+    """One call as it was carried out. `input` is JSON text as executed, `output` what the model reads; a call that was
+    aborted has none, and may have had effects. `is_abandoned`: it was told to end and did not. `cut` names the fields
+    whose middles were left out."""
 
     round: int
     tool_call_id: str
     name: str
     input: str
     output: str
-    outcome: Literal["done", "error"]
+    outcome: Literal["done", "error", "aborted"]
     is_abandoned: bool
     elapsed_ms: int
     ended_at_ms: int
+    cut: list[str] = []
+
+
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The summarizer was asked before `round`, for so many messages in one. `code` is there when it failed."""
+
+    round: int
+    model: str
+    covered: int
+    text: str
+    elapsed_ms: int
+    ended_at_ms: int
+    code: str | None = None
+    detail: str = ""
+    usage: Usage | None = None
     cut: list[str] = []
 
 
@@ -470,4 +486,5 @@ class RunTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: int | None
     rounds: list[TraceRound]
     other_tool_runs: list[TraceToolRun]
+    summaries: list[TraceSummary]
     raw_answers: dict[str, RawAnswer]

@@ -38,7 +38,7 @@ from server.agent.outcomes import break_off, finish, say_fallback, summarized, t
 from server.agent.place.context import context_of, interaction_of, payloads_of
 from server.agent.place.profile import ChatTools
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
-from server.agent.tracing import RoundTrace, Trace, tool_trace
+from server.agent.tracing import RoundTrace, Trace, aborted_trace, summary_trace, tool_trace
 from server.providers.base import Provider, model_info
 from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
@@ -242,7 +242,7 @@ class AgentLoop:
     async def _summarize(self, step: Summarize) -> Step:
         """Without a summary the history is cut all the same: a run does not fail for it (HIST-5)."""
         defaults = self._chat.tools().profile.params
-        done, outcome = Completion(""), "ok"
+        done, failure = Completion(""), None
         begun_at = time.monotonic()
         try:
             provider, model = self._models.resolve(step.model)
@@ -250,12 +250,16 @@ class AgentLoop:
                 done = await complete(provider, summary_request(self._chat.state, defaults, model))
             if not done.text.strip():
                 raise ModelFailed("llm_error", "The summarizer said nothing.", detail="an empty summary")
-        except (ModelFailed, TimeoutError) as failure:
-            outcome = failure.code if isinstance(failure, ModelFailed) else "timeout"
-            detail = failure.detail if isinstance(failure, ModelFailed) else f"no summary in {SUMMARY_SECONDS:g} s"
-            _log.warning("history.summary_failed", model=step.model, code=outcome, detail=detail)
-        self._metrics.model_calls.labels(step.model.partition("/")[0], outcome).inc()
+        except ModelFailed as failed:
+            failure = failed
+        except TimeoutError:
+            failure = ModelFailed("timeout", "No summary in time.", detail=f"no summary in {SUMMARY_SECONDS:g} s")
         elapsed_ms = round((time.monotonic() - begun_at) * 1000)
+        outcome = failure.code if failure is not None else "ok"
+        if failure is not None:
+            _log.warning("history.summary_failed", model=step.model, code=outcome, detail=failure.detail)
+        self._metrics.model_calls.labels(step.model.partition("/")[0], outcome).inc()
+        self._chat.trace(summary_trace(self._chat.state, step, done, elapsed_ms, failure))
         return await self._chat.commit(
             lambda ledger: summarized(ledger, step, done.text, elapsed_ms, self._chat.tools(), done.usage)
         )
@@ -356,7 +360,14 @@ class AgentLoop:
             memory=recall(state, step.at_ms),
             authorization=self._authorization_for(tool, state.chat_id, run),
         )
-        done = await self._runner.run(tool, name, step.arguments, context, tools.names)
+        begun_at = time.monotonic()
+        try:
+            done = await self._runner.run(tool, name, step.arguments, context, tools.names)
+        except anyio.get_cancelled_exc_class():
+            elapsed_ms = round((time.monotonic() - begun_at) * 1000)
+            is_abandoned = self._runner.has_abandoned(name, call.id)
+            self._chat.trace(aborted_trace(state, call, step.arguments, elapsed_ms, is_abandoned=is_abandoned))
+            raise
         self._metrics.tool_calls.labels("error" if done.result.failed else "done").inc()
         self._chat.trace(tool_trace(state, call, step.arguments, done))
         told = tell(done.result, tool)

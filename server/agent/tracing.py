@@ -9,6 +9,7 @@ import time
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol.errors import ModelFailed
 from protocol.events import RuntimeUpdated
@@ -17,11 +18,26 @@ from protocol.params import PARAMS, effective
 from protocol.state import ChatState, RawAnswer
 from server.agent.outcomes import Answer
 from server.agent.place.context import context_of
+from server.agent.steps import Summarize
 from server.providers.base import Delta, ModelParams, ReasoningDelta, Request, TextDelta
+from server.providers.complete import Completion
+from server.tools.base import ToolResult
 from server.tools.runner import ToolRun
 from server.tools.traits import Scope
 
-__all__ = ["Attempt", "EndTrace", "RoundRecord", "RoundTrace", "ToolTrace", "Trace", "end_trace", "tool_trace"]
+__all__ = [
+    "Attempt",
+    "EndTrace",
+    "RoundRecord",
+    "RoundTrace",
+    "SummaryTrace",
+    "ToolTrace",
+    "Trace",
+    "aborted_trace",
+    "end_trace",
+    "summary_trace",
+    "tool_trace",
+]
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -75,16 +91,32 @@ class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
 
 
 class ToolTrace(_Record, kw_only=True, tag_field="kind", tag="tool"):
-    """One call as it was carried out: `input` as executed, `output` as the model reads it."""
+    """One call as it was carried out: `input` as executed, `output` as the model reads it. One that was aborted has no
+    output, and may have had effects."""
 
     tool_call_id: str
     name: str
     input: str
     output: str
-    outcome: Literal["done", "error"]
+    outcome: Literal["done", "error", "aborted"]
     is_abandoned: bool
     elapsed_ms: int
     ended_at_ms: int
+    cut: list[str] = []
+
+
+class SummaryTrace(_Record, kw_only=True, tag_field="kind", tag="summary"):
+    """The summarizer was asked before `round` (HIST-4). `code` None: it answered `text`, which covers so many messages.
+    The request is not kept: it is those messages once more."""
+
+    model: str
+    covered: int
+    text: str
+    elapsed_ms: int
+    ended_at_ms: int
+    code: str | None = None
+    detail: str = ""
+    usage: Usage | None = None
     cut: list[str] = []
 
 
@@ -101,7 +133,7 @@ class EndTrace(_Record, kw_only=True, tag_field="kind", tag="end"):
     cut: list[str] = []
 
 
-Trace = RoundRecord | ToolTrace | EndTrace
+Trace = RoundRecord | ToolTrace | SummaryTrace | EndTrace
 
 
 class RoundTrace:
@@ -200,6 +232,33 @@ def tool_trace(state: ChatState, call: ToolCall, arguments: str, done: ToolRun) 
         is_abandoned=done.is_abandoned,
         elapsed_ms=done.elapsed_ms,
         ended_at_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def aborted_trace(
+    state: ChatState, call: ToolCall, arguments: str, elapsed_ms: int, *, is_abandoned: bool
+) -> ToolTrace:
+    """One call that was ended before it had a result."""
+    done = ToolRun(ToolResult(content=""), elapsed_ms, is_abandoned)
+    return replace(tool_trace(state, call, arguments, done), outcome="aborted")
+
+
+def summary_trace(
+    state: ChatState, step: Summarize, done: Completion, elapsed_ms: int, failure: ModelFailed | None
+) -> SummaryTrace:
+    """What the summarizer was asked for and said. `failure`: how it failed."""
+    run = state.private.run
+    return SummaryTrace(
+        run_id=step.run_id,
+        round=run.round + 1 if run else 0,
+        model=step.model,
+        covered=step.covered,
+        text=done.text,
+        elapsed_ms=elapsed_ms,
+        ended_at_ms=time.time_ns() // 1_000_000,
+        code=failure.code if failure is not None else None,
+        detail=failure.detail if failure is not None else "",
+        usage=done.usage,
     )
 
 

@@ -111,6 +111,7 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
     run: JsonObject = {}
     end: JsonObject = {}
     strays: list[JsonObject] = []
+    summaries: list[JsonObject] = []
     for record in records:
         rest = {key: value for key, value in record.items() if key not in ("kind", "run_id")}
         if record["kind"] == "round":
@@ -119,6 +120,8 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
             rounds.append({**rest, "tool_runs": []})
         elif record["kind"] == "end":
             end = rest
+        elif record["kind"] == "summary":
+            summaries.append(rest)
         else:
             asking = next((each for each in reversed(rounds) if each["round"] == rest["round"]), None)
             (strays if asking is None else asking["tool_runs"]).append(rest)
@@ -135,6 +138,7 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> JsonObjec
         "ended_at": end.get("ended_at_ms"),
         "rounds": rounds,
         "other_tool_runs": strays,
+        "summaries": summaries,
         "raw_answers": end.get("raw_answers", {}),
     }
 

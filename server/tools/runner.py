@@ -76,7 +76,7 @@ class ToolRunner:
         clock = asyncio.get_running_loop().time
         begun_at = clock()
         call = _Call(context)
-        task = asyncio.create_task(_drive(tool, values, call), name=f"tool {name} {context.tool_call_id}")
+        task = asyncio.create_task(_drive(tool, values, call), name=_task_name(name, context.tool_call_id))
         is_late = False
         try:
             done, _ = await asyncio.wait({task}, timeout=tool.timeout_seconds)
@@ -92,6 +92,10 @@ class ToolRunner:
         # Cancelled though nobody here cancelled it: something inside the tool did.
         result = failed_result("The tool failed: CancelledError.") if task.cancelled() else task.result()
         return ToolRun(result, elapsed_ms)
+
+    def has_abandoned(self, name: str, tool_call_id: str) -> bool:
+        """Is this call, which was given up, still running all the same?"""
+        return any(task.get_name() == _task_name(name, tool_call_id) for task in self._abandoned)
 
     async def aclose(self) -> None:
         """Cancel what was abandoned once more, wait for at most the grace, and say what is left behind."""
@@ -118,6 +122,10 @@ class ToolRunner:
                 task.add_done_callback(self._abandoned.discard)
                 _log.warning("tool.abandoned", task=task.get_name(), chat_id=context.chat_id)
         return not task.done()
+
+
+def _task_name(name: str, tool_call_id: str) -> str:
+    return f"tool {name} {tool_call_id}"
 
 
 class _Call:

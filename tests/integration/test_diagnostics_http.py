@@ -80,12 +80,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(tmp_path: Path, more: str = "") -> AsyncIterator[House]:
+async def house(tmp_path: Path, more: str = "", app: Path | None = None) -> AsyncIterator[House]:
     hashes = {name: hashlib.sha256(f"{name}-secret-token".encode()).hexdigest() for name in ("ann", "bob")}
     with serve_fake_openai() as model:
         config = tmp_path / "threadcast.toml"
         config.write_text(CONFIG.format(url=model.base_url, prompt=PROMPT, **hashes) + more)
         arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
+        arguments += ["--app", str(app)] if app is not None else []
         with start(*arguments, log=tmp_path / "log") as process:
             yield House(await process.ready(), model)
 
@@ -190,6 +191,65 @@ async def test_what_a_model_cannot_take_is_noted_in_the_trace(tmp_path: Path) ->
         (round,) = (await here.trace("c1", run_id))["rounds"]
         assert len(round["left_out"]) == 1 and "image" in round["left_out"][0]
         assert PIXEL not in json.dumps(here.model.asked[-1].body)
+
+
+MARKED = """\
+payloads = ["article"]
+
+[[profiles.agent.actions]]
+action = "publish"
+label = "Publish"
+
+[payloads.article]
+marker = "ARTICLE"
+"""
+
+
+@pytest.mark.row("DIAG-2", "PAY-6")
+async def test_an_answer_is_shown_clean_and_its_trace_has_it_as_the_model_wrote_it(tmp_path: Path) -> None:
+    actions = [{"label": "Publish", "action": "publish"}, {"label": "Burn", "action": "burn"}]
+    raw = f'Here it is.\nARTICLE: {{"title": "Moss"}}\nSUGGESTED_ACTIONS: {json.dumps(actions)}'
+    async with house(tmp_path, MARKED) as here:
+        run_id = await here.say("c1", Reply([text(raw), STOP, DONE]))
+        raws = (await here.trace("c1", run_id))["raw_answers"]
+        shown = (await here.get("/v1/chats/c1")).json()
+    answer = shown["messages"][-1]
+    assert (answer["content"], [each["action"] for each in answer["suggested_actions"]]) == ("Here it is.", ["publish"])
+    assert [payload["data"] for payload in shown["payloads"]] == [{"title": "Moss"}]
+    assert raws == {answer["message_id"]: {"text": raw, "dropped_actions_count": 1}}
+    assert "burn" not in json.dumps(shown)
+
+
+@pytest.mark.row("DIAG-1", "DIAG-3")
+async def test_a_call_that_was_aborted_is_in_the_trace_with_the_time_it_had(tmp_path: Path) -> None:
+    app = Path(__file__).with_name("misbehaving_tools.py")
+    async with house(tmp_path, app=app) as here:
+        here.model.replies = [calls("hang", {})]
+        async with watching(here.server.url, "c1", headers=bearer("ann")) as watcher:
+            await watcher.until(lambda w: w.state is not None)
+            await command(here.server.url, "c1", user_message("r1", "hi"), bearer("ann"))
+            await watcher.until(lambda w: w.state is not None and w.state.runtime.active_tool == "hang")
+            await command(here.server.url, "c1", {"type": "abort", "client_request_id": "r2"}, bearer("ann"))
+            await watcher.until(lambda w: w.runs_ended)
+            run_id = str(next(f["run_id"] for f in reversed(watcher.frames) if f.get("outcome")))
+        trace = await here.trace("c1", run_id)
+    ((tool,),) = [each["tool_runs"] for each in trace["rounds"]]
+    assert (tool["name"], tool["outcome"], tool["output"], tool["is_abandoned"]) == ("hang", "aborted", "", False)
+    assert tool["elapsed_ms"] >= 0 and trace["outcome"] == "aborted"
+
+
+@pytest.mark.row("DIAG-1", "HIST-4")
+async def test_what_the_summarizer_said_and_how_it_failed_is_in_the_trace(tmp_path: Path) -> None:
+    summed = 'summarizer = "fake/tiny"\nparams = { max_history_messages = 2 }\n'
+    async with house(tmp_path, summed) as here:
+        await here.say("c1", FINE)
+        failed = await here.say("c1", failure(400, {"message": "no summaries today"}), FINE)
+        fine = await here.say("c1", Reply([text("They greeted."), STOP, USAGE, DONE]), FINE)
+        (broken,) = (await here.trace("c1", failed))["summaries"]
+        (summary,) = (await here.trace("c1", fine))["summaries"]
+    assert (broken["code"], broken["text"]) == ("llm_error", "") and "no summaries today" in broken["detail"]
+    assert (summary["model"], summary["round"], summary["text"]) == ("fake/tiny", 0, "They greeted.")
+    assert summary["code"] is None and summary["covered"] > 0 and summary["usage"]["prompt_tokens"] == 7
 
 
 async def test_no_traces_are_kept_where_they_are_switched_off(tmp_path: Path) -> None:
