@@ -4,6 +4,8 @@ Used by background agents and processes. Pure. A wake begins a run when the chat
 next round reads the message, and only if there is none a run follows. After an abort none does: a person said stop.
 """
 
+from msgspec.structs import replace
+
 from protocol.facts import RunStarted, SetAside
 from protocol.ledger import Ledger
 from protocol.messages import Message
@@ -47,8 +49,13 @@ def wake_after(ledger: Ledger, ended: Run, outcome: str) -> None:
         return
     ledger.note(WakeSettled())
     is_unread = owed.run_id == ended.run_id and ended.round <= owed.round
-    if is_unread and outcome in _GO_ON and ledger.state.private.run is None:
+    if not is_unread or outcome not in _GO_ON:
+        return
+    follows = ledger.state.private.run
+    if follows is None:
         _begin_run(ledger, owed.principal)
+    elif follows.commit is not None:  # it asks no model, so nobody has read it after that either
+        ledger.note(WakeNoted(wake=replace(owed, run_id=follows.run_id, round=follows.round)))
 
 
 def _begin_run(ledger: Ledger, principal: Principal) -> None:

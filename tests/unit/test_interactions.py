@@ -1,0 +1,135 @@
+"""What parts of the agent make of each other: wakes and previews, markers and chats below, the guard and branches."""
+
+import pytest
+
+from protocol.commands import Abort, Regenerate, SubchatFinished, ToolDecision
+from protocol.deltas import AppendContent, SetToolCalls
+from protocol.events import PayloadAdded
+from protocol.state import Commit
+from protocol.subchats import Wanted, open_child
+from server.agent.answer.guard import ReplyGuard
+from server.agent.history.view import model_view
+from server.agent.place.payload_types import PayloadType
+from server.agent.steps import CallModel, RunTool
+from server.tools.preview import Preview
+from server.tools.traits import Traits
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+from tests.unit.test_subchats_pure import begun, calling, letters, opened
+from tests.unit.test_tree import check_law
+
+CHINESE = "这个问题很有意思"
+
+TOOLS = {
+    "propose": FakeTool(name="propose", policy="preview", traits=Traits(commit_tool="save")),
+    "save": FakeTool(name="save", retry="idempotent"),
+    "delegate": FakeTool(name="delegate"),
+}
+
+
+def accepted_while_an_agent_works() -> tuple[PureChat, str]:
+    """A chat in its run's last round: an agent that wakes it is at work, and an accepted preview waits for its turn."""
+    chat = PureChat(table(TOOLS))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c0", "propose"), call("c1", "delegate")]))
+    chat.finish()
+    events = chat.tool_answers(preview=Preview("New", {"title": "Tides"}))
+    payload_id = next(event.payload_id for event in events if isinstance(event, PayloadAdded))
+    children: list[str] = []
+    wanted = Wanted("c1", "look", is_background=True, wakes=True)
+    chat.write(lambda ledger: children.append(open_child(ledger, wanted).chat_id))
+    chat.tool_answers("started")
+    chat.command(ToolDecision(client_request_id="d", payload_id=payload_id, accepted=True))
+    return chat, children[0]
+
+
+def ended(agent: str) -> SubchatFinished:
+    return SubchatFinished(client_request_id="f", subchat_id=agent, outcome="complete", text="the tide is high")
+
+
+def commit_of(chat: PureChat) -> Commit | None:
+    return chat.state.private.run.commit if chat.state.private.run is not None else None
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_wake_that_meets_a_preview_to_be_carried_out_waits_for_it_and_is_not_lost(dies: bool) -> None:
+    chat, agent = accepted_while_an_agent_works()
+    chat.command(ended(agent))
+    chat.stream(AppendContent("Have a look."))
+    chat.finish()
+    assert commit_of(chat) is not None
+    if dies:
+        chat.crash()
+    chat.tool_answers("saved")
+    assert isinstance(chat.step, CallModel) and commit_of(chat) is None
+    assert any("the tide is high" in str(message.content) for message in model_view(chat.state, {}))
+    chat.finish()
+    assert chat.is_waiting and chat.state.private.relations.wake is None
+    check_law(chat)
+
+
+def test_a_wake_that_waits_for_a_preview_ends_with_an_abort_and_one_during_it_follows_it() -> None:
+    chat, agent = accepted_while_an_agent_works()
+    chat.command(ended(agent))
+    chat.finish()
+    chat.command(Abort(client_request_id="stop"))
+    assert chat.is_waiting and chat.state.private.relations.wake is None
+
+    chat, agent = accepted_while_an_agent_works()
+    chat.finish()
+    assert commit_of(chat) is not None
+    chat.command(ended(agent))
+    chat.tool_answers("saved")
+    assert isinstance(chat.step, CallModel) and commit_of(chat) is None
+
+
+def test_a_parent_reads_its_childs_answer_without_the_markers() -> None:
+    parent = calling()
+    opened(parent)
+    child = begun(parent)
+    child.tools = table(payload_types=[PayloadType(name="article", marker="ARTICLE")])
+    child.stream(AppendContent('Written.\nARTICLE: {"title": "Moss"}\nSUGGESTED_VALUES: ["more"]'))
+    child.finish()
+    (letter,) = letters(child)
+    assert isinstance(letter, SubchatFinished) and letter.text == "Written."
+    check_law(child)
+
+
+def test_what_a_guard_said_stays_on_the_branch_of_the_answer_that_it_refused() -> None:
+    guard = ReplyGuard(forbid_scripts=["Han"], instruction="In English.")
+    chat = PureChat(table(reply_guard=guard))
+    chat.command(say("q"))
+    for words in (CHINESE, "Fine."):
+        chat.stream(AppendContent(words))
+        chat.finish()
+    assert chat.is_waiting
+    assert [m.content for m in model_view(chat.state, {})][1:3] == [CHINESE, "In English."]
+    chat.command(Regenerate(client_request_id="again", message_id=chat.state.path[1]))
+    assert isinstance(chat.step, CallModel)
+    assert [m.content for m in model_view(chat.state, {})] == ["hi"]
+    chat.stream(AppendContent(CHINESE))
+    chat.finish()
+    assert isinstance(chat.step, CallModel), "the other branch's retries are not this run's"
+    check_law(chat)
+
+
+def test_a_preview_decided_while_an_answer_is_asked_for_again_is_read_and_the_guard_still_counts() -> None:
+    chat = PureChat(table(TOOLS, reply_guard=ReplyGuard(forbid_scripts=["Han"], instruction="In English.")))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c0", "propose")]))
+    chat.finish()
+    events = chat.tool_answers(preview=Preview("New", {"title": "Tides"}))
+    payload_id = next(event.payload_id for event in events if isinstance(event, PayloadAdded))
+    chat.stream(AppendContent(CHINESE))
+    chat.finish()
+    assert isinstance(chat.step, CallModel)
+    chat.command(ToolDecision(client_request_id="d", payload_id=payload_id, accepted=True))
+    chat.stream(AppendContent(CHINESE))
+    chat.finish()
+    assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "save"
+    chat.tool_answers("saved")
+    assert chat.is_waiting
+    view = [str(m.content) for m in model_view(chat.state, {})]
+    assert sum(words == "In English." for words in view) == 1
+    assert sum("accepted the preview" in words for words in view) == 1
+    check_law(chat)
