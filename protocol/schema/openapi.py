@@ -5,7 +5,7 @@ The shapes come from the structs (`shapes.py`, `answers.py`), the endpoints from
 """
 
 from protocol.messages import JsonObject
-from protocol.schema import answers, requests
+from protocol.schema import answers, requests, traces
 from protocol.schema.chat_paths import chat_paths
 from protocol.schema.operations import REF
 from protocol.schema.server_paths import server_paths
@@ -42,8 +42,8 @@ _BODIES = (
     requests.CompletionsRequest,
     answers.StreamChange,
     answers.TypingNotice,
-    answers.TracedRuns,
-    answers.RunTrace,
+    traces.TracedRuns,
+    traces.RunTrace,
 )
 
 

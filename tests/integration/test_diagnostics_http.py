@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from protocol.messages import JsonObject
-from protocol.schema.answers import RunTrace, TracedRuns
+from protocol.schema.traces import RunTrace, TracedRuns
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, failure, serve_fake_openai, text
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.mcp_servers import PIXEL
