@@ -218,7 +218,8 @@ class AgentLoop:
         info = model_info(provider, model)
         assembler.prices = info.prices if info is not None else None
         if info is not None:
-            request = replace(request, stream=info.streams)
+            params = replace(request.params, extra_body=info.extra_body)
+            request = replace(request, stream=info.streams, params=params)
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()

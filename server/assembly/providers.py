@@ -106,6 +106,7 @@ def _models(wanted: ProviderSettings) -> list[ModelInfo]:
             max_output_tokens=model.max_output_tokens,
             streams=model.streams,
             prices=_prices(model),
+            extra_body=model.extra_body,
         )
         for model in wanted.models
     ]

@@ -173,6 +173,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     streams: bool = True
     prices: Prices | None = None
+    extra_body: JsonObject = {}
 
 
 class Provider(Protocol):

@@ -1,6 +1,6 @@
 """The servers of models, and which of their models are used for what."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta
@@ -44,6 +44,9 @@ class Model(Section, frozen=True):
 
     streams: bool = True
     """False: it is asked for whole answers, each shown in one piece."""
+
+    extra_body: dict[str, Any] = {}  # Any: passed through as it is
+    """Put into each of its requests, for what only this server knows, such as { top_k = 20 } (PROV-5)."""
 
     price_input: Price | None = None
     """USD per million tokens. With `price_output` set, too, answers and chats say what they cost."""

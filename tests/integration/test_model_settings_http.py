@@ -1,0 +1,63 @@
+"""What an operator says of a model, at work over real HTTP: whole answers, a body of its own, prices."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.deltas import AppendContent
+from protocol.events import StreamDelta
+from protocol.messages import JsonObject
+from tests.integration.fake_openai import Reply, serve_fake_openai
+from tests.integration.harness import command, start, user_message, watching
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = """
+[models.providers.fake]
+base_url = "{url}"
+
+[[models.providers.fake.models]]
+name = "tiny"
+streams = false
+extra_body = {{ top_k = 20 }}
+price_input = 1.0
+price_output = 4.0
+price_cache_read = 0.1
+"""
+
+
+def whole(text: str) -> Reply:
+    """An answer in one piece: 100 tokens read, 60 of them from the cache, 50 written."""
+    usage: JsonObject = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
+    usage["prompt_tokens_details"] = {"cached_tokens": 60}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice], "usage": usage}
+    return Reply([json.dumps(body).encode()], headers={"content-type": "application/json"})
+
+
+@pytest.mark.row("PROV-3", "PROV-5", "EVT-12")
+async def test_a_model_that_does_not_stream_is_one_delta_and_answers_and_chats_say_what_they_cost(
+    tmp_path: Path,
+) -> None:
+    with serve_fake_openai() as model:
+        config = tmp_path / "threadcast.toml"
+        config.write_text(CONFIG.format(url=model.base_url))
+        arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)]
+        with start(*arguments, log=tmp_path / "log") as server:
+            await server.ready()
+            async with watching(server.url, "c1") as watcher:
+                for number, words in enumerate(["A whole answer.", "And another."], 1):
+                    model.replies = [whole(words)]
+                    await command(server.url, "c1", user_message(f"q{number}", "hello"))
+                    await watcher.at_rest(number)
+    ops = [op for event in watcher.events if isinstance(event, StreamDelta) for op in event.ops]
+    said = [op.text for op in ops if isinstance(op, AppendContent)]
+    assert said == ["A whole answer.", "And another."]
+    assert [(asked.body.get("stream", False), asked.body["top_k"]) for asked in model.asked] == [(False, 20)] * 2
+    state = watcher.state
+    assert state is not None and state.thread.usage is not None
+    each = (40 * 1.0 + 60 * 0.1 + 50 * 4.0) / 1_000_000
+    costs = [state.nodes[key].usage for key in state.path if state.nodes[key].role == "assistant"]
+    assert [usage.cost_usd if usage else None for usage in costs] == [pytest.approx(each)] * 2
+    assert state.thread.usage.cost_usd == pytest.approx(2 * each)
