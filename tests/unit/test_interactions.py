@@ -114,7 +114,9 @@ def test_what_a_guard_said_stays_on_the_branch_of_the_answer_that_it_refused() -
 
 
 def test_a_preview_decided_while_an_answer_is_asked_for_again_is_read_and_the_guard_still_counts() -> None:
-    chat = PureChat(table(TOOLS, reply_guard=ReplyGuard(forbid_scripts=["Han"], instruction="In English.")))
+    chat = PureChat(
+        table(TOOLS, reply_guard=ReplyGuard(forbid_scripts=["Han"], instruction="In English.", max_retries=2))
+    )
     chat.command(say("q"))
     chat.stream(SetToolCalls([call("c0", "propose")]))
     chat.finish()
@@ -124,12 +126,14 @@ def test_a_preview_decided_while_an_answer_is_asked_for_again_is_read_and_the_gu
     chat.finish()
     assert isinstance(chat.step, CallModel)
     chat.command(ToolDecision(client_request_id="d", payload_id=payload_id, accepted=True))
-    chat.stream(AppendContent(CHINESE))
-    chat.finish()
+    for _ in range(2):
+        assert isinstance(chat.step, CallModel)
+        chat.stream(AppendContent(CHINESE))
+        chat.finish()
     assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "save"
     chat.tool_answers("saved")
     assert chat.is_waiting
     view = [str(m.content) for m in model_view(chat.state, {})]
-    assert sum(words == "In English." for words in view) == 1
+    assert sum(words == "In English." for words in view) == 2
     assert sum("accepted the preview" in words for words in view) == 1
     check_law(chat)
