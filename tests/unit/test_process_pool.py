@@ -210,7 +210,7 @@ async def test_a_worker_that_is_killed_leaves_nothing_behind() -> None:
 
 
 async def test_a_guard_that_is_killed_leaves_nothing_behind(bench: Bench) -> None:
-    await bench.start("p", "sh", "-c", "echo $$; kill -HUP $PPID; sleep 600")
+    await bench.start("p", "sh", "-c", "echo $$; kill -KILL $PPID; sleep 600")
     end = await bench.end("p")
     assert end.status == "killed"
     await until_gone(int(end.output))
