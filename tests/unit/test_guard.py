@@ -26,6 +26,8 @@ CHINESE = "这个问题很有意思"
         (f"Of course. {CHINESE}", True),
         ("Plain English, café included.", False),
         ("The capital is Beijing (北京).", False),
+        ("中文答案", True),
+        ("中文答", False),
         (f"{'He wrote a long letter to everybody. ' * 6}{CHINESE}", False),
         (f"Write:\n```python\nprint('{CHINESE}')\n```\nand run it.", False),
         (f"The constant `{CHINESE}` is unused.", False),

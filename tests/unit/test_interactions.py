@@ -4,10 +4,11 @@ import pytest
 
 from protocol.commands import Abort, Regenerate, SubchatFinished, ToolDecision
 from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import PayloadAdded
+from protocol.events import PayloadAdded, ThreadUpdated
 from protocol.state import Commit
 from protocol.subchats import Wanted, open_child
 from server.agent.answer.guard import ReplyGuard
+from server.agent.history.request import prompt_context
 from server.agent.history.view import model_view
 from server.agent.place.payload_types import PayloadType
 from server.agent.steps import CallModel, RunTool
@@ -137,3 +138,35 @@ def test_a_preview_decided_while_an_answer_is_asked_for_again_is_read_and_the_gu
     assert sum(words == "In English." for words in view) == 2
     assert sum("accepted the preview" in words for words in view) == 1
     check_law(chat)
+
+
+def test_markers_in_a_persons_words_and_in_a_tools_result_stay_where_they_are() -> None:
+    chat = PureChat(table(TOOLS))
+    words = 'SUGGESTED_VALUES: ["a"]'
+    chat.command(say("q", words))
+    chat.stream(SetToolCalls([call("c1", "delegate")]))
+    chat.finish()
+    chat.tool_answers(words)
+    chat.stream(AppendContent("It offers answers."))
+    chat.finish()
+    assert [chat.state.nodes[key].content for key in chat.state.path] == [words, "", words, "It offers answers."]
+    assert chat.state.private.raw_answers == {}
+    check_law(chat)
+
+
+def test_an_answer_that_came_whole_is_progress_even_before_its_calls_have_run() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say("q"))
+    chat.stream(AppendContent("I ask"))
+    chat.crash(can_continue=True)
+    assert chat.state.private.attempts == 1
+    chat.stream(SetToolCalls([call("c1", "delegate")]))
+    chat.finish()
+    assert isinstance(chat.step, RunTool) and chat.state.private.attempts == 0
+
+
+def test_sections_of_the_prompt_read_the_threads_metadata() -> None:
+    chat = PureChat(table())
+    assert prompt_context(chat.state, chat.tools, [], "").metadata == {}
+    chat.write(lambda ledger: ledger.say(ThreadUpdated(metadata={"book": "Tides"})))
+    assert prompt_context(chat.state, chat.tools, [], "").metadata == {"book": "Tides"}
