@@ -95,15 +95,16 @@ async def test_a_service_is_asked_with_the_callers_rights_and_nothing_else_ever_
         told = await results(process.url, chat_id, *calls)
         assert [failed for _, failed in told] == [False, False, False, True, True]
         assert told[3][0].startswith("The service answered 302.") and "500" in told[4][0]
-        assert [(method, path, body) for method, path, _, body in asked] == [
-            ("GET", "/echo/a%20b?q=1&q=x%26y", ""),
-            ("GET", "/echo/1", ""),
-            ("POST", "/save", '{"title":"t"}'),
-            ("GET", "/moved", ""),
-            ("GET", "/broken", ""),
-        ]
-        assert [headers.get("authorization") for _, _, headers, _ in asked] == [None, TOKEN, None, TOKEN, TOKEN]
-        assert asked[0][2]["x-api-key"] == KEY
+        by_path = {path: (method, body, headers.get("authorization")) for method, path, headers, body in asked}
+        assert len(asked) == len(by_path)
+        assert by_path == {  # in no order: what only reads is asked side by side
+            "/echo/a%20b?q=1&q=x%26y": ("GET", "", None),
+            "/echo/1": ("GET", "", TOKEN),
+            "/save": ("POST", '{"title":"t"}', None),
+            "/moved": ("GET", "", TOKEN),
+            "/broken": ("GET", "", TOKEN),
+        }
+        assert [headers["x-api-key"] for _, _, headers, _ in asked if "x-api-key" in headers] == [KEY]
         async with httpx2.AsyncClient() as client:
             tools = (await client.get(f"{process.url}/v1/tools")).text
             assert '"source":"http"' in tools
