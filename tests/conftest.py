@@ -1,6 +1,10 @@
-"""What all tests share: the event loop they run on."""
+"""What all tests share: the event loop they run on, and patience on a machine that does much else."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 @pytest.fixture

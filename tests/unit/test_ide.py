@@ -6,6 +6,8 @@ from protocol.commands import Abort, IdeToolClaim, IdeToolResult
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import IdeToolRequired
 from protocol.ide import CLAIM_MS
+from protocol.snapshot import active_path
+from server.agent.history.view import model_view
 from server.agent.plan import is_parked, next_deadline_ms
 from server.agent.steps import CallModel, RunTool
 from server.tools.base import Tool
@@ -62,6 +64,16 @@ def test_a_result_for_no_open_call_is_refused_and_only_the_first_counts() -> Non
     assert isinstance(chat.step, CallModel)
     last = chat.state.nodes[chat.state.path[-2]]
     assert (last.content, last.tool_failed) == ("broken", True)
+
+
+@pytest.mark.row("LOOP-3")
+def test_results_that_came_in_any_order_are_read_in_the_order_of_the_calls() -> None:
+    chat = asked(("c0", "open_file"), ("c1", "open_file"), ("c2", "clock"), arguments="{}")
+    chat.tool_answers("noon")
+    for key in ("c1", "c0"):
+        chat.command(result(key))
+    assert [m.tool_call_id for m in active_path(chat.state) if m.role == "tool"] == ["c2", "c1", "c0"]
+    assert [m.tool_call_id for m in model_view(chat.state, {}) if m.role == "tool"] == ["c0", "c1", "c2"]
 
 
 def test_server_calls_of_the_round_run_while_the_client_works() -> None:

@@ -80,7 +80,22 @@ def view_of(state: ChatState, defaults: JsonObject) -> View:
         else:
             continue
         runs_from += is_earlier
+    view = _results_in_call_order(view)
     return View(summary, view, runs_from, cut_point(state, defaults, view, runs_from))
+
+
+def _results_in_call_order(view: list[Message]) -> list[Message]:
+    """Results stand in the log as they came, and several editors answer in any order; a model reads them in the order
+    of its calls (LOOP-3)."""
+    place = 0
+    rank: dict[str | None, int] = {}
+    keyed: list[tuple[int, int, Message]] = []
+    for message in view:
+        if message.role != "tool":
+            place += 1
+            rank = {call.id: index for index, call in enumerate(message.tool_calls)}
+        keyed.append((place, rank.get(message.tool_call_id, -1) if message.role == "tool" else -1, message))
+    return [message for _, _, message in sorted(keyed, key=lambda each: each[:2])]
 
 
 def _summary_on(state: ChatState, earlier: dict[str, int]) -> Summary | None:
