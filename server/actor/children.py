@@ -6,14 +6,17 @@ its own chat, and a call that runs again after a crash finds it there. Stopping 
 answered call stops its own (`protocol/outbox.py`).
 """
 
+from typing import Unpack
+
+from msgspec.structs import replace
+
 from protocol.errors import Refused, ToolFailed
 from protocol.ledger import Ledger
-from protocol.messages import JsonObject
 from protocol.subchats import Wanted, find_child, open_child, stop_agent
 from server.actor.processes import CommitPort
 from server.actor.writer import Writer
 from server.agent.place.profile import Profiles
-from server.tools.chats import AgentView, ChildResult
+from server.tools.chats import AgentView, ChildResult, ChildWish
 
 __all__ = ["ChildChats"]
 
@@ -27,51 +30,29 @@ class ChildChats:
         self._profiles = profiles
         self._tool_call_id = tool_call_id
 
-    async def run(
-        self,
-        prompt: str,
-        *,
-        mode: str = "",
-        params: JsonObject | None = None,
-        context: JsonObject | None = None,
-        title: str = "",
-        name: str = "0",
-    ) -> ChildResult:
-        wanted = Wanted(
-            self._tool_call_id, prompt, name=name, mode=mode, params=params or {}, context=context, title=title
-        )
+    async def run(self, prompt: str, **wish: Unpack[ChildWish]) -> ChildResult:
+        wanted = self._wanted(prompt, wish)
         chat_id = await self._open(wanted)
         while True:
-            child = find_child(self._writer.state, self._tool_call_id, name)
+            child = find_child(self._writer.state, self._tool_call_id, wanted.name)
             if child is None:  # cannot be while this call is open
                 raise ToolFailed(f"The chat {chat_id} is no longer known.")
             if child.outcome is not None:
                 return ChildResult(chat_id=chat_id, outcome=child.outcome, text=child.text, message_id=child.message_id)
             await self._writer.changed()
 
-    async def start(
-        self,
-        prompt: str,
-        *,
-        mode: str = "",
-        params: JsonObject | None = None,
-        context: JsonObject | None = None,
-        title: str = "",
-        name: str = "0",
-        wake: bool = False,
-    ) -> str:
-        return await self._open(
-            Wanted(
-                self._tool_call_id,
-                prompt,
-                name=name,
-                mode=mode,
-                params=params or {},
-                context=context,
-                title=title,
-                is_background=True,
-                wakes=wake,
-            )
+    async def start(self, prompt: str, *, wake: bool = False, **wish: Unpack[ChildWish]) -> str:
+        return await self._open(replace(self._wanted(prompt, wish), is_background=True, wakes=wake))
+
+    def _wanted(self, prompt: str, wish: ChildWish) -> Wanted:
+        return Wanted(
+            self._tool_call_id,
+            prompt,
+            name=wish.get("name", "0"),
+            mode=wish.get("mode", ""),
+            params=wish.get("params") or {},
+            context=wish.get("context"),
+            title=wish.get("title", ""),
         )
 
     async def stop(self, agent_id: str) -> None:

@@ -9,6 +9,7 @@ from server.providers.google.gemini import Google
 from server.providers.openai.chat import OpenAIChat
 from server.providers.openai.responses import OpenAIResponses
 from server.providers.registry import Providers
+from server.providers.sdk import Reach
 from server.settings import Models
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings
@@ -29,69 +30,31 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
         )
     match wanted.kind:
         case "anthropic":
-            return _anthropic(name, wanted)
+            return Anthropic(name, can_continue=wanted.can_continue, is_caching=wanted.prompt_caching, **_reach(wanted))
         case "google":
-            return _google(name, wanted)
+            return Google(
+                name,
+                api_version=wanted.api_version,
+                vertex_project=wanted.vertex_project,
+                vertex_location=wanted.vertex_location,
+                **_reach(wanted),
+            )
         case "script":
             return Script(name, wanted.file)
         case "openai_responses":
-            return _openai_responses(name, wanted)
+            return OpenAIResponses(name, **_reach(wanted))
         case "openai_chat":
-            return _openai_chat(name, wanted)
+            return OpenAIChat(name, send_reasoning_back=wanted.send_reasoning_back, **_reach(wanted))
 
 
-def _openai_chat(name: str, wanted: ProviderSettings) -> OpenAIChat:
-    return OpenAIChat(
-        name,
-        base_url=wanted.base_url,
-        api_key=_key(wanted),
-        models=_models(wanted),
-        connect_timeout_seconds=wanted.connect_timeout_seconds,
-        idle_timeout_seconds=wanted.idle_timeout_seconds,
-        send_reasoning_back=wanted.send_reasoning_back,
-    )
-
-
-def _openai_responses(name: str, wanted: ProviderSettings) -> OpenAIResponses:
-    return OpenAIResponses(
-        name,
-        base_url=wanted.base_url,
-        api_key=_key(wanted),
-        models=_models(wanted),
-        connect_timeout_seconds=wanted.connect_timeout_seconds,
-        idle_timeout_seconds=wanted.idle_timeout_seconds,
-    )
-
-
-def _anthropic(name: str, wanted: ProviderSettings) -> Anthropic:
-    return Anthropic(
-        name,
-        base_url=wanted.base_url,
-        api_key=_key(wanted),
-        models=_models(wanted),
-        connect_timeout_seconds=wanted.connect_timeout_seconds,
-        idle_timeout_seconds=wanted.idle_timeout_seconds,
-        can_continue=wanted.can_continue,
-        is_caching=wanted.prompt_caching,
-    )
-
-
-def _google(name: str, wanted: ProviderSettings) -> Google:
-    return Google(
-        name,
-        base_url=wanted.base_url,
-        api_key=_key(wanted),
-        api_version=wanted.api_version,
-        vertex_project=wanted.vertex_project,
-        vertex_location=wanted.vertex_location,
-        models=_models(wanted),
-        connect_timeout_seconds=wanted.connect_timeout_seconds,
-        idle_timeout_seconds=wanted.idle_timeout_seconds,
-    )
-
-
-def _key(wanted: ProviderSettings) -> str | None:
-    return wanted.api_key.reveal() if wanted.api_key is not None else None
+def _reach(wanted: ProviderSettings) -> Reach:
+    return {
+        "base_url": wanted.base_url,
+        "api_key": wanted.api_key.reveal() if wanted.api_key is not None else None,
+        "models": _models(wanted),
+        "connect_timeout_seconds": wanted.connect_timeout_seconds,
+        "idle_timeout_seconds": wanted.idle_timeout_seconds,
+    }
 
 
 def _models(wanted: ProviderSettings) -> list[ModelInfo]:

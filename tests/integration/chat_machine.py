@@ -20,7 +20,7 @@ from tests.integration.wishes import Asked
 
 __all__ = ["SETTLE_SECONDS", "UNKNOWN", "ChatMachine"]
 
-SETTLE_SECONDS = 5.0
+SETTLE_SECONDS = 30.0
 """Steps take milliseconds; only a mistake takes longer."""
 
 UNKNOWN = "no-such-thing"

@@ -30,7 +30,7 @@ from protocol.state import ChatState
 __all__ = ["DEADLINE_SECONDS", "ROOT", "Process", "Watcher", "command", "start", "user_message", "watching"]
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 """For starts and whole answers on a busy machine; single events come within milliseconds."""
 
 

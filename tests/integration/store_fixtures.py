@@ -27,7 +27,7 @@ STORES = ("memory", "valkey", "redis7")
 LEASE_MS = 60_000
 CHAT = "chat-1"
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 30.0
 """What any single wait in a test may take."""
 
 _databases = count()

@@ -117,13 +117,13 @@ async def provider(kind: str, fake: FakeOpenAI) -> AsyncIterator[Provider]:
 
 
 async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         return [delta async for delta in provider.stream(request)]
 
 
 async def failure_of(provider: Provider) -> tuple[ModelFailed, list[Delta]]:
     seen: list[Delta] = []
-    with anyio.fail_after(10), pytest.raises(ModelFailed) as failed:
+    with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
         async for delta in provider.stream(REQUEST):
             seen.append(delta)
     return failed.value, seen
@@ -221,7 +221,7 @@ async def test_cancelling_the_reader_closes_the_connection(fake: FakeOpenAI, pro
             if isinstance(delta, TextDelta):
                 has_text.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         task = asyncio.create_task(listen())
         await has_text.wait()
         task.cancel()
@@ -232,7 +232,7 @@ async def test_cancelling_the_reader_closes_the_connection(fake: FakeOpenAI, pro
 
 async def test_reader_that_has_enough_closes_the_connection(fake: FakeOpenAI, provider: Provider, wire: Wire) -> None:
     fake.replies = [Reply([wire.text, HANG])]
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with aclosing(provider.stream(REQUEST)) as deltas:
             assert await anext(deltas) == TextDelta("Hel")
         assert await anyio.to_thread.run_sync(fake.client_left.wait, 5)

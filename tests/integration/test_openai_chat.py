@@ -66,13 +66,13 @@ async def provider(fake: FakeOpenAI) -> AsyncIterator[OpenAIChat]:
 
 
 async def collect(provider: OpenAIChat, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         return [delta async for delta in provider.stream(request)]
 
 
 async def failure_of(provider: OpenAIChat) -> tuple[ModelFailed, list[Delta]]:
     seen: list[Delta] = []
-    with anyio.fail_after(10), pytest.raises(ModelFailed) as failed:
+    with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
         async for delta in provider.stream(REQUEST):
             seen.append(delta)
     return failed.value, seen
@@ -318,7 +318,7 @@ async def test_cancelling_the_reader_closes_the_connection(fake: FakeOpenAI, pro
             if isinstance(delta, TextDelta):
                 has_text.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         task = asyncio.create_task(listen())
         await has_text.wait()
         task.cancel()

@@ -106,7 +106,7 @@ async def provider(fake: FakeOpenAI) -> AsyncIterator[OpenAIResponses]:
 
 
 async def collect(provider: OpenAIResponses, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         return [delta async for delta in provider.stream(request)]
 
 
@@ -168,7 +168,7 @@ async def test_whole_answer_is_asked_for_and_read_as_one_delta(fake: FakeOpenAI,
     output = [{"type": "message", "content": [{"type": "output_text", "text": "Hello", "annotations": []}]}]
     whole = {"object": "response", "model": "m", "status": "completed", "output": output, "usage": COUNTS}
     fake.replies = [Reply([json.dumps(whole).encode()], headers=JSON)]
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         done = await complete(provider, REQUEST)
     assert fake.asked[0].body["stream"] is False
     assert (done.text, done.finish_reason, done.usage) == (

@@ -22,7 +22,7 @@ from protocol.ids import Position
 
 Json = dict[str, Any]  # Any: commands and events as they stand on the wire
 
-START_SECONDS = 5.0
+START_SECONDS = 30.0
 
 
 class ScriptedChat:

@@ -26,7 +26,7 @@ from server.settings.sources import load_settings
 from tests.unit.scripted_chat import Json, ScriptedChat, served
 
 ROOT = Path(__file__).parents[2]
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 """For a process that starts, on a machine that is busy with other tests."""
 
 

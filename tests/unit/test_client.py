@@ -93,7 +93,7 @@ async def watch(server: Server, count: int, last_event_id: str | None = None) ->
     """The first `count` events as `type seq id`, and what was said about the connection meanwhile."""
     seen: list[str] = []
     changes: list[Connection] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with (
             Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client,
             aclosing(client.subscribe("c1", last_event_id, on_change=changes.append)) as events,
@@ -217,7 +217,7 @@ async def _lose_and_reconnect(second: bytes) -> tuple[Server, list[list[str]]]:
     """Watch, post, lose the line before any ack, reconnect to `second`; what is kept after each event."""
     server = Server(stream(snapshot(), frame(1), BROKEN), stream(second, frame(3), "hold"))
     kept: list[list[str]] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with (
             Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client,
             aclosing(client.subscribe("c1")) as events,

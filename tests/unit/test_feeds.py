@@ -25,7 +25,7 @@ from tests.integration.store_fixtures import entry, owned
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 30.0
 
 
 class CountingStore(MemoryStore):

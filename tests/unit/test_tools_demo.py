@@ -32,7 +32,7 @@ async def outputs_of(made: PythonTool, arguments: JsonObject, data_dir: Path = P
         report=lambda progress: None,
         is_cancelled=lambda: False,
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return [output async for output in made.run(arguments, context)]
 
 

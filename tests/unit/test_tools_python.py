@@ -33,7 +33,7 @@ CONTEXT = ToolContext(
 
 
 async def outputs_of(made: PythonTool, arguments: JsonObject | None = None) -> list[ToolOutput]:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return [output async for output in made.run(arguments or {}, CONTEXT)]
 
 
@@ -266,7 +266,7 @@ async def test_progress_of_a_sync_generator_is_live() -> None:
         return "seen" if seen.wait(5) else "nobody saw it"
 
     outputs = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async for output in work.run({}, CONTEXT):
             outputs.append(output)
             seen.set()
@@ -347,7 +347,7 @@ async def test_sync_function_is_left_behind_when_its_caller_is_cancelled() -> No
         async for _ in hangs.run({}, CONTEXT):
             pass
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await anyio.to_thread.run_sync(started.wait, 5)

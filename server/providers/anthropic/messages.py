@@ -9,18 +9,16 @@ whatever goes wrong leaves as `ModelFailed`, and nothing is retried once a byte 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-import anyio.to_thread
-import httpx2
 import msgspec
 
-from protocol.errors import ModelFailed
 from protocol.messages import JsonObject
 from server.providers.anthropic.events import Event, EventReader
 from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body
-from server.providers.base import Delta, ModelInfo, Request, model_info
+from server.providers.base import Delta, Request, model_info
 from server.providers.failures import model_failed
+from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EventTooLarge, SseSplitter
 
 if TYPE_CHECKING:
@@ -28,55 +26,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Anthropic"]
 
-CONNECT_TIMEOUT_SECONDS = 10.0
-IDLE_TIMEOUT_SECONDS = 120.0
-MAX_RETRIES = 2
-"""As for OpenAI-compatible servers, and for the same reasons (`openai/chat.py`)."""
-
 MAX_PAUSES = 10
 """How often one answer may pause for the provider's own tools; each pause comes after several of their calls."""
 
 _decode_event = msgspec.json.Decoder(Event).decode
 
 
-class Anthropic:
+class Anthropic(SdkProvider["AsyncAnthropic"]):
     """A `Provider`. `can_continue`: going on after a given prefix works with models up to 4.5, so somebody must say
     that all models asked here are such; such a call goes without thinking. `is_caching`: prompts are marked to be kept
     at the provider for a few minutes."""
 
     def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str,
-        api_key: str | None = None,
-        models: list[ModelInfo] | None = None,
-        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
-        max_retries: int = MAX_RETRIES,
-        can_continue: bool = False,
-        is_caching: bool = True,
+        self, name: str, *, can_continue: bool = False, is_caching: bool = True, **reach: Unpack[Reach]
     ) -> None:
-        self.name = name
+        super().__init__(name, **reach)
         self.can_continue = can_continue
         # The SDK adds /v1 itself, and everybody else's base URL ends with it.
-        self._base_url = base_url.rstrip("/").removesuffix("/v1")
-        self._api_key = api_key
-        self._models = models or []
-        self._idle_timeout_seconds = idle_timeout_seconds
-        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
-        self._max_retries = max_retries
+        self._base_url = self._base_url.rstrip("/").removesuffix("/v1")
         self._is_caching = is_caching
-        self._client: AsyncAnthropic | None = None
-        self._opening = asyncio.Lock()
-
-    def models(self) -> list[ModelInfo]:
-        return list(self._models)
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
@@ -103,7 +71,7 @@ class Anthropic:
         except FOREIGN_ERRORS as wrong:
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
-            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
+            raise self._silent() from wrong
         except (msgspec.DecodeError, UnicodeDecodeError, EventTooLarge) as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
@@ -127,31 +95,17 @@ class Anthropic:
                 for data in splitter.feed(piece):
                     yield data
 
-    async def _open(self) -> "AsyncAnthropic":
-        async with self._opening:
-            if self._client is None:
-                # In a thread: the import (1 s) and the certificates (0.1 s) would hold up every other chat.
-                self._client = await anyio.to_thread.run_sync(self._make_client)
-            return self._client
-
     def _make_client(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic
 
         import server.providers.anthropic.errors  # noqa: F401
 
-        # Without a key the SDK would look for one in the environment, which is not where ours come from.
         return AsyncAnthropic(
-            api_key=self._api_key or "none",
-            base_url=self._base_url,
-            timeout=self._timeout,
-            max_retries=self._max_retries,
+            api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
         )
 
-    def _private(self, failure: ModelFailed) -> ModelFailed:
-        """A key must not reach the log, whoever repeats it."""
-        if self._api_key:
-            failure.detail = failure.detail.replace(self._api_key, "***")
-        return failure
+    async def _close(self, client: "AsyncAnthropic") -> None:
+        await client.close()
 
 
 def _so_far(reader: EventReader) -> list[JsonObject]:

@@ -10,17 +10,16 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-import anyio.to_thread
 import httpx2
 import msgspec
 
-from protocol.errors import ModelFailed
-from server.providers.base import Delta, ModelInfo, Request
+from server.providers.base import Delta, Request
 from server.providers.failures import model_failed
 from server.providers.google.answer import Chunk, ChunkReader
 from server.providers.google.request import contents_and_config
+from server.providers.sdk import Reach, SdkProvider
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["GOOGLE_BASE_URL", "Google"]
 
 GOOGLE_BASE_URL = "https://generativelanguage.googleapis.com"
-
-CONNECT_TIMEOUT_SECONDS = 10.0
-IDLE_TIMEOUT_SECONDS = 120.0
-MAX_RETRIES = 2
-"""As for OpenAI-compatible servers, and for the same reasons (`openai/chat.py`)."""
 
 RETRY_FIRST_SECONDS = 0.5
 RETRY_MAX_SECONDS = 8.0
@@ -50,51 +44,25 @@ async def _note(response: httpx2.Response) -> None:
         responses.append(response)
 
 
-class Google:
+class Google(SdkProvider["Client"]):
     """A `Provider`. With `vertex_project` it speaks to Vertex AI in `vertex_location` and `api_key` is not used.
     `api_version` '' is the SDK's choice."""
 
-    can_continue = False
-    """The wire has no way to go on after a prefix."""
+    usual_base_url = GOOGLE_BASE_URL
 
     def __init__(
         self,
         name: str,
         *,
-        base_url: str = GOOGLE_BASE_URL,
-        api_key: str | None = None,
         api_version: str = "",
         vertex_project: str = "",
         vertex_location: str = "",
-        models: list[ModelInfo] | None = None,
-        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
-        max_retries: int = MAX_RETRIES,
+        **reach: Unpack[Reach],
     ) -> None:
-        self.name = name
-        self._base_url = base_url
-        self._api_key = api_key
+        super().__init__(name, **reach)
         self._api_version = api_version
         self._vertex = (vertex_project, vertex_location or "global") if vertex_project else None
-        self._models = models or []
-        self._idle_timeout_seconds = idle_timeout_seconds
-        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
-        self._max_retries = max_retries
-        self._client: Client | None = None
         self._http: httpx2.AsyncClient | None = None
-        self._opening = asyncio.Lock()
-
-    def models(self) -> list[ModelInfo]:
-        return list(self._models)
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aio.aclose()
-            client.close()
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
@@ -110,7 +78,7 @@ class Google:
         except FOREIGN_ERRORS as wrong:
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
-            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
+            raise self._silent() from wrong
         except ValueError as wrong:
             # The SDK's objection to a request, or a chunk that is not what it should be (msgspec's is one, too).
             raise self._private(
@@ -149,13 +117,6 @@ class Google:
         """The SDK's own timeout is told to the server as the time that the whole answer may take."""
         request.extensions["timeout"] = self._timeout.as_dict()
 
-    async def _open(self) -> "Client":
-        async with self._opening:
-            if self._client is None:
-                # In a thread: the import (0.5 s) and the certificates (0.1 s) would hold up every other chat.
-                self._client = await anyio.to_thread.run_sync(self._make_client)
-            return self._client
-
     def _make_client(self) -> "Client":
         from google.genai import Client
         from google.genai.types import HttpOptions, HttpRetryOptions
@@ -177,11 +138,11 @@ class Google:
         if self._vertex is not None:
             project, location = self._vertex
             return Client(vertexai=True, project=project, location=location, http_options=options)
-        # Without a key the SDK would look for one in the environment, which is not where ours come from.
-        return Client(vertexai=False, api_key=self._api_key or "none", http_options=options)
+        return Client(vertexai=False, api_key=self._key, http_options=options)
 
-    def _private(self, failure: ModelFailed) -> ModelFailed:
-        """A key must not reach the log, whoever repeats it."""
-        if self._api_key:
-            failure.detail = failure.detail.replace(self._api_key, "***")
-        return failure
+    async def _close(self, client: "Client") -> None:
+        await client.aio.aclose()
+        client.close()
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()

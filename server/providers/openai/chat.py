@@ -6,7 +6,7 @@ hands it out, the agent loop iterates it. The one rule: an answer is whole only 
 """
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -16,7 +16,6 @@ from server.providers.base import (
     Delta,
     Finished,
     FinishReason,
-    ModelInfo,
     ModelNamed,
     ReasoningDelta,
     Request,
@@ -26,15 +25,8 @@ from server.providers.base import (
 )
 from server.providers.failures import model_failed
 from server.providers.openai.chat_wire import CallNumbers, Chunk, Spoken, finish_reason, request_body, usage_of
-from server.providers.openai.client import (
-    CONNECT_TIMEOUT_SECONDS,
-    IDLE_TIMEOUT_SECONDS,
-    MAX_RETRIES,
-    OPENAI_BASE_URL,
-    OpenAIServer,
-    SaidInStream,
-    warm_import,
-)
+from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream, warm_import
+from server.providers.sdk import Reach
 
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
@@ -48,27 +40,8 @@ _decode_chunk = msgspec.json.Decoder(Chunk).decode
 class OpenAIChat(OpenAIServer):
     """The `Provider`. `send_reasoning_back` is for servers that want `reasoning_content` again (PROV-6)."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str = OPENAI_BASE_URL,
-        api_key: str | None = None,
-        models: list[ModelInfo] | None = None,
-        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
-        max_retries: int = MAX_RETRIES,
-        send_reasoning_back: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            base_url=base_url,
-            api_key=api_key,
-            models=models,
-            connect_timeout_seconds=connect_timeout_seconds,
-            idle_timeout_seconds=idle_timeout_seconds,
-            max_retries=max_retries,
-        )
+    def __init__(self, name: str, *, send_reasoning_back: bool = False, **reach: Unpack[Reach]) -> None:
+        super().__init__(name, **reach)
         self._send_reasoning_back = send_reasoning_back
         # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
         self.max_tokens_field = "max_completion_tokens" if self._is_official else "max_tokens"

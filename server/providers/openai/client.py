@@ -7,21 +7,20 @@ byte has been passed on.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
-import anyio.to_thread
 import httpx2
 import msgspec
 
-from protocol.errors import ModelFailed
 from protocol.messages import JsonObject
-from server.providers.base import Delta, ModelInfo, Request
+from server.providers.base import Delta, Request
 from server.providers.failures import model_failed
 from server.providers.openai.chat_wire import ErrorBody
+from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
 
 if TYPE_CHECKING:
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["OPENAI_BASE_URL", "OpenAIServer", "Reader", "SaidInStream", "warm_import"]
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
-
-CONNECT_TIMEOUT_SECONDS = 10.0
-"""Name resolution, TCP and TLS to a distant server take 1 to 3 s on a bad line."""
-
-IDLE_TIMEOUT_SECONDS = 120.0
-"""No byte for so long, retries included, means that none will come. Reasoning models are silent for a minute or more;
-a model on a small machine may need longer to read its prompt: raise it there."""
-
-MAX_RETRIES = 2
-"""The SDK's default: before the first byte, on 408, 409, 429, 5xx and connection errors, honouring Retry-After."""
 
 DRAIN_TIMEOUT_SECONDS = 0.5
 """After `[DONE]` the end of the body is normally in the same packet."""
@@ -79,35 +68,15 @@ class Reader(Protocol):
         """The last deltas of a stream that ended by itself; raises ModelFailed when it was cut or is no answer."""
 
 
-class OpenAIServer(ABC):
-    """A `Provider` but for its wire. `api_key` None is for local servers that ask for none; seconds bound silence,
-    never an answer."""
+class OpenAIServer(SdkProvider["AsyncOpenAI"]):
+    """A `Provider` but for its wire."""
 
-    can_continue = False
-    """The wires have no way to go on after a prefix that all these servers would honour."""
+    usual_base_url = OPENAI_BASE_URL
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str = OPENAI_BASE_URL,
-        api_key: str | None = None,
-        models: list[ModelInfo] | None = None,
-        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
-        idle_timeout_seconds: float = IDLE_TIMEOUT_SECONDS,
-        max_retries: int = MAX_RETRIES,
-    ) -> None:
-        self.name = name
-        self._base_url = base_url
-        self._api_key = api_key
-        self._models = models or []
-        self._idle_timeout_seconds = idle_timeout_seconds
-        self._timeout = httpx2.Timeout(idle_timeout_seconds, connect=connect_timeout_seconds)
-        self._max_retries = max_retries
-        host = urlsplit(base_url).hostname or ""
+    def __init__(self, name: str, **reach: Unpack[Reach]) -> None:
+        super().__init__(name, **reach)
+        host = urlsplit(self._base_url).hostname or ""
         self._is_official = host.endswith((".openai.com", ".openai.azure.com"))
-        self._client: AsyncOpenAI | None = None
-        self._opening = asyncio.Lock()
 
     @abstractmethod
     def _body(self, request: Request) -> JsonObject:
@@ -122,14 +91,6 @@ class OpenAIServer(ABC):
     ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read raw
         """The SDK's raw call. The body goes as `extra_body`, which the SDK lays over its own: it would walk through
         every typed message."""
-
-    def models(self) -> list[ModelInfo]:
-        return list(self._models)
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
@@ -147,7 +108,7 @@ class OpenAIServer(ABC):
         except FOREIGN_ERRORS as wrong:
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
-            raise model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s") from wrong
+            raise self._silent() from wrong
         except (msgspec.DecodeError, UnicodeDecodeError, EventTooLarge) as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
@@ -172,30 +133,16 @@ class OpenAIServer(ABC):
                         await _drain(pieces)
                         return
 
-    async def _open(self) -> "AsyncOpenAI":
-        async with self._opening:
-            if self._client is None:
-                # In a thread: the import (0.5 s) and the certificates (0.1 s) would hold up every other chat.
-                self._client = await anyio.to_thread.run_sync(self._make_client)
-            return self._client
-
     def _make_client(self) -> "AsyncOpenAI":
         warm_import()
         from openai import AsyncOpenAI
 
-        # The SDK insists on a key; servers without authentication ignore it.
         return AsyncOpenAI(
-            api_key=self._api_key or "none",
-            base_url=self._base_url,
-            timeout=self._timeout,
-            max_retries=self._max_retries,
+            api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
         )
 
-    def _private(self, failure: ModelFailed) -> ModelFailed:
-        """Some servers repeat the key they refuse; it must not reach the log."""
-        if self._api_key:
-            failure.detail = failure.detail.replace(self._api_key, "***")
-        return failure
+    async def _close(self, client: "AsyncOpenAI") -> None:
+        await client.close()
 
 
 async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
