@@ -1,0 +1,99 @@
+"""What every provider behind a vendor's SDK shares: where it is reached, its client made once, its key kept.
+
+It knows no vendor and no wire; `openai/client.py`, `anthropic/messages.py` and `google/gemini.py` build on it. The SDK
+is imported with the first call, in a thread. The one rule: the key never stands in a failure, whoever repeats it.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypedDict, TypeVar, Unpack
+
+import anyio.to_thread
+import httpx2
+
+from protocol.errors import ModelFailed
+from server.providers.base import ModelInfo
+from server.providers.failures import model_failed
+
+__all__ = ["Reach", "SdkProvider"]
+
+ClientT = TypeVar("ClientT")
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+"""Name resolution, TCP and TLS to a distant server take 1 to 3 s on a bad line."""
+
+IDLE_TIMEOUT_SECONDS = 120.0
+"""No byte for so long, retries included, means that none will come. Reasoning models are silent for a minute or more;
+a model on a small machine may need longer to read its prompt: raise it there."""
+
+MAX_RETRIES = 2
+"""The SDKs' default: before the first byte, on 408, 409, 429, 5xx and connection errors, honouring Retry-After."""
+
+
+class Reach(TypedDict, total=False):
+    """Where a provider is, and how patient we are with it. `api_key` None is for local servers that ask for none;
+    seconds bound silence, never an answer."""
+
+    base_url: str
+    api_key: str | None
+    models: list[ModelInfo] | None
+    connect_timeout_seconds: float
+    idle_timeout_seconds: float
+    max_retries: int
+
+
+class SdkProvider(ABC, Generic[ClientT]):
+    """A `Provider` but for its `stream`."""
+
+    can_continue = False
+    """Most wires have no way to go on after a prefix that all their servers would honour."""
+
+    usual_base_url: ClassVar[str] = ""
+
+    def __init__(self, name: str, **reach: Unpack[Reach]) -> None:
+        self.name = name
+        self._base_url = reach.get("base_url", self.usual_base_url)
+        self._api_key = reach.get("api_key")
+        self._models = reach.get("models") or []
+        self._idle_timeout_seconds = reach.get("idle_timeout_seconds", IDLE_TIMEOUT_SECONDS)
+        connect_seconds = reach.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)
+        self._timeout = httpx2.Timeout(self._idle_timeout_seconds, connect=connect_seconds)
+        self._max_retries = reach.get("max_retries", MAX_RETRIES)
+        self._client: ClientT | None = None
+        self._opening = asyncio.Lock()
+
+    def models(self) -> list[ModelInfo]:
+        return list(self._models)
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await self._close(client)
+
+    @abstractmethod
+    def _make_client(self) -> ClientT:
+        """Import the SDK and make its client. Runs in a thread."""
+
+    @abstractmethod
+    async def _close(self, client: ClientT) -> None: ...
+
+    async def _open(self) -> ClientT:
+        async with self._opening:
+            if self._client is None:
+                # In a thread: imports (0.5 to 1 s) and certificates (0.1 s) would hold up every other chat.
+                self._client = await anyio.to_thread.run_sync(self._make_client)
+            return self._client
+
+    @property
+    def _key(self) -> str:
+        """For the SDK, which insists on one or would look for it in the environment, where ours do not come from."""
+        return self._api_key or "none"
+
+    def _private(self, failure: ModelFailed) -> ModelFailed:
+        """Some servers repeat the key that they refuse; it must not reach the log."""
+        if self._api_key:
+            failure.detail = failure.detail.replace(self._api_key, "***")
+        return failure
+
+    def _silent(self) -> ModelFailed:
+        return model_failed("timeout", f"no answer within {self._idle_timeout_seconds} s")
