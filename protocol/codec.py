@@ -1,10 +1,11 @@
 """msgspec encoders and decoders, made once: events, facts, acks and whole states to bytes and back.
 
-All JSON. An event's `type` always comes first, so that a frame can be made by splicing (`sse.py`). A state is what a
-checkpoint holds; its growing texts are written as plain strings.
+All JSON. What cannot be decoded raises `msgspec.DecodeError`, whatever is wrong with it. An event's `type` always comes
+first, so that a frame can be made by splicing (`sse.py`). A state is what a checkpoint holds; its growing texts are
+written as plain strings.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -49,6 +50,7 @@ def _from_plain(wanted: type, value: Any) -> Any:  # Any: as above, the other wa
     raise NotImplementedError(f"{wanted.__name__} is no part of the protocol")
 
 
+_T = TypeVar("_T")
 _encoder = msgspec.json.Encoder(enc_hook=_to_plain)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event])
@@ -65,28 +67,28 @@ def encode(value: object) -> bytes:
 
 
 def decode_event(data: bytes | msgspec.Raw) -> Event:
-    return _event.decode(data)
+    return _read(_event, data)
 
 
 def decode_events(data: bytes) -> list[Event]:
-    return _events.decode(data)
+    return _read(_events, data)
 
 
 def decode_facts(data: bytes) -> list[Fact]:
-    return _facts.decode(data)
+    return _read(_facts, data)
 
 
 def decode_acks(data: bytes) -> list[EntryAck]:
-    return _acks.decode(data) if data else []
+    return _read(_acks, data) if data else []
 
 
 def split_array(data: bytes) -> list[msgspec.Raw]:
     """The elements of a JSON array as they stand, undecoded."""
-    return _raw_array.decode(data)
+    return _read(_raw_array, data)
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    return _snapshot.decode(data)
+    return _read(_snapshot, data)
 
 
 def encode_state(state: ChatState) -> bytes:
@@ -94,5 +96,12 @@ def encode_state(state: ChatState) -> bytes:
 
 
 def decode_state(data: bytes) -> ChatState:
-    """Raises msgspec.DecodeError when the bytes are no state."""
-    return _state.decode(data)
+    return _read(_state, data)
+
+
+def _read(decoder: "msgspec.json.Decoder[_T]", data: bytes | msgspec.Raw) -> _T:
+    """msgspec lets these two through as they are; readers of a log must know one kind of damage."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as wrong:
+        raise msgspec.DecodeError(str(wrong)) from None

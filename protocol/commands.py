@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from protocol.errors import BadRequest, explain
+from protocol.bodies import decode_body
+from protocol.errors import BadRequest
 from protocol.events import PayloadAdded
 from protocol.ids import Id, Name
 from protocol.messages import JsonObject, Message
@@ -304,15 +305,10 @@ def decode_command(body: bytes) -> Command:
     """A client's command from the bytes of a POST.
 
     Raises:
-        BadRequest: not JSON, unknown type, missing field or wrong type; `path` is a JSON Pointer to the place.
+        BadRequest: not JSON, nested too deep, unknown type, missing field or wrong type; `path` is a JSON Pointer to
+            the place.
     """
-    try:
-        return _commands.decode(body)
-    except msgspec.ValidationError as wrong:
-        text, path = explain(wrong)
-        raise BadRequest(text, path=path) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise BadRequest(f"the body is not JSON: {wrong}") from None
+    return decode_body(_commands, body)
 
 
 def decode_inbox_body(body: bytes) -> Command | InternalCommand:
@@ -323,7 +319,7 @@ def decode_inbox_body(body: bytes) -> Command | InternalCommand:
     """
     try:
         return _inbox.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise BadRequest(f"unreadable inbox entry: {wrong}") from None
 
 

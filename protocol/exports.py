@@ -14,7 +14,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from protocol.blobs import Blob, blob_hashes, parse_blob_url
-from protocol.errors import BadRequest, TooLarge, explain
+from protocol.bodies import decode_body
+from protocol.errors import BadRequest, TooLarge
 from protocol.events import PayloadAdded
 from protocol.ids import RESERVED_CHAT_IDS, check_id
 from protocol.messages import ImagePart, JsonObject, Message
@@ -234,12 +235,9 @@ def read_exports(body: bytes) -> list[ChatExport]:
 
 def _read_line(raw: bytes, number: int) -> _Line:
     try:
-        return _lines.decode(raw)
-    except msgspec.ValidationError as wrong:
-        text, path = explain(wrong)
-        raise _wrong(number, text, path) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise _wrong(number, f"not JSON: {wrong}") from None
+        return decode_body(_lines, raw)
+    except BadRequest as wrong:
+        raise _wrong(number, wrong.message, wrong.path or "") from None
 
 
 class _Reader:

@@ -21,7 +21,7 @@ TAG_CHARACTERS = 6
 """36^6 = 2 * 10^9: two of 64 chats collide once in a million streams, and then both begin with a snapshot."""
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_WORD = re.compile(rf"([0-9a-z]{{{TAG_CHARACTERS}}})-([0-9a-z]{{1,12}})-([0-9a-z]{{1,10}})-([0-9a-z]{{1,10}})")
+_WORD = re.compile(rf"([0-9a-z]{{{TAG_CHARACTERS}}})-([0-9a-z]{{1,13}})-([0-9a-z]{{1,10}})-([0-9a-z]{{1,10}})")
 
 
 def tag_of(chat_id: str) -> str:

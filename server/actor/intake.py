@@ -28,7 +28,7 @@ def command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Pri
     try:
         by = msgspec.json.decode(entry.principal, type=Principal)
         return decode_inbox_body(entry.body), by
-    except (BadRequest, msgspec.DecodeError) as unreadable:
+    except (BadRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as unreadable:
         _log.error("command.unreadable", client_request_id=entry.request_id, error=str(unreadable))
         return None, by
 

@@ -118,11 +118,13 @@ def decompose(data: bytes) -> JsonObject:
         ValueError: this is no record.
     """
     try:
+        if zstandard.frame_content_size(data) > TEXT_MAX_BYTES:  # the frame's own word goes before `max_output_size`
+            raise ValueError(f"a stored trace is larger than {TEXT_MAX_BYTES} bytes")
         found: JsonObject = msgspec.json.decode(
-            zstandard.ZstdDecompressor().decompress(data, max_output_size=TEXT_MAX_BYTES)
+            zstandard.ZstdDecompressor().decompress(data, max_output_size=TEXT_MAX_BYTES), type=JsonObject
         )
         return found
-    except (zstandard.ZstdError, msgspec.DecodeError) as wrong:
+    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise ValueError(f"a stored trace cannot be read: {wrong}") from None
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from protocol.bodies import decode_body
 from protocol.commands import Interaction, InteractionType, UserMessage
-from protocol.errors import BadRequest, Refused, explain
+from protocol.errors import BadRequest, Refused
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
 from server.agent.place.profile import Profile, Profiles
@@ -257,10 +258,4 @@ _T = TypeVar("_T")
 
 
 def _decode(body: bytes, wanted: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except msgspec.ValidationError as wrong:
-        text, path = explain(wrong)
-        raise BadRequest(text, path=path) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise BadRequest(f"the body is not JSON: {wrong}") from None
+    return decode_body(msgspec.json.Decoder(wanted), body)

@@ -5,45 +5,42 @@ knows. Nothing is stored. Only the principal that opened a stream can find it.
 """
 
 import secrets
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from protocol.errors import BadRequest, NotFound, Unavailable, explain
+from protocol.bodies import decode_body
+from protocol.errors import BadRequest, NotFound, Unavailable
 from protocol.ids import check_chat_id, check_id
 from protocol.places import CHATS_MAX
 from server.api.edge import edge_of, read_body
 from server.api.errors import answer
 from server.relay.many import Change, ask_for_change
 
-__all__ = ["change_stream", "type_in_chat"]
+__all__ = ["change_stream", "read_change", "read_typing", "type_in_chat"]
 
 BODY_MAX_BYTES = 262_144
 """64 chats to add with an id of 2.5 kB each, and 64 to remove."""
 
 
-T = TypeVar("T")
-
-
-class _Addition(msgspec.Struct, frozen=True):
+class Addition(msgspec.Struct, frozen=True):
     chat_id: str
     place: str = msgspec.field(name="from", default="")
 
 
-class _Body(msgspec.Struct, frozen=True):
-    add: list[_Addition] = []
+class StreamChange(msgspec.Struct, frozen=True):
+    add: list[Addition] = []
     remove: list[str] = []
 
 
-class _Typing(msgspec.Struct, frozen=True):
+class TypingNotice(msgspec.Struct, frozen=True):
     typing: bool
     stream_id: str = ""
 
 
-_bodies = msgspec.json.Decoder(_Body)
-_typings = msgspec.json.Decoder(_Typing)
+_changes = msgspec.json.Decoder(StreamChange)
+_typings = msgspec.json.Decoder(TypingNotice)
 
 
 async def change_stream(request: Request) -> Response:
@@ -51,11 +48,7 @@ async def change_stream(request: Request) -> Response:
     edge = edge_of(request)
     principal = edge.principal(request.scope)
     stream_id = check_id(request.path_params["stream_id"], "stream_id")
-    body = _decode(_bodies, await read_body(request, BODY_MAX_BYTES))
-    if len(body.add) > CHATS_MAX or len(body.remove) > CHATS_MAX:
-        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/add")
-    for chat_id in (*(addition.chat_id for addition in body.add), *body.remove):
-        check_chat_id(chat_id)
+    body = read_change(await read_body(request, BODY_MAX_BYTES))
     for addition in body.add:
         await edge.own_or_new(addition.chat_id, principal)
     pairs = [(addition.chat_id, addition.place) for addition in body.add]
@@ -76,20 +69,25 @@ async def type_in_chat(request: Request) -> Response:
     edge = edge_of(request)
     principal = edge.principal(request.scope)
     chat_id = check_chat_id(request.path_params["chat_id"])
-    body = _decode(_typings, await read_body(request, BODY_MAX_BYTES))
-    if body.stream_id:
-        check_id(body.stream_id, "stream_id")
+    body = read_typing(await read_body(request, BODY_MAX_BYTES))
     await edge.own(chat_id, principal)
     await edge.hub.presence.type(chat_id, principal.id, body.typing, body.stream_id)
     return Response(status_code=204)
 
 
-def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+def read_change(body: bytes) -> StreamChange:
     """Raises BadRequest."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as wrong:
-        text, path = explain(wrong)
-        raise BadRequest(text, path=path) from None
-    except msgspec.DecodeError as wrong:
-        raise BadRequest(f"the body is no JSON: {wrong}") from None
+    change = decode_body(_changes, body)
+    if len(change.add) > CHATS_MAX or len(change.remove) > CHATS_MAX:
+        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/add")
+    for chat_id in (*(addition.chat_id for addition in change.add), *change.remove):
+        check_chat_id(chat_id)
+    return change
+
+
+def read_typing(body: bytes) -> TypingNotice:
+    """Raises BadRequest."""
+    notice = decode_body(_typings, body)
+    if notice.stream_id:
+        check_id(notice.stream_id, "stream_id")
+    return notice

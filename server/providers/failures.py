@@ -7,9 +7,10 @@ vendor and no HTTP library; `openai/errors.py` and its like map foreign exceptio
 
 from typing import Literal, TypeAlias
 
+from protocol.bodies import NESTING_MAX, is_too_deep
 from protocol.errors import ModelFailed
 
-__all__ = ["DETAIL_MAX_CHARS", "Cause", "model_failed"]
+__all__ = ["DETAIL_MAX_CHARS", "Cause", "checked", "model_failed"]
 
 Cause: TypeAlias = Literal[
     "auth_failed",
@@ -50,3 +51,14 @@ def model_failed(cause: Cause, detail: str = "") -> ModelFailed:
     """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`."""
     code, sentence, retryable = _CAUSES[cause]
     return ModelFailed(code, sentence, detail=detail[:DETAIL_MAX_CHARS], retryable=retryable)
+
+
+def checked(data: bytes) -> bytes:
+    """The data of an event, when what it holds can go into a log: parts of it are passed on as they are.
+
+    Raises:
+        ModelFailed: nested too deep.
+    """
+    if is_too_deep(data):
+        raise model_failed("malformed", f"more than {NESTING_MAX} lists and objects inside each other")
+    return data

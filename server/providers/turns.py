@@ -5,8 +5,7 @@ neighbours of one role become one turn. Also the two conversions that both need:
 pieces. Who writes the blocks is `anthropic/request.py` and `google/request.py`.
 """
 
-import msgspec
-
+from protocol.bodies import read_object
 from protocol.messages import JsonObject
 
 __all__ = ["Turns", "arguments_object", "split_data_url"]
@@ -52,13 +51,8 @@ class Turns:
 def arguments_object(arguments: str) -> JsonObject:
     """The arguments of a call as both wires take them, an object; what the model once misspelt must not block the chat
     for good."""
-    if not arguments.strip():
-        return {}
-    try:
-        read = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        read = None
-    return read if isinstance(read, dict) else {"invalid_json": arguments}
+    read = read_object(arguments)
+    return {"invalid_json": arguments} if read is None else read
 
 
 def split_data_url(url: str) -> tuple[str, str]:

@@ -66,8 +66,11 @@ def hint_at(keys: list[str]) -> Any:  # Any: as above
             if key not in fields:
                 raise Wrong(_unknown(".".join(keys[:depth]), key, fields))
             hint = fields[key]
-        elif (hint := _entry(hint)) is None:
+        elif (entry := _entry(hint)) is None:
             raise Wrong(f"{'.'.join(keys[:depth])} is a value and has no {key}")
+        else:
+            _check_name(key, hint, ".".join(keys[:depth]))
+            hint = entry
     return hint
 
 
@@ -77,6 +80,11 @@ def _unknown(prefix: str, key: str, fields: Mapping[str, object]) -> str:
     if near:
         return f"unknown key {prefix}{dot}{key}; did you mean {prefix}{dot}{near[0]}?"
     return f"unknown key {prefix}{dot}{key}; known here: {', '.join(fields) or 'nothing yet'}"
+
+
+def _check_name(key: str, hint: Any, path: str) -> None:  # Any: a type hint
+    if not _key_pattern(hint).fullmatch(key):
+        raise Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -{_between(hint)}")
 
 
 def check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hint
@@ -89,8 +97,8 @@ def check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hin
         for key, inner in value.items():
             if fields is not None and key not in fields:
                 raise Wrong(_unknown(path, key, fields))
-            if entry is not None and not _key_pattern(hint).fullmatch(key):
-                raise Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -{_between(hint)}")
+            if entry is not None:
+                _check_name(key, hint, path)
             check_shape(inner, fields[key] if fields is not None else entry, f"{path}.{key}" if path else key)
     elif get_origin(wanted) is list:
         if not isinstance(value, list):
@@ -118,7 +126,7 @@ def from_text(hint: Any, text: str) -> object:  # Any: a type hint
         if plain in (bool, int, float):
             return msgspec.convert(text, plain, strict=False)
         return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         if plain in (bool, int, float):
             raise Wrong(f"{text!r} is no {plain.__name__}") from None
         raise Wrong("the value is no JSON") from None  # not shown: keys may stand inside

@@ -136,8 +136,10 @@ class _Gathering:
             self._table = tomllib.loads(path.read_text("utf-8"))
         except OSError as wrong:
             raise BadSettings(f"{path}: {wrong.strerror or wrong}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        except ValueError as wrong:  # no TOML, no UTF-8, or a number of more digits than Python reads
             raise BadSettings(f"{path}: {wrong}") from None
+        except RecursionError:
+            raise BadSettings(f"{path}: lists or tables are nested too deep") from None
         try:
             check_shape(self._table, Settings, "")
         except Wrong as wrong:

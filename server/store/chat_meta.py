@@ -25,25 +25,28 @@ META_FIELDS = (
 
 
 def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
-    """`values` in the order of META_FIELDS. None: there is no such chat."""
+    """`values` in the order of META_FIELDS. None: there is no such chat. Raises Internal: somebody else wrote here."""
     owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent = values
     if owner is None:
         return None
-    return ChatMeta(
-        chat_id=chat_id,
-        owner=owner,
-        title=title or "",
-        state=state or "idle",
-        model=model or "",
-        mode=mode or "",
-        message_count=int(message_count or 0),
-        queue=int(queue or 0),
-        parent=parent or "",
-        created_at=int(created_at or 0),
-        last_active=int(last_active or 0),
-        deleted=deleted is not None,
-        deleted_at=int(deleted or 0),
-    )
+    try:
+        return ChatMeta(
+            chat_id=chat_id,
+            owner=owner,
+            title=title or "",
+            state=state or "idle",
+            model=model or "",
+            mode=mode or "",
+            message_count=int(message_count or 0),
+            queue=int(queue or 0),
+            parent=parent or "",
+            created_at=int(created_at or 0),
+            last_active=int(last_active or 0),
+            deleted=deleted is not None,
+            deleted_at=int(deleted or 0),
+        )
+    except ValueError as wrong:
+        raise Internal(f"the meta of {chat_id} cannot be read: {wrong}") from None
 
 
 def page_of(places: Sequence[Place], found: Sequence[Sequence[str | None]], has_more: bool) -> ChatPage:

@@ -34,8 +34,8 @@ def parse_entry(reply: Reply) -> RawEntry:
         Internal: somebody else wrote here.
     """
     entry_id, flat = reply
-    fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
     try:
+        fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
         fence = fields.get(b"f")
         return RawEntry(
             entry_id=EntryId.parse(entry_id.decode()),

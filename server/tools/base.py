@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from protocol.bodies import read_object
 from protocol.events import PayloadAdded
 from protocol.messages import JsonObject
 from protocol.principal import Principal
@@ -202,10 +203,4 @@ class Tool(Protocol):
 
 def read_arguments(text: str) -> JsonObject | None:
     """The arguments of a call, or None when they are not a JSON object. Nothing at all means none (LOOP-7)."""
-    if not text.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    return value if isinstance(value, dict) else None
+    return read_object(text)

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import msgspec
-
+from protocol.bodies import read_json
 from protocol.messages import JsonObject
 from server.agent.place.payload_types import Action
 
@@ -48,7 +47,7 @@ def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]
             continue
         try:
             _, end = _decoder.raw_decode(text, match.end())
-            value: object = msgspec.json.decode(text[match.end() : end])  # strict: no NaN, no half of a character
+            value: object = read_json(text[match.end() : end])  # strict: no NaN, no half of a character
         except (ValueError, RecursionError):
             continue
         if not markers[match[1]](value):

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from protocol.messages import JsonObject
+from protocol.bodies import read_json
 from server.agent.calls.results import RESULT_MAX_BYTES, take_images
 from server.agent.history.attachments import cut_text
 from server.tools.base import Payload, Tool, ToolResult
@@ -65,8 +65,8 @@ def summarized(text: str, summarize: Summarizer) -> str:
             return f"The tool ran; its result could not be summarised ({type(wrong).__name__})."
     if summarize != "first_sentence":
         try:
-            return msgspec.json.encode(_only(msgspec.json.decode(text), summarize)).decode()
-        except (msgspec.DecodeError, UnicodeEncodeError):
+            return msgspec.json.encode(_only(read_json(text), summarize)).decode()
+        except ValueError:
             pass
     return _short(_SENTENCE_END.split(text.strip(), maxsplit=1)[0])
 
@@ -89,10 +89,10 @@ def _payloads(result: ToolResult, tool: Tool) -> list[Payload]:
     if not tool.traits.payload_type or result.failed or tool.policy == "preview":
         return []
     try:
-        value = msgspec.json.decode(result.content)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        found = read_json(result.content)
+    except ValueError:
         return []
-    data: JsonObject | None = {"items": value} if isinstance(value, list) else value
+    data = {"items": found} if isinstance(found, list) else found
     if not isinstance(data, dict) or len(result.content.encode()) > PAYLOADS_MAX_BYTES:
         return []
     return [Payload(tool.traits.payload_type, data, f"The result of {tool.name}.")]

@@ -58,6 +58,17 @@ class Piece(msgspec.Struct, frozen=True):
     stop_details: JsonObject | None = None
 
 
+class _Block(msgspec.Struct, frozen=True):
+    """What we read of a block that begins; the block itself is kept as it came."""
+
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    text: str | None = None
+    signature: str = ""
+    citations: list[JsonObject] | None = None
+
+
 class ErrorBody(msgspec.Struct, frozen=True):
     type: str = ""
     message: str = ""
@@ -116,7 +127,7 @@ class EventReader:
         self._earlier, self._counts, self._stop = self._usage(), {}, None
 
     def read(self, event: Event) -> list[Delta]:
-        """What `event` adds to the answer."""
+        """What `event` adds to the answer. Raises msgspec.ValidationError: a block of no shape that we know."""
         deltas: list[Delta] = []
         match event.type:
             case "content_block_delta" if event.delta is not None:
@@ -138,6 +149,7 @@ class EventReader:
         return deltas
 
     def _open(self, block: JsonObject, deltas: list[Delta]) -> None:
+        msgspec.convert(block, _Block)  # raises
         self._block, self._parts = block, []
         if block.get("type") == "tool_use":
             deltas.append(ToolCallDelta(self._calls_count, block.get("id"), block.get("name")))

@@ -17,7 +17,7 @@ from protocol.messages import JsonObject
 from server.providers.anthropic.events import Event, EventReader
 from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body
 from server.providers.base import Delta, Request, model_info
-from server.providers.failures import model_failed
+from server.providers.failures import checked, model_failed
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EventTooLarge, SseSplitter
 
@@ -60,7 +60,7 @@ class Anthropic(SdkProvider["AsyncAnthropic"]):
                 asked = {**body, "messages": [*body["messages"], *_so_far(reader)]}
                 async with aclosing(self._events(client, asked)) as events:
                     async for data in events:
-                        event = _decode_event(data)
+                        event = _decode_event(checked(data))
                         if event.error is not None:
                             raise self._private(from_error_body(event.error, has_begun=reader.has_begun))
                         for delta in reader.read(event):
@@ -72,7 +72,7 @@ class Anthropic(SdkProvider["AsyncAnthropic"]):
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
             raise self._silent() from wrong
-        except (msgspec.DecodeError, UnicodeDecodeError, EventTooLarge) as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, EventTooLarge) as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
         for delta in reader.end():

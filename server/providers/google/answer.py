@@ -22,9 +22,9 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
-from server.providers.failures import model_failed
+from server.providers.failures import checked, model_failed
 
-__all__ = ["Chunk", "ChunkReader"]
+__all__ = ["Chunk", "ChunkReader", "read_chunk"]
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -80,6 +80,14 @@ class Chunk(msgspec.Struct, frozen=True):
     usage_metadata: TokenCounts | None = None
     model_version: str | None = None
     prompt_feedback: PromptFeedback | None = None
+
+
+_chunks = msgspec.json.Decoder(Chunk)
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """Raises ModelFailed: nested too deep. msgspec.DecodeError, UnicodeDecodeError: it is no chunk."""
+    return _chunks.decode(checked(data))
 
 
 _FINISH_REASONS: dict[str, FinishReason] = {

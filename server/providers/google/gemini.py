@@ -17,7 +17,7 @@ import msgspec
 
 from server.providers.base import Delta, Request
 from server.providers.failures import model_failed
-from server.providers.google.answer import Chunk, ChunkReader
+from server.providers.google.answer import Chunk, ChunkReader, read_chunk
 from server.providers.google.request import contents_and_config
 from server.providers.sdk import Reach, SdkProvider
 
@@ -82,7 +82,10 @@ class Google(SdkProvider["Client"]):
         except ValueError as wrong:
             # The SDK's objection to a request, or a chunk that is not what it should be (msgspec's is one, too).
             raise self._private(
-                model_failed("malformed" if isinstance(wrong, msgspec.ValidationError) else "refused", str(wrong))
+                model_failed(
+                    "malformed" if isinstance(wrong, msgspec.DecodeError | UnicodeDecodeError) else "refused",
+                    str(wrong),
+                )
             ) from wrong
         for delta in reader.end():
             yield delta
@@ -107,7 +110,7 @@ class Google(SdkProvider["Client"]):
                 finally:
                     _responses.reset(token)
             while chunk is not None:
-                yield msgspec.convert(chunk.model_dump(mode="json", exclude_none=True), Chunk)
+                yield read_chunk(chunk.model_dump_json(exclude_none=True).encode())
                 chunk = await anext(stream, None)
         finally:
             for response in responses:

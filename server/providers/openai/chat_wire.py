@@ -7,6 +7,7 @@ Nothing that is not the model's business passes: messages of pass-through roles 
 
 import msgspec
 
+from protocol.bodies import read_object
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, ToolCall, Usage, text_of
 from server.providers.base import FinishReason, ModelParams, Request, ToolCallDelta
 
@@ -230,10 +231,7 @@ def object_text(arguments: str) -> str:
     call that the model once misspelt would block the chat for good."""
     if not arguments.strip():
         return "{}"
-    try:
-        is_object = isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        is_object = False
+    is_object = read_object(arguments) is not None
     return arguments if is_object else msgspec.json.encode({"invalid_json": arguments}).decode()
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from protocol.messages import JsonObject
 from server.providers.base import Delta, Request
-from server.providers.failures import model_failed
+from server.providers.failures import checked, model_failed
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
@@ -101,7 +101,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         try:
             async with aclosing(self._events(client, self._body(request), reader)) as events:
                 async for data in events:
-                    for delta in reader.feed(data):
+                    for delta in reader.feed(checked(data)):
                         yield delta
         except SaidInStream as said:
             raise self._private(from_error_body(said.error, has_begun=reader.has_begun)) from None
@@ -109,7 +109,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
             raise self._silent() from wrong
-        except (msgspec.DecodeError, UnicodeDecodeError, EventTooLarge) as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, EventTooLarge) as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
         for delta in reader.end():

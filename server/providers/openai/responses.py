@@ -60,6 +60,20 @@ class OpenAIResponses(OpenAIServer):
         )
 
 
+class _Call(msgspec.Struct, frozen=True):
+    """What we read of an item that is a call."""
+
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What we read of a part of a message beside its text."""
+
+    annotations: list[JsonObject] | None = None
+
+
 class ResponsesReader:
     """Events to deltas. Calls are numbered in the order in which their items appear."""
 
@@ -168,14 +182,14 @@ class ResponsesReader:
         if not text:
             return []
         self._with_text.add(at)
-        cited = [] if is_streamed else [note for part in item["content"] for note in part.get("annotations") or ()]
-        return [TextDelta(text), *map(Citation, cited)]
+        cited = [] if is_streamed else msgspec.convert(item["content"], list[_Part])
+        return [TextDelta(text), *(Citation(note) for part in cited for note in part.annotations or ())]
 
     def _open_call(self, at: int, item: JsonObject) -> list[Delta]:
+        call = msgspec.convert(item, _Call)
         index = self._calls.setdefault(at, len(self._calls))
-        opened: list[Delta] = [ToolCallDelta(index, item.get("call_id"), item.get("name"))]
-        arguments = str(item.get("arguments") or "")
-        return opened + self._arguments(at, arguments) if arguments else opened
+        opened: list[Delta] = [ToolCallDelta(index, call.call_id, call.name)]
+        return opened + self._arguments(at, call.arguments) if call.arguments else opened
 
     def _arguments(self, at: int, text: str) -> list[Delta]:
         if not text or at not in self._calls:

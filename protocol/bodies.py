@@ -1,0 +1,87 @@
+"""JSON from strangers, clients and models alike: decoded, or refused, with a sentence where somebody can read it.
+
+Bodies, exports, arguments and results come through here; what we read back of our own does not. It knows no struct. The
+one rule: what is accepted here can be decoded and encoded everywhere else in the house, however deep in calls that is.
+"""
+
+import re
+from array import array
+from itertools import accumulate
+from typing import TypeVar
+
+import msgspec
+
+from protocol.errors import BadRequest, explain
+from protocol.messages import JsonObject
+
+__all__ = ["NESTING_MAX", "decode_body", "is_too_deep", "read_json", "read_object"]
+
+NESTING_MAX = 128
+"""Lists and objects inside each other. A decoder's depth is that of the interpreter's stack, 1,000 calls by default,
+of which a web server, an actor and a relay use different parts: what one of them could just decode, another could not,
+and its chat would be lost. People and models write below 20 (RFC 8259 section 9 lets a parser set such a limit)."""
+
+_T = TypeVar("_T")
+
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # possessive: never goes back, whatever it is given
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Does any place of this JSON lie in more than `NESTING_MAX` lists and objects? The worst 16 MiB of JSON take a
+    second, as decoding them does; what people send takes a microsecond."""
+    if body.count(b"[") + body.count(b"{") <= NESTING_MAX:  # nearly always
+        return False
+    steps = _STRINGS.sub(b"", body).translate(_STEPS, _BUT_BRACKETS)
+    return max(accumulate(array("b", steps)), default=0) > NESTING_MAX
+
+
+def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+    """What the bytes say.
+
+    Raises:
+        BadRequest: not JSON, nested too deep, missing field or wrong type; `path` is a JSON Pointer to the place.
+    """
+    try:
+        decoded = decoder.decode(body)
+    except msgspec.ValidationError as wrong:
+        text, path = explain(wrong)
+        raise BadRequest(text, path=path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        raise BadRequest(f"the body is not JSON: {wrong}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if is_too_deep(body):  # last, since brackets that are no JSON would take longer to count
+        raise _too_deep()
+    return decoded
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"the body is nested too deep: at most {NESTING_MAX} lists and objects inside each other")
+
+
+def read_json(text: str) -> object:
+    """What a text says that a model or a tool wrote.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deep.
+    """
+    try:
+        data = text.encode()
+        if not is_too_deep(data):
+            return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as wrong:
+        raise ValueError(str(wrong)) from None
+    raise ValueError(f"more than {NESTING_MAX} lists and objects inside each other")
+
+
+def read_object(text: str) -> JsonObject | None:
+    """`read_json` where only an object will do; None for anything else, but nothing at all is an empty one (LOOP-7)."""
+    if not text.strip():
+        return {}
+    try:
+        value = read_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

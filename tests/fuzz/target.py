@@ -1,0 +1,34 @@
+"""What a fuzzed decoder is to those who run it: a name, good inputs to begin with, and the law that it must keep.
+
+A law takes any bytes and returns whether they were accepted; refusing with the documented error is as good. Every other
+exception breaks the law, and so do a second of CPU for one input and memory that does not come back (`run.py` watches
+both). It knows no decoder: `targets/` does.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Law", "Target", "held"]
+
+Law: TypeAlias = Callable[[bytes, Random], bool]
+"""The random numbers are for choices beside the input, such as where it is cut; they follow from the seed."""
+
+
+class Target(NamedTuple):
+    """`weight` is its share of a run: decoders that strangers reach get more of it, slow ones less."""
+
+    name: str
+    law: Law
+    corpus: Sequence[bytes]
+    weight: int = 4
+
+
+def held(condition: object, *what: object) -> None:
+    """Like `assert`, but also under `-O`, and with what differs.
+
+    Raises:
+        AssertionError: the law is broken.
+    """
+    if not condition:
+        raise AssertionError("; ".join(f"{each!r:.300}" for each in what) or "the law is broken")

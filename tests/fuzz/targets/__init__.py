@@ -1,0 +1,29 @@
+"""Every decoder that is fuzzed, by name. One file for each room of the house; a test sees that none is left out."""
+
+from functools import cache
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets.commands import command_targets
+from tests.fuzz.targets.configuration import configuration_targets
+from tests.fuzz.targets.log import log_targets
+from tests.fuzz.targets.models import model_targets
+from tests.fuzz.targets.places import place_targets
+from tests.fuzz.targets.store import store_targets
+from tests.fuzz.targets.streams import stream_targets
+
+__all__ = ["all_targets"]
+
+
+@cache
+def all_targets() -> dict[str, Target]:
+    """In a fixed order, which is that of the table which a run prints."""
+    found = [
+        *command_targets(),
+        *log_targets(),
+        *stream_targets(),
+        *place_targets(),
+        *model_targets(),
+        *store_targets(),
+        *configuration_targets(),
+    ]
+    return {target.name: target for target in found}

@@ -1,0 +1,194 @@
+"""What strangers send: bodies of commands, of the one-shot endpoints, of streams, and whole exports.
+
+Each law does what the endpoint does before it asks the store, in the same order. Accepted means that the owner of the
+chat will read the same back, whoever encodes it in between.
+"""
+
+from random import Random
+
+import msgspec
+
+from protocol.blobs import Shelf, image_mime
+from protocol.codec import encode
+from protocol.commands import (
+    Command,
+    EditQueued,
+    IdeToolResult,
+    RestoreMessages,
+    RetryFromIndex,
+    SetParams,
+    UpdateMessage,
+    UserMessage,
+    body_digest,
+    decode_command,
+    decode_inbox_body,
+    encode_command,
+)
+from protocol.content import check_text, content_text, preview_of, read_content, read_context_files
+from protocol.errors import BadRequest, InvalidContent, Refused
+from protocol.exports import export_lines, read_exports
+from protocol.restores import read_messages
+from protocol.thread import read_patch
+from server.agent.place.profile import Profile, Profiles
+from server.api.oneshot_bodies import (
+    Ask,
+    Fresh,
+    check_scope,
+    read_agent_chat,
+    read_completions,
+    read_page_chat,
+    read_text_chat,
+)
+from server.api.streams import read_change, read_typing
+from tests.fuzz import corpus
+from tests.fuzz.target import Target, held
+
+__all__ = ["command_targets"]
+
+
+def _checked(command: Command) -> None:
+    """What the edge looks at beyond the struct. Raises Refused."""
+    match command:
+        case UserMessage():
+            read_content(command.content, command.attachments)
+            read_context_files(command.context_files)
+            read_patch(command.params)
+        case RetryFromIndex() | UpdateMessage():
+            read_content(command.content, command.attachments)
+        case EditQueued() if command.content is not None:
+            read_content(command.content, [])
+        case SetParams():
+            read_patch(command.patch)
+        case RestoreMessages():
+            encode(read_messages(command.messages))
+        case IdeToolResult():
+            check_text(command.content, "/content")
+        case _:
+            pass
+
+
+def _command(data: bytes, random: Random) -> bool:
+    try:
+        command = decode_command(data)
+        digest = body_digest(data)
+        _checked(command)
+    except Refused:
+        return False
+    again = encode_command(command)
+    held(decode_command(again) == command, "a command is not what it was after its way through an inbox", again)
+    held(decode_inbox_body(again) == command, "an owner reads something else than the edge", again)
+    held(body_digest(data) == digest, "the digest of the same body differs")
+    return True
+
+
+def _inbox(data: bytes, random: Random) -> bool:
+    try:
+        command = decode_inbox_body(data)
+    except BadRequest:
+        return False
+    held(decode_inbox_body(encode_command(command)) == command, command)
+    return True
+
+
+def _content(data: bytes, random: Random) -> bool:
+    """Content as it lies in a body, with a shelf and without: what is put there and referred to is the same content."""
+    try:
+        content = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    content_text(content)
+    preview_of(content)
+    try:
+        parts = read_content(content, [])
+    except Refused:
+        return False
+    held(read_content(msgspec.json.decode(encode(parts)), []) == parts, "content read twice differs", parts)
+    shelf = Shelf("c1")
+    try:
+        read_content(content, [], shelf=shelf)
+    except InvalidContent:  # a blob of another chat
+        return False
+    for blob in shelf.blobs.values():
+        image_mime(blob.data)
+    return True
+
+
+_PROFILES = Profiles({"help": Profile(name="help")}, {}, "demo/echo")
+
+
+def _one_shot(data: bytes, random: Random) -> bool:
+    fresh = Fresh("c1", "r1", 1)
+    accepted = False
+    for read in (read_text_chat, read_agent_chat, read_page_chat, read_completions):
+        try:
+            ask: Ask = read(data, fresh, _PROFILES)
+            check_scope(ask, _PROFILES.all[0])
+            _checked(ask.command)
+        except Refused:
+            continue
+        held(decode_command(encode_command(ask.command)) == ask.command, ask.command)
+        accepted = True
+    return accepted
+
+
+_ONE_SHOT = [
+    b'{"message":"hi","session_id":"c1","on_disconnect":"detach"}',
+    b'{"message":"hi","context_type":["reports","articles"],"context":{"a":[1]},"conversation_id":""}',
+    b'{"message":"hi","context_type":"general","conversation_id":"c1","on_disconnect":"abort"}',
+    b'{"message":"hi","context":{"current_page":"a","active_tab":"b","subtab":"c"},"interaction_type":"text"}',
+    b'{"model":"demo/echo","messages":[{"role":"system","content":"be"},{"role":"user","content":"hi"}],"stream":true,'
+    b'"stream_options":{"include_usage":true},"metadata":{"chat_id":"c1"},"max_tokens":5,"temperature":0.5,"top_p":1}',
+    b'{"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}],"max_completion_tokens":10,'
+    b'"frequency_penalty":0,"presence_penalty":0,"reasoning_effort":"low","parallel_tool_calls":true}',
+]
+
+
+def _stream_body(data: bytes, random: Random) -> bool:
+    accepted = False
+    for read in (read_change, read_typing):
+        try:
+            read(data)
+            accepted = True
+        except BadRequest:
+            pass
+    return accepted
+
+
+_STREAM_BODIES = [
+    b'{"add":[{"chat_id":"c1","from":"1-2-3"},{"chat_id":"c2"}],"remove":["c3"]}',
+    b'{"typing":true,"stream_id":"s1"}',
+]
+
+
+def _import(data: bytes, random: Random) -> bool:
+    try:
+        chats = read_exports(data)
+    except Refused:
+        return False
+    for chat in chats:
+        lines = b"".join(export_lines(chat))
+        held(read_exports(lines) == [chat], "an import exported is another chat", lines)
+    return True
+
+
+_CONTENT = [
+    b'"hello"',
+    b'[{"type":"text","text":"hi"},{"type":"file","name":"a.txt","mime":"text/plain","text":"x"}]',
+    b'[{"m_type":"text","m_content":"hi"},{"m_type":"image/png","m_content":"iVBORw0KGgo="}]',
+    b'[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},{"type":"file","name":"a","mime":"b",'
+    b'"data":"AAAA"}]',
+    b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgoAAAANSUhEUg==","detail":"low"}}]',
+    b'[{"type":"image_url","image_url":{"url":"/v1/chats/c1/blobs/' + b"a" * 64 + b'","mime":"image/png","bytes":3}}]',
+    b'[{"type":"file","name":"a","mime":"b","blob":"' + b"b" * 64 + b'","bytes":1}]',
+]
+
+
+def command_targets() -> list[Target]:
+    return [
+        Target("command", _command, corpus.commands(), weight=16),
+        Target("inbox", _inbox, corpus.inbox_bodies()),
+        Target("content", _content, _CONTENT, weight=8),
+        Target("one-shot", _one_shot, _ONE_SHOT),
+        Target("stream-body", _stream_body, _STREAM_BODIES),
+        Target("import", _import, corpus.exports()),
+    ]

@@ -1,0 +1,171 @@
+"""What models' servers answer, through each adapter as it stands, and what models write into arguments and text.
+
+The adapters' own `stream` runs, with only the bytes put in its place: so the table of exceptions is fuzzed as well as
+the readers. The law is PROV-7's: deltas of the right types that an answer can be made of, or `ModelFailed`.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from protocol.codec import encode
+from protocol.errors import ModelFailed
+from protocol.messages import FunctionCall, JsonObject, Message, ToolCall
+from server.agent.answer.assembler import Assembler
+from server.providers.anthropic.messages import Anthropic
+from server.providers.anthropic.request import request_body as anthropic_body
+from server.providers.base import Delta, Provider, Request
+from server.providers.google.answer import Chunk, read_chunk
+from server.providers.google.gemini import Google
+from server.providers.google.request import contents_and_config
+from server.providers.openai.chat import OpenAIChat
+from server.providers.openai.chat_wire import object_text
+from server.providers.openai.client import Reader
+from server.providers.openai.responses import OpenAIResponses
+from server.providers.sse_split import SseSplitter
+from server.providers.turns import arguments_object
+from server.tools.base import read_arguments
+from tests.fuzz.mutator import pieces
+from tests.fuzz.target import Law, Target, held
+from tests.fuzz.targets.wires import ANTHROPIC, GOOGLE, OPENAI_CHAT, OPENAI_RESPONSES
+
+__all__ = ["model_targets"]
+
+_T = TypeVar("_T")
+
+_REQUEST = Request(model="m", messages=[Message(role="user", content="hi", message_id="m1")])
+
+
+class _Fed:
+    """The bytes that the server is to have sent, in pieces."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def events(self) -> list[bytes]:
+        splitter = SseSplitter()
+        return [event for chunk in self.chunks for event in splitter.feed(chunk)]
+
+
+class _Chat(OpenAIChat):
+    fed = _Fed()
+
+    async def _open(self) -> Any:  # Any: there is no client, and none is asked
+        return None
+
+    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[bytes, None]:
+        for event in self.fed.events():
+            yield event
+            if reader.is_done:
+                return
+
+
+class _Responses(OpenAIResponses):
+    fed = _Fed()
+
+    async def _open(self) -> Any:  # Any: as above
+        return None
+
+    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[bytes, None]:
+        for event in self.fed.events():
+            yield event
+            if reader.is_done:
+                return
+
+
+class _Anthropic(Anthropic):
+    fed = _Fed()
+
+    async def _open(self) -> Any:  # Any: as above
+        return None
+
+    async def _events(self, client: object, body: JsonObject) -> AsyncGenerator[bytes, None]:
+        encode(body)  # what the server is asked with after a pause
+        for event in self.fed.events():
+            yield event
+
+
+class _Google(Google):
+    fed = _Fed()
+
+    async def _open(self) -> Any:  # Any: as above
+        return None
+
+    async def _chunks(self, client: object, request: Request) -> AsyncGenerator[Chunk, None]:
+        for event in self.fed.events():
+            yield read_chunk(event)
+
+
+def _run(coroutine: Coroutine[object, None, _T]) -> _T:
+    """What never waits needs no event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: _T = done.value
+        return value
+    raise AssertionError("it waits")
+
+
+async def _gathered(deltas: AsyncIterator[Delta]) -> list[Delta]:
+    return [delta async for delta in deltas]
+
+
+def _adapter(provider: Provider, fed: _Fed) -> Law:
+    def law(data: bytes, random: Random) -> bool:
+        fed.chunks = pieces(random, data)
+        try:
+            deltas = _run(_gathered(provider.stream(_REQUEST)))
+            assembler = Assembler((), lambda: f"c{random.getrandbits(64):x}")
+            ops = [assembler.feed(delta) for delta in deltas]
+        except ModelFailed as failed:
+            held(failed.code and failed.message, failed)
+            return False
+        for delta in deltas:
+            held(msgspec.convert(msgspec.to_builtins(delta), type(delta)) == delta, "not what its type says", delta)
+        encode([op for op in ops if op is not None])
+        encode(assembler.answer())
+        return True
+
+    return law
+
+
+def _arguments(data: bytes, random: Random) -> bool:
+    """What a model wrote as arguments, to a tool and back to each wire."""
+    text = data.decode("utf-8", "replace")
+    values = read_arguments(text)
+    held(values is None or isinstance(values, dict), values)
+    if values is not None:
+        encode(values)
+    held(isinstance(msgspec.json.decode(object_text(text)), dict), "a wire gets no object", text)
+    encode(arguments_object(text))
+    asked = Message(
+        role="assistant",
+        content="",
+        message_id="m2",
+        tool_calls=[ToolCall(id="c", index=0, function=FunctionCall("clock", text))],
+    )
+    told = Message(role="tool", content=text, message_id="m3", tool_call_id="c")
+    request = Request(model="m", messages=[*_REQUEST.messages, asked, told])
+    encode(anthropic_body(request, max_tokens=10, is_caching=True))
+    contents, _ = contents_and_config(request)
+    encode(contents)
+    return values is not None
+
+
+def model_targets() -> list[Target]:
+    import server.providers.anthropic.errors
+    import server.providers.google.errors
+    import server.providers.openai.errors  # noqa: F401  # a second each, once, and in nobody's time
+
+    chat, responses = _Chat("o"), _Responses("o")
+    anthropic, google = _Anthropic("a", base_url="http://127.0.0.1"), _Google("g")
+    arguments = [b'{"a":1,"b":[{"c":"d"}]}', b"{}", b"", b'{"zone":"UTC"}', b'"text"', b"[1]"]
+    return [
+        Target("openai-chat", _adapter(chat, chat.fed), OPENAI_CHAT),
+        Target("openai-responses", _adapter(responses, responses.fed), OPENAI_RESPONSES),
+        Target("anthropic", _adapter(anthropic, anthropic.fed), ANTHROPIC),
+        Target("google", _adapter(google, google.fed), GOOGLE),
+        Target("tool-arguments", _arguments, arguments),
+    ]

@@ -1,0 +1,123 @@
+"""What lies in Redis, as a reply brings it: entries, checkpoints, metas, traces. Others can write there; whoever reads
+must say `Internal` then, or fold nothing, and never fall over.
+"""
+
+from collections.abc import Coroutine
+from random import Random
+from typing import TypeVar
+
+import msgspec
+import zstandard
+
+from protocol.codec import encode_state
+from protocol.entries import RawEntry
+from protocol.errors import Internal
+from server.actor.intake import command_of
+from server.actor.traces import decompose
+from server.store import checkpoint
+from server.store.chat_meta import META_FIELDS, read_meta
+from server.store.log import parse_entry
+from server.store.port import InboxEntry
+from tests.fuzz import corpus
+from tests.fuzz.target import Target, held
+
+__all__ = ["store_targets"]
+
+_T = TypeVar("_T")
+
+
+def _now(coroutine: Coroutine[object, None, _T]) -> _T | None:
+    """What needs no event loop; None when it wants a thread for a large one."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: _T = done.value
+        return value
+    except RuntimeError:  # no running event loop
+        return None
+    raise AssertionError("it waits")
+
+
+def _fields(data: bytes) -> list[bytes]:
+    return data.split(b"\x1f")
+
+
+def _entry(data: bytes, random: Random) -> bool:
+    entry_id, *flat = _fields(data)
+    try:
+        entry = parse_entry([entry_id, flat])
+    except Internal:
+        return False
+    held(isinstance(entry, RawEntry) and isinstance(entry.position, int), entry)
+    return True
+
+
+def _checkpoint(data: bytes, random: Random) -> bool:
+    try:
+        found = _now(checkpoint.split(data))
+    except Internal:
+        return False
+    if not found:
+        return False
+    head, version, state = found
+    again = _now(checkpoint.compose(head, version, state)) if head.isascii() else None  # another head never fits
+    held(again is None or _now(checkpoint.split(again)) == found, "a checkpoint has two forms", found)
+    return True
+
+
+def _meta(data: bytes, random: Random) -> bool:
+    values = [each.decode("utf-8", "replace") for each in _fields(data)][: len(META_FIELDS)]
+    padded = [*values, *[None] * (len(META_FIELDS) - len(values))]
+    try:
+        return read_meta("c1", padded) is not None
+    except Internal:
+        return False
+
+
+def _trace(data: bytes, random: Random) -> bool:
+    try:
+        msgspec.json.encode(decompose(data))
+    except ValueError:
+        return False
+    return True
+
+
+def _waiting(data: bytes, random: Random) -> bool:
+    principal, _, body = data.partition(b"\x1f")
+    command, _ = command_of(InboxEntry("1-0", "r1", principal, body))
+    return command is not None
+
+
+def _flat(entry: RawEntry) -> bytes:
+    pairs: list[bytes] = [str(entry.entry_id).encode()]
+    _, digest, position = entry.head.split(" ")
+    for key, value in (
+        ("d", digest),
+        ("p", position),
+        ("b", entry.before),
+        ("t", str(entry.time_ms)),
+        ("v", str(entry.version)),
+        ("e", entry.events.decode()),
+        ("x", entry.facts.decode()),
+        ("a", entry.acks.decode()),
+        ("f", '["w1","wake"]' if entry.fence else ""),
+    ):
+        if value:
+            pairs += [key.encode(), value.encode()]
+    return b"\x1f".join(pairs)
+
+
+def store_targets() -> list[Target]:
+    it = corpus.chat()
+    composed = [_now(checkpoint.compose(state.head, 1, encode_state(state))) for state in it.states[1::5]]
+    traces = [zstandard.ZstdCompressor().compress(b'{"kind":"round","run_id":"r1","a":[1,2]}')]
+    metas = ["\x1f".join(("local", "T", "idle", "demo/echo", "agent", "3", "0", "1", "2", "0", "")).encode()]
+    principal = b'{"id":"local","roles":["a"],"permissions":["approve"]}'
+    waiting = [principal + b"\x1f" + body for body in corpus.inbox_bodies()[:40]]
+    return [
+        Target("reply-entry", _entry, [_flat(entry) for entry in it.entries]),
+        Target("checkpoint", _checkpoint, [each for each in composed if each], weight=2),
+        Target("meta", _meta, metas, weight=2),
+        Target("trace", _trace, traces, weight=1),
+        Target("inbox-entry", _waiting, waiting, weight=2),
+    ]

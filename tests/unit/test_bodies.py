@@ -1,0 +1,75 @@
+"""JSON from strangers: how deep it may be, and that nobody further in the house is the first to find out."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.bodies import NESTING_MAX, is_too_deep, read_json, read_object
+from protocol.codec import decode_event, decode_events, decode_state
+from protocol.commands import decode_command, decode_inbox_body
+from protocol.errors import BadRequest
+from protocol.exports import read_exports
+
+DEEP = b"[" * (NESTING_MAX + 1) + b"]" * (NESTING_MAX + 1)
+DEEPEST = b"[" * NESTING_MAX + b"]" * NESTING_MAX
+LIMIT = "nested too deep: at most 128"
+
+
+def depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+@given(
+    st.recursive(
+        st.text(alphabet='[]{}"\\a\n', max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='[]{}"\\', max_size=3), inner),
+        max_leaves=30,
+    ),
+    st.integers(NESTING_MAX - 12, NESTING_MAX),
+)
+def test_depth_is_that_of_lists_and_objects_and_not_of_brackets_in_strings(value: object, around: int) -> None:
+    deep = value
+    for _ in range(around):
+        deep = [deep, "[" * 200]
+    assert is_too_deep(json.dumps(deep).encode()) == (depth(value) + around > NESTING_MAX)
+
+
+def test_a_command_at_the_limit_is_taken_and_one_beyond_it_is_refused() -> None:
+    body = b'{"type":"user_message","client_request_id":"a","content":"x","context":{"deep":%s}}'
+    inner = NESTING_MAX - 2  # in the context, in the command
+    decode_command(body % (b"[" * inner + b"]" * inner))
+    with pytest.raises(BadRequest, match=LIMIT):
+        decode_command(body % DEEPEST)
+
+
+def test_an_export_beyond_the_limit_is_refused_with_its_line() -> None:
+    with pytest.raises(BadRequest, match=LIMIT) as refused:
+        read_exports(b'\n{"type":"background_agent","agent":{"x":%s}}' % DEEP)
+    assert refused.value.path == "/2"
+
+
+def test_what_models_and_tools_write_may_be_as_deep() -> None:
+    assert read_json(DEEPEST.decode()) is not None
+    for text in (DEEP.decode(), "{", "\ud800", '"\\ud800"'):
+        with pytest.raises(ValueError, match=r"."):
+            read_json(text)
+        assert read_object(text) is None
+    assert read_object(" ") == {}
+    assert read_object("[]") is None
+    assert read_object('{"a":1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "data", [b'"\xff"', b'{"type":"\xff"}', b"[" * 100_000, b'[{"type":"ack","result":' + b"[" * 9_999]
+)
+def test_whatever_is_wrong_with_what_we_stored_is_one_kind_of_error(data: bytes) -> None:
+    for decode in (decode_event, decode_events, decode_state):
+        with pytest.raises(msgspec.DecodeError):
+            decode(data)
+    with pytest.raises(BadRequest):
+        decode_inbox_body(data)
