@@ -43,6 +43,7 @@ __all__ = [
     "StreamChange",
     "ToolInfo",
     "Trajectory",
+    "TrajectoryChat",
     "TrajectoryList",
     "TypingNotice",
 ]
@@ -202,6 +203,14 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     tasks_total: int
     tasks_done: int
     tasks_failed: int
+
+
+class TrajectoryChat(Thread, frozen=True, kw_only=True, omit_defaults=True):
+    """A chat as a foreign GUI reads it: its parameters and its active path. These two times are ISO 8601."""
+
+    created_at: str  # type: ignore[assignment]  # a number everywhere else; that GUI wants a text
+    updated_at: str
+    messages: list[Message]
 
 
 class TrajectoryList(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ The shapes come from the structs (`shapes.py`, `answers.py`), the endpoints from
 from protocol.messages import JsonObject
 from protocol.schema import answers, requests, traces
 from protocol.schema.chat_paths import chat_paths
+from protocol.schema.links import add_links
 from protocol.schema.operations import REF
 from protocol.schema.server_paths import server_paths
 from protocol.schema.shapes import command_components, event_components, wire_event
@@ -28,6 +29,7 @@ _BODIES = (
     answers.ChatTree,
     answers.FeedItem,
     answers.ImportReport,
+    answers.TrajectoryChat,
     answers.TrajectoryList,
     answers.SidebarFrame,
     answers.Capabilities,
@@ -53,6 +55,8 @@ def openapi_document() -> JsonObject:
     components.update(command_parts)
     components["WireEvent"] = wire_event(event)
     components["Command"] = {"title": "Command", **command}
+    paths = {**chat_paths(), **server_paths()}
+    add_links(paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,7 +68,7 @@ def openapi_document() -> JsonObject:
         },
         "security": [{"bearer": []}, {}],
         "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign", "one-shot")],
-        "paths": {**chat_paths(), **server_paths()},
+        "paths": paths,
         "components": {
             "schemas": components,
             "securitySchemes": {

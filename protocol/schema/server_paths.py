@@ -45,7 +45,7 @@ def server_paths() -> JsonObject:
                 "foreign",
                 "The thread's parameters and the messages of the active path, in one object.",
                 {
-                    "200": json_answer("The chat.", "Thread"),
+                    "200": json_answer("The chat.", "TrajectoryChat"),
                     "400": BAD_ID,
                     "404": NOT_FOUND,
                     "503": UNAVAILABLE,

@@ -6,6 +6,7 @@ foreign clients look for them (PROTOCOL §1, §3). Nothing else in the house kno
 
 import structlog
 from prometheus_client import Counter
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -101,6 +102,8 @@ class ErrorBoundary:
         scope[_STARTED] = started
         try:
             await self._app(scope, receive, send if scope.get("path") in _STREAMS else watched)
+        except ClientDisconnect:  # in the middle of its own body: nobody is there to be answered, and nothing failed
+            _log.info("request.left", path=scope.get("path"))
         except Exception as wrong:  # the boundary of a request
             error = _ours(wrong)
             if error is None:

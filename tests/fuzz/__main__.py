@@ -13,6 +13,7 @@ import traceback
 import structlog
 
 from tests.fuzz.decoders import report, run_all
+from tests.fuzz.http import asked_for
 from tests.fuzz.run import input_of
 from tests.fuzz.targets import all_targets
 
@@ -29,13 +30,17 @@ def main() -> int:
     replay = parts.add_parser("replay", help="one input again, with the traceback of what it does")
     replay.add_argument("target", choices=sorted(all_targets()), metavar="DECODER")
     replay.add_argument("number", type=int)
-    for part in (decoders, replay):
+    http = parts.add_parser("http", help="a server of its own, asked for a while")
+    http.add_argument("--seconds", type=float, default=300)
+    for part in (decoders, replay, http):
         part.add_argument("--seed", type=int, default=None, help="default: a fresh one, which is printed")
     chosen = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # laws are broken a thousand times an hour here
     seed = secrets.randbits(32) if chosen.seed is None else chosen.seed
     if chosen.part == "replay":
         return _replay(chosen.target, chosen.number, seed)
+    if chosen.part == "http":
+        return asked_for(chosen.seconds, seed)
     total = run_all(seed, chosen.inputs, chosen.processes, chosen.only)
     print(report(total, seed))
     return 1 if total.broken else 0

@@ -17,6 +17,7 @@ from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
 from protocol.entries import RawEntry
 from protocol.exports import export_lines, export_of
 from protocol.messages import ImagePart, ImageUrl, Message, TextPart
+from protocol.principal import Principal
 from protocol.thread import ThreadChanges
 from server.tools.base import Tool
 from tests.unit.fake_tools import FakeTool
@@ -31,6 +32,10 @@ PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00"
     b"\x00\rIDATx\x9cc\xf8\x0f\x00\x00\x01\x01\x00\x05\x18\xd8N\x00\x00\x00\x00IEND\xaeB`\x82"
 )
+
+
+_BY = Principal("local", frozenset({"approve"}))
+"""One permission: a set of two has no order that lasts from one process to the next."""
 
 
 def _bytes(value: object) -> bytes:
@@ -85,18 +90,18 @@ def chat() -> PureChat:
     """A chat in which much has happened: two branches, a call, a pause, a queue, an answer that is being written."""
     tools: dict[str, Tool] = {"clock": FakeTool(name="clock"), "mail": FakeTool(name="mail", policy="ask")}
     it = PureChat(table(tools))
-    it.command(say("first", "first"))
+    it.command(say("first", "first"), _BY)
     it.stream(AppendReasoning("hm"), AppendContent("answer"))
     it.finish()
-    it.command(say("second", "second"))
+    it.command(say("second", "second"), _BY)
     it.stream(SetToolCalls([call("call-1", "clock", '{"zone":"UTC"}')]))
     it.finish()
     it.tool_answers("12:00")
     it.stream(AppendContent("It is noon."))
     it.finish()
-    it.command(say("third", "third"))
+    it.command(say("third", "third"), _BY)
     it.stream(AppendContent("half of an"))
-    it.command(say("fourth", "fourth"))
+    it.command(say("fourth", "fourth"), _BY)
     return it
 
 

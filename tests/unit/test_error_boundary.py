@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+import structlog.testing
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from protocol.errors import NotFound, Unavailable
@@ -44,6 +46,14 @@ class Client:
     def counted(self, status: int) -> float | None:
         labels = {"route": "nonetype", "status": str(status)}
         return self.metrics.registry.get_sample_value("threadcast_http_requests_total", labels)
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_crash() -> None:
+    client = Client()
+    with structlog.testing.capture_logs() as lines:
+        await client.ask(ClientDisconnect(), "/v1/chats", is_started=False)
+    assert client.sent == []
+    assert [(line["event"], line["log_level"]) for line in lines] == [("request.left", "info")]
 
 
 @pytest.mark.parametrize("path", [STREAM, "/v1/chats"])

@@ -1,0 +1,66 @@
+"""How the endpoints hang together: what an answer is good for, as OpenAPI's links (OpenAPI 3.1, "Link Object").
+
+A reader of the document sees from an answer where to go next, and a tester that follows links plays whole stories: a
+command, the chat that it made, its export, its end. It knows nothing of what endpoints do; `openapi.py` calls it last.
+The one rule: a link names only what is there.
+"""
+
+from protocol.messages import JsonObject
+
+__all__ = ["add_links"]
+
+_CHAT = "$request.path.chat_id"
+_OF_THE_CHAT = (
+    "readChat",
+    "readParams",
+    "listRuns",
+    "exportChat",
+    "deleteChat",
+    "postCommand",
+    "typeInChat",
+    "uploadBlob",
+)
+
+_LINKS: dict[str, dict[str, JsonObject]] = {
+    "postCommand": {
+        **{each: {"chat_id": _CHAT} for each in (*_OF_THE_CHAT, "subscribe", "readTrajectory")},
+        "cancelQueued": {"chat_id": _CHAT, "client_request_id": "$request.body#/client_request_id"},
+    },
+    "readChat": {"subscribe": {"chat_id": _CHAT, "from": "$response.body#/id"}, "deleteChat": {"chat_id": _CHAT}},
+    "listChats": {
+        each: {"chat_id": "$response.body#/items/0/id"} for each in ("readChat", "postCommand", "exportChat")
+    },
+    "listTrajectories": {
+        each: {"chat_id": "$response.body#/items/0/id"} for each in ("readTrajectory", "deleteTrajectory")
+    },
+    "listRuns": {"readRunTrace": {"chat_id": _CHAT, "run_id": "$response.body#/runs/0/run_id"}},
+    "uploadBlob": {"readBlob": {"chat_id": _CHAT, "hash": "$response.body#/hash"}},
+    "importChats": {each: {"chat_id": "$response.body#/imported/0"} for each in ("readChat", "postCommand")},
+    "deleteChat": {each: {"chat_id": _CHAT} for each in ("readChat", "exportChat", "postCommand")},
+}
+"""From an operation to those that go on with its answer: their parameters, as runtime expressions."""
+
+_BODIES = {("exportChat", "importChats"): "$response.body"}
+"""Where the answer of one is the body of another."""
+
+
+def add_links(paths: JsonObject) -> None:
+    """Put the links into the answers of 2xx with a body, or after which the chat is gone."""
+    for item in paths.values():
+        for verb in ("get", "post", "delete"):
+            if verb in item:
+                _add(item[verb])
+
+
+def _add(operation: JsonObject) -> None:
+    name = operation["operationId"]
+    links: JsonObject = {
+        f"{name}_{target}": {"operationId": target, "parameters": parameters}
+        for target, parameters in _LINKS.get(name, {}).items()
+    }
+    for (source, target), body in _BODIES.items():
+        if source == name:
+            links[f"{name}_{target}"] = {"operationId": target, "requestBody": body}
+    for status, answer in operation["responses"].items():
+        if links and status.startswith("2"):
+            answer["links"] = links

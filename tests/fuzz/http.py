@@ -1,0 +1,91 @@
+"""A long run against a server of its own: `python -m tests.fuzz http --seconds 600`.
+
+Round after round of what `test_http.py` does once, each with a seed that follows from the first; it prints what was
+asked and how it was answered, and ends at the first thing that should not be, with the words that make it again.
+"""
+
+import collections
+import platform
+import re
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+
+from tests.fuzz import corpus
+from tests.fuzz.openapi import operations, stories, try_operation
+from tests.fuzz.raw import ask, broken_request, odd_request, send_raw
+from tests.fuzz.served import alive, failure_of, served
+
+__all__ = ["asked_for", "odd_round", "raw_round"]
+
+ODD_REQUESTS, RAW_REQUESTS, EXAMPLES, STORIES, STEPS = 500, 300, 15, 15, 10
+"""Of one round: about half a minute."""
+
+
+def odd_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
+    """Well-formed requests with odd values: below 500, and every refusal in our one form. Raises AssertionError."""
+    random = Random(seed)
+    bodies = [*corpus.commands(), *corpus.exports(), b'{"message":"hi"}', corpus.PNG]
+    for number in range(count):
+        method, request = odd_request(random, bodies)
+        try:
+            answer = ask(url, method, request)
+            answers[f"odd {answer.status}"] += 1
+            assert answer.status < 500, answer
+            # A preflight is answered by Starlette's CORS in plain text, and a HEAD without a body.
+            if answer.status >= 400 and method not in ("HEAD", "OPTIONS"):
+                failure_of(answer.status, answer.body, answer.headers.get("content-type"))
+        except Exception as wrong:  # whatever it is, it is told with its request
+            raise AssertionError(f"seed {seed}, odd request {number}: {wrong}; {request[:800]!r}") from wrong
+
+
+_STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})")
+
+
+def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
+    """Bytes of any kind: the connection ends before the deadline, without a status of 5xx. Raises AssertionError."""
+    random = Random(seed)
+    bodies = corpus.commands()
+    for number in range(count):
+        data = broken_request(random, bodies)
+        try:
+            came = send_raw(url, data, random)
+            first = _STATUS.match(came)
+            answers[f"raw {first[1].decode() if first else 'closed'}"] += 1
+            assert first is None or first[1] < b"500", came[:500]
+        except Exception as wrong:  # as above
+            raise AssertionError(f"seed {seed}, raw request {number}: {wrong}; {data[:800]!r}") from wrong
+
+
+def asked_for(seconds: float, seed: int) -> int:
+    """Until the time is over, and at least one round. The exit status."""
+    answers: collections.Counter[str] = collections.Counter()
+    began = time.monotonic()
+    rounds = 0
+    with tempfile.TemporaryDirectory(prefix="threadcast-fuzz-") as base, served(Path(base)) as server:
+        while rounds == 0 or time.monotonic() - began < seconds:
+            this = seed + rounds
+            try:
+                for _, operation in operations(server.url):
+                    try_operation(operation, EXAMPLES, this)
+                stories(server.url, STORIES, STEPS, this)
+                odd_round(server.url, this, ODD_REQUESTS, answers)
+                raw_round(server.url, this, RAW_REQUESTS, answers)
+                alive(server)
+            except Exception as wrong:  # what it found, whatever it is
+                print(
+                    f"round with --seed {this}: {wrong}", *getattr(wrong, "exceptions", ()), sep="\n", file=sys.stderr
+                )
+                return 1
+            rounds += 1
+            print(f"  {rounds} rounds, {time.monotonic() - began:.0f} s", flush=True)
+    for kind, count in sorted(answers.items()):
+        print(f"{kind:<16}{count:>8,}")
+    print(
+        f"{rounds} rounds in {time.monotonic() - began:.0f} s from seed {seed}: 0 answers of 5xx, 0 hangs; "
+        f"schemathesis {version('schemathesis')}, Python {platform.python_version()}"
+    )
+    return 0

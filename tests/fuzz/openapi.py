@@ -1,0 +1,143 @@
+"""The OpenAPI document put to a real server, by schemathesis: every operation alone, and stories that follow links.
+
+Requests that fit the document and requests that do not; answers must be of a status, a type and a shape that it has,
+never 5xx, and never without a token. Streams end only when their reader leaves, so they are opened, read until their
+first block, and left. The one rule: where server and document differ, one of the two is mended, and no check is put
+aside without a reason beside it.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import hypothesis
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import CHECKS
+
+from protocol.messages import JsonObject
+from protocol.schema import openapi_document
+from tests.fuzz.served import DEADLINE_SECONDS, HEADERS
+
+Operation: TypeAlias = schemathesis.APIOperation[Any, Any, Any, Any]  # Any: the kinds of schema behind it
+Request: TypeAlias = Case[Any]  # Any: as above
+
+__all__ = ["STREAMS", "open_stream", "operations", "stories", "try_operation"]
+
+STREAMS = ("/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe")
+
+_NOT_ASKED = (
+    # The document says what is meant; the server also takes what older clients send, and skips keys that it does not
+    # know (PROTOCOL §2), so a body that the document refuses is not always refused.
+    "negative_data_rejection",
+    # A chat may have no such message, run or queue: what fits the document can be refused by what the chat is.
+    "positive_data_acceptance",
+    # It expects that a chat which one link made is there for the next; here a chat is there once its owner wrote it.
+    "ensure_resource_availability",
+    "object_level_authorization",  # needs two callers; tests/integration/test_auth_http.py has them
+)
+
+
+def _checks() -> Any:  # Any: functions and classes, which schemathesis tells apart
+    return CHECKS.get_by_names([name for name in CHECKS.get_all_names() if name not in _NOT_ASKED])
+
+
+@schemathesis.serializer("application/jsonl")
+def _lines(context: schemathesis.SerializationContext, value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+def _document() -> JsonObject:
+    """Ours, but for two things that it can say in one way alone: a token is needed here, where others run without; and
+    a stream's schema is of its text, which OpenAPI 3.1 cannot say event by event, as schemathesis reads it."""
+    document = openapi_document()
+    document["security"] = [{"bearer": []}]
+    for item in document["paths"].values():
+        for verb in ("get", "post"):
+            content = item.get(verb, {}).get("responses", {}).get("200", {}).get("content", {})
+            content.get("text/event-stream", {}).pop("schema", None)
+    return document
+
+
+def _schema(url: str) -> schemathesis.BaseSchema:
+    schema = schemathesis.openapi.from_dict(_document())
+    schema.config.update(base_url=url)
+    schema.config.generation.update(
+        modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE], with_security_parameters=False
+    )
+    return schema
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+
+
+def operations(url: str) -> Iterator[tuple[str, Operation]]:
+    """Every operation, by its label, such as `GET /v1/chats`."""
+    for found in _schema(url).get_all_operations():
+        operation = found.ok()  # type: ignore[union-attr]  # an error in our document is raised here, as it should be
+        assert operation is not None
+        yield operation.label, operation
+
+
+def try_operation(operation: Operation, examples: int, seed: int) -> None:
+    """So many requests to one operation. Raises what a check found, with a curl command."""
+    checks = _checks()
+
+    @hypothesis.seed(seed)
+    @_settings(examples)
+    @given(case=operation.as_strategy())
+    def ask(case: Request) -> None:
+        if operation.path in STREAMS:
+            open_stream(case)
+        else:
+            case.call_and_validate(headers=HEADERS, checks=checks, timeout=DEADLINE_SECONDS)
+
+    ask()
+
+
+def open_stream(case: Request) -> None:
+    """The first bytes of a stream, or its refusal. `requests` has no deadline for a whole answer, so it is read in
+    pieces."""
+    with requests.Session() as session, contextlib.ExitStack() as stack:
+        kwargs = case.as_transport_kwargs(headers=HEADERS)
+        kwargs.pop("stream", None)
+        answer = stack.enter_context(session.request(**kwargs, stream=True, timeout=DEADLINE_SECONDS))
+        if answer.status_code != 200:
+            case.validate_response(answer, checks=_checks())
+            return
+        assert answer.headers["content-type"].startswith("text/event-stream"), answer.headers
+        began = time.monotonic()
+        for block in answer.iter_content(chunk_size=None):
+            assert block.startswith((b"retry: ", b"data: ", b": ", b"id: ", b"event: ")), block[:200]
+            break
+        assert time.monotonic() - began < DEADLINE_SECONDS
+
+
+def stories(url: str, examples: int, steps: int, seed: int) -> None:
+    """So many stories of at most so many requests, each following a link from an answer before."""
+    schema = _schema(url)
+    for path in STREAMS:
+        schema = schema.exclude(path=path)
+    checks = _checks()
+
+    class Story(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
+        def get_call_kwargs(self, case: Request) -> dict[str, object]:
+            return {"headers": HEADERS, "timeout": DEADLINE_SECONDS}
+
+        def validate_response(self, response: schemathesis.Response, case: Request, **kwargs: object) -> None:
+            case.validate_response(response, checks=checks, headers=HEADERS)
+
+    Story.run(
+        settings=settings(_settings(examples), stateful_step_count=steps),
+    )

@@ -1,0 +1,72 @@
+"""A server to be fuzzed: real processes' HTTP over a real store, behind a token, with the demo models to answer.
+
+Whoever uses it ends with `alive`: the server still answers, and nothing in it has crashed. The one rule: 0 answers of
+5xx and 0 hangs, so every request has a deadline.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import httpx2
+
+from protocol.errors import CODES
+from protocol.messages import JsonObject
+from tests.integration.harness import Process, start
+
+__all__ = ["DEADLINE_SECONDS", "HEADERS", "alive", "failure_of", "served"]
+
+DEADLINE_SECONDS = 20.0
+"""For any answer: the longest that a client may ask for is `Prefer: wait=30`, and nothing here waits so long."""
+
+_TOKEN = "fuzz-secret-token"
+HEADERS = {"Authorization": f"Bearer {_TOKEN}"}
+
+_CONFIG = f"""
+[models]
+default = "demo/echo"
+
+[[auth.tokens]]
+id = "fuzz"
+sha256 = "{hashlib.sha256(_TOKEN.encode()).hexdigest()}"
+permissions = ["approve", "diagnostics"]
+"""
+
+_CLOSED = "the handler is closed"
+"""uvicorn's own line when bytes that are no HTTP follow a request whose answer is still being made: it closes the
+connection at once, and what is then written to it finds it closed. Nobody else notices."""
+
+
+@contextlib.contextmanager
+def served(base: Path) -> Iterator[Process]:
+    config = base / "threadcast.toml"
+    config.write_text(_CONFIG)
+    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(config)]
+    with start(*arguments, log=base / "log") as process:
+        anyio.run(process.ready)
+        yield process
+
+
+def alive(server: Process) -> None:
+    """It answers, takes a command and carries it out; its log tells of no crash."""
+    with httpx2.Client(base_url=server.url, headers=HEADERS, timeout=DEADLINE_SECONDS) as client:
+        assert client.get("/livez").json() == {"status": "ok"}
+        assert client.get("/readyz").status_code == 200
+        body: JsonObject = {"type": "user_message", "client_request_id": "last", "content": "still there?"}
+        answer = client.post("/v1/chats/after-all/commands", json=body, headers={"Prefer": "wait=10"})
+        assert answer.status_code == 200, answer.text
+    crashed = [line for line in re.findall(r".*(?:crashed|Traceback).*", server.log_text()) if _CLOSED not in line]
+    assert not crashed, [line[:200] + " … " + line[-400:] for line in crashed[:5]]
+
+
+def failure_of(status: int, body: bytes, content_type: str | None) -> JsonObject:
+    """Our one form of an error (PROTOCOL §1), with a code of §17."""
+    assert 400 <= status < 500, (status, body[:500])
+    assert content_type == "application/json", (status, content_type, body[:500])
+    failure: JsonObject = json.loads(body)
+    assert failure["code"] in CODES and failure["detail"], failure
+    return failure

@@ -1,0 +1,70 @@
+"""A real server, asked in every way that the document knows and in many that no client should: 0 of 5xx, 0 hangs.
+
+`python -m tests.fuzz http` does the same for as long as one likes.
+"""
+
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fuzz.http import odd_round, raw_round
+from tests.fuzz.openapi import operations, stories, try_operation
+from tests.fuzz.served import alive, served
+from tests.integration.harness import Process
+
+SEEDS = [1, secrets.randbits(32)]
+FRESH = pytest.mark.parametrize("seed", SEEDS, ids=["fixed", "fresh"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with served(tmp_path_factory.mktemp("fuzzed")) as process:
+        yield process
+        alive(process)
+
+
+@pytest.mark.slow
+def test_every_operation_of_the_document_answers_as_the_document_says(server: Process) -> None:
+    seed = SEEDS[1]
+    failed = []
+    for label, operation in operations(server.url):
+        try:
+            try_operation(operation, 12, seed)
+        except Exception as wrong:  # every operation is asked, and what each found is told
+            failed.append(f"{label}, seed {seed}: {getattr(wrong, 'exceptions', [wrong])}")
+    assert not failed, "\n\n".join(failed)
+
+
+@pytest.mark.slow
+def test_stories_that_follow_the_links_of_the_document_go_on_as_it_says(server: Process) -> None:
+    stories(server.url, 12, 8, SEEDS[1])
+
+
+@FRESH
+def test_odd_ids_headers_and_queries_get_an_answer_below_500_in_our_form(server: Process, seed: int) -> None:
+    odd_round(server.url, seed, 400, Counter())
+
+
+@FRESH
+def test_bytes_that_are_no_requests_neither_hang_nor_break_the_server(server: Process, seed: int) -> None:
+    raw_round(server.url, seed, 300, Counter())
+    alive(server)
+
+
+def test_requests_that_never_end_take_nothing_from_others(server: Process) -> None:
+    """Two hundred connections that sent half a request; the server answers others meanwhile."""
+    place = server.url.removeprefix("http://").partition(":")
+    halves: list[socket.socket] = []
+    try:
+        for number in range(200):
+            half = socket.create_connection((place[0], int(place[2])), 10)
+            halves.append(half)
+            request = b"POST /v1/chats/half/commands HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{"
+            half.sendall(request[: number % len(request)])
+        alive(server)
+    finally:
+        for half in halves:
+            half.close()
