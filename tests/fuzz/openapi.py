@@ -8,15 +8,19 @@ aside without a reason beside it.
 
 import contextlib
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import hypothesis
 import requests
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings, strategies
+from hypothesis.stateful import Bundle, initialize
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS
+from schemathesis.generation.stateful.state_machine import StepInput
 
 from protocol.messages import JsonObject
 from protocol.schema import openapi_document
@@ -124,20 +128,44 @@ def open_stream(case: Request) -> None:
         assert time.monotonic() - began < DEADLINE_SECONDS
 
 
-def stories(url: str, examples: int, steps: int, seed: int) -> None:
-    """So many stories of at most so many requests, each following a link from an answer before."""
+def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
+    """So many stories of at most so many requests, each following a link from an answer before. What was asked, and
+    how it was answered, such as `readChat 200`."""
+    answers: Counter[str] = Counter()
     schema = _schema(url)
     for path in STREAMS:
         schema = schema.exclude(path=path)
     checks = _checks()
+    commands, listed = schema["/v1/chats/{chat_id}/commands"]["POST"], schema["/v1/chats"]["GET"]
+    kept = Bundle("catch_all")  # schemathesis' name: it sorts what is put here by operation and status
 
+    @hypothesis.seed(seed)
     class Story(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
+        @initialize(target=kept, answered=strategies.booleans())
+        def say(self, answered: bool) -> object:
+            """What no link can begin with: a chat's id is its client's choice. One that was deleted stays so."""
+            body: JsonObject = {"type": "user_message", "client_request_id": uuid.uuid4().hex, "content": "hello"}
+            headers = {"Prefer": "wait=5"} if answered else {}
+            path = {"chat_id": f"story-{uuid.uuid4().hex}"}
+            case = commands.Case(path_parameters=path, headers=headers, body=body, media_type="application/json")
+            return self.begin(case)
+
+        @initialize(target=kept)
+        def look(self) -> object:
+            return self.begin(listed.Case(query={"limit": 5}))
+
+        def begin(self, case: Request) -> object:
+            step = StepInput.initial(case)
+            self.recorder.record_case(case=case)
+            self.control.record_step(step, self.recorder)  # as its own rules do
+            return self._step(input=step)
+
         def get_call_kwargs(self, case: Request) -> dict[str, object]:
             return {"headers": HEADERS, "timeout": DEADLINE_SECONDS}
 
         def validate_response(self, response: schemathesis.Response, case: Request, **kwargs: object) -> None:
+            answers[f"{case.operation.definition.raw['operationId']} {response.status_code}"] += 1
             case.validate_response(response, checks=checks, headers=HEADERS)
 
-    Story.run(
-        settings=settings(_settings(examples), stateful_step_count=steps),
-    )
+    Story.run(settings=settings(_settings(examples), stateful_step_count=steps))
+    return answers

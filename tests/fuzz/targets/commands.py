@@ -43,10 +43,10 @@ from server.api.streams import read_change, read_typing
 from tests.fuzz import corpus
 from tests.fuzz.target import Target, held
 
-__all__ = ["command_targets"]
+__all__ = ["check_command", "command_targets"]
 
 
-def _checked(command: Command) -> None:
+def check_command(command: Command) -> None:
     """What the edge looks at beyond the struct. Raises Refused."""
     match command:
         case UserMessage():
@@ -71,7 +71,7 @@ def _command(data: bytes, random: Random) -> bool:
     try:
         command = decode_command(data)
         digest = body_digest(data)
-        _checked(command)
+        check_command(command)
     except Refused:
         return False
     again = encode_command(command)
@@ -123,7 +123,7 @@ def _one_shot(data: bytes, random: Random) -> bool:
         try:
             ask: Ask = read(data, fresh, _PROFILES)
             check_scope(ask, _PROFILES.all[0])
-            _checked(ask.command)
+            check_command(ask.command)
         except Refused:
             continue
         held(decode_command(encode_command(ask.command)) == ask.command, ask.command)
