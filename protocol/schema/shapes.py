@@ -66,6 +66,10 @@ def command_components(ref_template: str) -> tuple[JsonObject, JsonObject]:
     content = {"$ref": ref_template.format(name="Content")}
     for name in ("UserMessage", "RetryFromIndex", "UpdateMessage", "EditQueued"):
         components[name]["properties"]["content"] = content
+    components["EditQueued"]["properties"]["content"] = {"anyOf": [content, {"type": "null"}], "default": None}
+    for kind in components["ThreadPatch"]["properties"].values():
+        if {"type": "null"} in kind.get("anyOf", ()):
+            kind["anyOf"].append({"const": ""})  # as `read_patch` takes it
     components["SetParams"]["properties"]["patch"] = {
         "description": 'Known keys within their bounds; null or "" clears an optional one. Unknown keys are ignored.',
         **patch,

@@ -23,7 +23,7 @@ from tests.fuzz.targets.commands import check_command
 
 SEEDS = [1, secrets.randbits(32)]
 FRESH = pytest.mark.parametrize("seed", SEEDS, ids=["fixed", "fresh"])
-INPUTS = 4_000
+INPUTS = 2_000
 
 _COMMITTED = Path(protocol.schema.__file__).parent
 
@@ -50,7 +50,7 @@ def test_every_command_that_is_accepted_fits_the_committed_schema(seed: int) -> 
         accepted += 1
         wrong = next(schema.iter_errors(msgspec.json.decode(body)), None)
         assert wrong is None, f"seed {seed}, number {number}: {wrong.message} in {body[:800]!r}"
-    assert accepted > 100 and refused > 100, (accepted, refused)
+    assert accepted > 50 and refused > 50, (accepted, refused)
 
 
 @FRESH
@@ -68,4 +68,4 @@ def test_every_event_that_is_written_fits_the_committed_schema(seed: int) -> Non
         wrong = next(schema.iter_errors(msgspec.json.decode(frame.data)), None)
         assert wrong is None, f"seed {seed}, number {number}: {wrong.message} in {data[:800]!r}"
         accepted += 1
-    assert accepted > 50, accepted
+    assert accepted > 20, accepted
