@@ -18,7 +18,7 @@ import structlog
 from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Unavailable
-from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, open_connection, pack
+from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, pack
 from server.store.listener import Listener
 
 __all__ = ["Channels"]
@@ -82,14 +82,16 @@ class Channels:
 
     async def run(self) -> None:
         """Keep one connection for ever. Boundary: every failure of it ends here and in a new one."""
-        connection = self._redis.connection()
+        route = self._redis.route
+        connection = route.connection()
         while True:
             try:
                 with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
-                    await open_connection(connection)
+                    await route.open(connection)
                 self._begin()
                 async with anyio.create_task_group() as both:
                     both.start_soon(self._speak, connection)
+                    both.start_soon(self._leave, connection)
                     await self._listen(connection)
             except Exception as wrong:
                 _log.info("channels.lost", error=str(explain_error(_first(wrong))), channel_count=len(self._listeners))
@@ -111,6 +113,11 @@ class Channels:
         self._confirmed.clear()
         for listener in {holder for holders in self._listeners.values() for holder in holders}:
             listener.lose()
+
+    async def _leave(self, connection: AbstractConnection) -> None:
+        """A demoted server goes on taking subscriptions, and may never hear again what it would have to pass on."""
+        await self._redis.route.left(connection)
+        raise Unavailable("the store's primary has changed")
 
     async def _listen(self, connection: AbstractConnection) -> None:
         loop = asyncio.get_running_loop()

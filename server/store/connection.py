@@ -16,27 +16,21 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-import hiredis
 from anyio.abc import TaskGroup
 from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
+from server.store.route import CONNECT_TIMEOUT_SECONDS, PRIMARY, Route, Value, pack
 from server.store.scripts import SCRIPTS
 
-__all__ = ["COMMAND_TIMEOUT_SECONDS", "Redis", "Reply", "Value", "explain_error", "open_connection", "pack"]
+__all__ = ["COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS", "Redis", "Reply", "Value", "explain_error", "pack"]
 
 Reply = Any  # Any: a reply is whatever nest of bytes, ints, None and lists the command promises; its caller knows
-Value = bytes | str | int
 
 COMMAND_TIMEOUT_SECONDS = 2.0
 """For the wait until a lane is free, and again for the exchange: a command has its answer or its error after 4 s at
 most. No lease depends on it: an owner whose beat hangs fences itself by a clock of its own (`actor/host.py`)."""
-
-CONNECT_TIMEOUT_SECONDS = 1.0
-"""Redis accepts within a round trip; longer means that nobody listens."""
 
 LANES = 4
 """Pipelines in flight at most: one slow reply (a load of megabytes) leaves three ways past it, and more would only
@@ -48,8 +42,9 @@ BATCH_MAX = 256
 PENDING_MAX = 20_000
 """Commands waiting for a lane. Reached: Unavailable at once, since waiting longer than the deadline helps nobody."""
 
-_KEEPALIVE = {"socket_keepalive": True}
-"""TCP only; redis-py's defaults find a dead peer in 45 s. The deadlines above find it sooner for all that is asked."""
+WATCH_SECONDS = 1.0
+"""How often the server is asked for its role, and the finder for the primary's address. Who only listens would not
+notice a demotion otherwise; readers of a chat notice within 2 s, this and a rebuild. One tiny command a second."""
 
 _REFUSALS = {
     "OOM": "the store's memory is full",
@@ -95,12 +90,6 @@ def explain_error(wrong: Exception) -> ThreadcastError:
     return Internal(f"the store answered with an error: {wrong}")
 
 
-def pack(*command: Value) -> bytes:
-    """A command as bytes for the socket: 3 µs where redis-py's own packing takes 17 (27 arguments)."""
-    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub means tuple[..., ...]
-    return packed
-
-
 class _Command:
     """One packed command, who waits for it, and when waiting ends (event-loop seconds)."""
 
@@ -123,19 +112,8 @@ class _ScriptMissing(ThreadcastError):
 class Redis:
     """A few lanes to one Redis. Enter it once; entering opens nothing, the first command connects."""
 
-    def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        tcp = {} if url.startswith("unix:") else _KEEPALIVE
-        # The pool only reads the URL and makes connections; the lanes hold and check them, at a third of the cost.
-        self._factory = ConnectionPool.from_url(
-            url,
-            protocol=2,  # the pub/sub connection's replies have one shape; nothing here wants RESP3
-            decode_responses=False,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            socket_timeout=None,  # a deadline of ours stands around each exchange; a timer per reply costs more
-            driver_info=None,
-            **tcp,
-        )
+    def __init__(self, route: Route, *, lanes: int = LANES) -> None:
+        self.route = route
         self._lane_count = lanes
         self._pending: deque[_Command] = deque()
         self._idle: list[asyncio.Future[None]] = []
@@ -154,6 +132,7 @@ class Redis:
         self._tasks = await anyio.create_task_group().__aenter__()
         for _ in range(self._lane_count):
             self._tasks.start_soon(self._lane)
+        self._tasks.start_soon(self._watch)
         return self
 
     async def __aexit__(
@@ -168,6 +147,8 @@ class Redis:
             await tasks.__aexit__(None, None, None)
         while self._pending:
             self._pending.popleft().fail(Unavailable("the store is being closed"))
+        if self.route.finder is not None:
+            await self.route.finder.close()
 
     # what the rooms say
 
@@ -209,10 +190,17 @@ class Redis:
         except Internal as wrong:
             raise Internal(f"the store must be Redis 7.0 or newer, or Valkey: {wrong.message}") from None
 
-    def connection(self) -> AbstractConnection:
-        """A connection of the caller's own, not yet open, for what blocks or listens. The caller disconnects it."""
-        connection: AbstractConnection = self._factory.make_connection()  # type: ignore[no-untyped-call] # redis-py's
-        return connection
+    async def _watch(self) -> None:
+        """End the era of a server that is no primary any more, whoever else is talking to it or not."""
+        route = self.route
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            with suppress(ThreadcastError):  # whoever needs the store hears of it; a watch that fails goes on
+                await route.seek()
+                era = route.era
+                role = await self.send(b"ROLE")
+                if isinstance(role, list) and role[0] != PRIMARY:
+                    route.leave(era, "it is a replica now")
 
     # the lanes
 
@@ -225,7 +213,7 @@ class Redis:
                 return
 
     async def _lane(self) -> None:
-        connection = self.connection()
+        connection = self.route.connection()
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -259,7 +247,7 @@ class Redis:
         answered = 0
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                await open_connection(connection)
+                await self.route.open(connection)
                 await connection.send_packed_command([b"".join([command.packed for command in batch])], False)
                 for command in batch:
                     try:
@@ -268,6 +256,7 @@ class Redis:
                         wrong: Exception = _ScriptMissing("NOSCRIPT")
                     except redis_errors.ResponseError as refused:
                         wrong = explain_error(refused)
+                        self.route.leave_if_demoted(connection, refused)
                     else:
                         answered += 1
                         if not command.answer.done():
@@ -290,11 +279,3 @@ class Redis:
         """Replies may still be on their way: this connection must not be used again."""
         with suppress(Exception):
             await connection.disconnect(nowait=True)
-
-
-async def open_connection(connection: AbstractConnection) -> None:
-    """Connect, or connect anew when the server has hung up in the meantime. No retry: the caller's deadline holds."""
-    if connection.is_connected and await connection.can_read():
-        await connection.disconnect(nowait=True)  # unasked-for bytes, or the end: nothing that follows could be trusted
-    if not connection.is_connected:
-        await connection.connect()  # type: ignore[no-untyped-call] # redis-py's

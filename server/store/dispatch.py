@@ -12,7 +12,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from server.store.bounds import BEAT_BATCH
 from server.store.channels import Channels
-from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, explain_error, open_connection, pack
+from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, explain_error, pack
 from server.store.keys import Keys
 from server.store.news import Mail
 from server.store.port import Beat, Claimed, DueBell, Fenced, Lost, Released, Taken
@@ -42,12 +42,13 @@ class _RedisBell:
         block_seconds = f"{max(timeout_seconds, 0.001):.3f}"
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                await open_connection(self._connection)
+                await self._redis.route.open(self._connection)
             async with asyncio.timeout(float(block_seconds) + BLOCK_GRACE_SECONDS):
                 command = pack(b"BLPOP", *order, block_seconds)
                 await self._connection.send_packed_command(command, False)
                 reply = await self._connection.read_response()
         except Exception as wrong:  # boundary: the foreign errors of this connection
+            self._redis.route.leave_if_demoted(self._connection, wrong)
             raise explain_error(wrong) from None
         return None if reply is None else self._bells.index(reply[0])
 
@@ -125,7 +126,7 @@ class RedisDispatch:
 
     @asynccontextmanager
     async def bell(self) -> AsyncIterator[DueBell]:
-        connection = self._redis.connection()
+        connection = self._redis.route.connection()
         try:
             yield _RedisBell(self._redis, self._keys, connection)
         finally:

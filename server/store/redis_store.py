@@ -17,6 +17,7 @@ from server.store.inbox import RedisInbox
 from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
+from server.store.route import Route
 from server.store.traces import RedisTraces
 from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
@@ -29,7 +30,7 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
         """`url`: redis://, rediss:// or unix://, as redis-py reads them."""
-        self._redis = Redis(url, lanes=lanes)
+        self._redis = Redis(Route(url), lanes=lanes)
         self._keys = Keys(BUCKETS)
         self._channels = Channels(self._redis)
 
