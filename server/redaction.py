@@ -8,7 +8,7 @@ or a tool sends back to us reaches no line and no trace.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Redactor:
 
 
 def secrets_of(settings: object) -> Iterator[str]:
-    """Every secret in a tree of settings; of a URL its password too, of `Bearer X` the X."""
+    """Every secret in a tree of settings; of a URL its passwords too, of `Bearer X` the X."""
     if isinstance(settings, Secret):
         value = settings.reveal()
         yield value
@@ -47,13 +47,7 @@ def secrets_of(settings: object) -> Iterator[str]:
         if space and scheme.isalpha():
             yield rest.strip()
         if "://" in value:
-            try:
-                password = urlsplit(value).password
-            except ValueError:
-                return
-            if password:
-                yield password
-                yield unquote(password)
+            yield from _passwords_in(value)
     elif isinstance(settings, msgspec.Struct):
         for name in settings.__struct_fields__:
             yield from secrets_of(getattr(settings, name))
@@ -63,6 +57,23 @@ def secrets_of(settings: object) -> Iterator[str]:
     elif isinstance(settings, list | tuple):
         for value in settings:
             yield from secrets_of(value)
+
+
+def _passwords_in(url: str) -> Iterator[str]:
+    """As they stand there and as they are meant: before the host (of several hosts, the first), and among the options.
+
+    Not by urlsplit: some versions of it refuse a list of bracketed hosts.
+    """
+    authority, _, rest = url.partition("://")[2].partition("/")
+    password = authority.rpartition("@")[0].partition(":")[2]
+    if password:
+        yield password
+        yield unquote(password)
+    for option in rest.partition("?")[2].split("&"):
+        name, _, password = option.partition("=")
+        if password and "password" in name:
+            yield password
+            yield unquote_plus(password)
 
 
 def _forms(secret: str) -> set[str]:

@@ -37,15 +37,15 @@ async def livez(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """`GET /readyz`: 200 when commands can be taken, else 503 and why not."""
+    """`GET /readyz`: 200 when commands can be taken, else 503 and why not. Behind Sentinel, `primary` takes them."""
     try:
         with anyio.fail_after(READY_SECONDS):
-            await edge_of(request).store.ping()
+            primary = await edge_of(request).store.ping()
     except Unavailable as trouble:
         return answer(503, {"status": "unavailable", "store": trouble.message})
     except TimeoutError:
         return answer(503, {"status": "unavailable", "store": f"no answer within {READY_SECONDS:g} s"})
-    return answer(200, {"status": "ready", "store": "ok"})
+    return answer(200, {"status": "ready", "store": "ok"} | ({} if primary is None else {"primary": primary}))
 
 
 async def metrics(request: Request) -> Response:

@@ -36,6 +36,12 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.verdict:<5} {self.what:<14} {self.text}"
 
 
+class _Ready(msgspec.Struct, frozen=True):
+    """What `/readyz` says, as far as it concerns us."""
+
+    primary: str | None = None
+
+
 def doctor(environ: Mapping[str, str], file: str | None) -> int:
     """Print what was found; 1 if anything failed."""
     try:
@@ -131,8 +137,19 @@ async def _served_store(client: Client) -> Finding:
     except (Unreachable, TimeoutError):
         return Finding("fail", "store", f"the server did not say within {PATIENCE_SECONDS:g} s")
     if answer.status_code == 200:
-        return Finding("ok", "store", "the server says that it is ready")
+        return Finding("ok", "store", f"the server says that it is ready{_primary_in(answer.content)}")
     return Finding("fail", "store", f"the server is not ready: {answer.text.strip()[:300]}")
+
+
+def _primary_in(body: bytes) -> str:
+    try:
+        return _at(msgspec.json.decode(body, type=_Ready).primary)
+    except msgspec.DecodeError:
+        return ""
+
+
+def _at(primary: str | None) -> str:
+    return "" if primary is None else f"; the sentinels name {primary} as its primary"
 
 
 async def _own_store(settings: Settings) -> Finding:
@@ -148,9 +165,9 @@ async def _own_store(settings: Settings) -> Finding:
     try:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with RedisStore(settings.store.url.reveal()) as store:
-                await store.ping()
+                primary = await store.ping()
     except ThreadcastError as wrong:
         return Finding("fail", "store", f"store.url: {wrong.message}")
     except TimeoutError:
         return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
-    return Finding("ok", "store", "the one of store.url answers")
+    return Finding("ok", "store", f"the one of store.url answers{_at(primary)}")

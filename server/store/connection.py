@@ -21,7 +21,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
-from server.store.route import CONNECT_TIMEOUT_SECONDS, PRIMARY, Route, Value, pack
+from server.store.route import CONNECT_TIMEOUT_SECONDS, Route, Value, pack
 from server.store.scripts import SCRIPTS
 
 __all__ = ["COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS", "Redis", "Reply", "Value", "explain_error", "pack"]
@@ -41,10 +41,6 @@ BATCH_MAX = 256
 
 PENDING_MAX = 20_000
 """Commands waiting for a lane. Reached: Unavailable at once, since waiting longer than the deadline helps nobody."""
-
-WATCH_SECONDS = 1.0
-"""How often the server is asked for its role, and the finder for the primary's address. Who only listens would not
-notice a demotion otherwise; readers of a chat notice within 2 s, this and a rebuild. One tiny command a second."""
 
 _REFUSALS = {
     "OOM": "the store's memory is full",
@@ -132,7 +128,7 @@ class Redis:
         self._tasks = await anyio.create_task_group().__aenter__()
         for _ in range(self._lane_count):
             self._tasks.start_soon(self._lane)
-        self._tasks.start_soon(self._watch)
+        self._tasks.start_soon(self.route.watch, self.send)
         return self
 
     async def __aexit__(
@@ -189,18 +185,6 @@ class Redis:
             await self.all([(b"SCRIPT", b"LOAD", script.source) for script in SCRIPTS.values()])
         except Internal as wrong:
             raise Internal(f"the store must be Redis 7.0 or newer, or Valkey: {wrong.message}") from None
-
-    async def _watch(self) -> None:
-        """End the era of a server that is no primary any more, whoever else is talking to it or not."""
-        route = self.route
-        while True:
-            await anyio.sleep(WATCH_SECONDS)
-            with suppress(ThreadcastError):  # whoever needs the store hears of it; a watch that fails goes on
-                await route.seek()
-                era = route.era
-                role = await self.send(b"ROLE")
-                if isinstance(role, list) and role[0] != PRIMARY:
-                    route.leave(era, "it is a replica now")
 
     # the lanes
 

@@ -17,7 +17,7 @@ from server.store.inbox import RedisInbox
 from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
-from server.store.route import Route
+from server.store.sentinel import route_to
 from server.store.traces import RedisTraces
 from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
@@ -29,8 +29,8 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
     """Implements `server.store.port.Store`. An async context manager, entered once."""
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        """`url`: redis://, rediss:// or unix://, as redis-py reads them."""
-        self._redis = Redis(Route(url), lanes=lanes)
+        """`url`: redis://, rediss:// or unix://, as redis-py reads them; or of Sentinel, as `store_url.py` does."""
+        self._redis = Redis(route_to(url), lanes=lanes)
         self._keys = Keys(BUCKETS)
         self._channels = Channels(self._redis)
 
@@ -63,8 +63,10 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
     def bucket_of(self, chat_id: str) -> int:
         return self._keys.bucket_of(chat_id)
 
-    async def ping(self) -> None:
+    async def ping(self) -> str | None:
         await self._redis.call("writable", ())
+        address = self._redis.route.address
+        return None if address is None else str(address)
 
     async def now_ms(self) -> int:
         seconds, microseconds = await self._redis.send(b"TIME")

@@ -11,10 +11,12 @@ connection of it is closed before its next use, also those that would have staye
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
+import anyio
 import hiredis
 import structlog
 from redis import exceptions as redis_errors
@@ -24,7 +26,17 @@ from redis.backoff import NoBackoff
 
 from protocol.errors import Unavailable
 
-__all__ = ["CONNECT_TIMEOUT_SECONDS", "PRIMARY", "Address", "Finder", "Route", "Value", "pack"]
+__all__ = [
+    "CONNECT_TIMEOUT_SECONDS",
+    "PRIMARY",
+    "Address",
+    "Finder",
+    "Route",
+    "Value",
+    "connections_to",
+    "pack",
+    "reply_or_refusal",
+]
 
 Value = bytes | str | int
 
@@ -33,6 +45,14 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 
 PRIMARY = b"master"
 """The first word of a primary's answer to ROLE; that of a replica is `slave`."""
+
+WATCH_SECONDS = 1.0
+"""How often the server is asked for its role, and the finder for the address. Who only listens would not notice a
+demotion otherwise; readers of a chat notice within 2 s, this and a rebuild. One tiny command a second."""
+
+PROBE_SECONDS = 5.0
+"""How often a fresh connection looks which server answers. It finds that an address has moved while the connections to
+the server it has left go on; one connect costs a TLS server some milliseconds, so not every second."""
 
 SERVERS_KEPT = 16
 """Servers that count as known: two that take turns at one address (a proxy over several) end two eras, not one each
@@ -67,22 +87,26 @@ def pack(*command: Value) -> bytes:
     return packed
 
 
+def connections_to(url: str) -> ConnectionPool:
+    """What reads a URL and makes connections. No pool to us: who uses a connection holds it, at a third of the cost."""
+    tcp = {} if url.startswith("unix:") else _KEEPALIVE
+    return ConnectionPool.from_url(
+        url,
+        protocol=2,  # the pub/sub connection's replies have one shape; nothing here wants RESP3
+        decode_responses=False,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        socket_timeout=None,  # a deadline of ours stands around each exchange; a timer per reply costs more
+        driver_info=None,
+        **tcp,
+    )
+
+
 class Route:
     """To the server at `url`, or with its user, password and options to wherever `finder` says the primary is."""
 
     def __init__(self, url: str, finder: Finder | None = None) -> None:
-        tcp = {} if url.startswith("unix:") else _KEEPALIVE
-        # The pool only reads the URL and makes connections; lanes hold and check them, at a third of the cost.
-        self._factory = ConnectionPool.from_url(
-            url,
-            protocol=2,  # the pub/sub connection's replies have one shape; nothing here wants RESP3
-            decode_responses=False,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            socket_timeout=None,  # a deadline of ours stands around each exchange; a timer per reply costs more
-            driver_info=None,
-            **tcp,
-        )
+        self._factory = connections_to(url)
         self.finder = finder
         self.address: Address | None = None
         """Where the finder last said that the primary is; None without one, and before it was asked."""
@@ -115,7 +139,7 @@ class Route:
             connection.host, connection.port = self.address
         await connection.connect()  # type: ignore[no-untyped-call] # redis-py's
         try:
-            server = await self._server_of(connection)
+            server = await self._server_of(connection, era)
         except BaseException:
             with suppress(Exception):  # it is of no use in any case
                 await connection.disconnect(nowait=True)
@@ -136,6 +160,28 @@ class Route:
             self.leave(self.era, "the primary is elsewhere")
         self.address = found
 
+    async def watch(self, ask: Callable[[bytes], Awaitable[object]]) -> None:
+        """For ever: find out by looking what no connection would notice. `ask` sends a command to the store."""
+        probe = self.connection()
+        probed_at = anyio.current_time()
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            try:
+                await self.seek()
+                era = self.era
+                with anyio.move_on_after(WATCH_SECONDS):  # of a server that hangs the finder hears sooner
+                    if _is_replica(await ask(b"ROLE")):
+                        self.leave(era, "it is a replica now")
+                if anyio.current_time() - probed_at >= PROBE_SECONDS:
+                    probed_at = anyio.current_time()
+                    with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
+                        await self.open(probe)
+            except Exception as wrong:  # boundary: whoever needs the store hears what is wrong; the watch goes on
+                _log.debug("store.watch_failed", error=str(wrong))
+            finally:
+                with suppress(Exception):  # the next probe shall be fresh
+                    await probe.disconnect(nowait=True)
+
     def is_current(self, connection: AbstractConnection) -> bool:
         return self._era_of.get(connection) == self.era
 
@@ -143,8 +189,9 @@ class Route:
         """End `era`, unless it has ended: what it opened is closed before its next use, by its holder."""
         if era != self.era:
             return
+        if era in self._era_of.values():  # else nothing was reached in it, which others say
+            _log.warning("store.left", why=why, era=era)
         self.era += 1
-        _log.warning("store.left", why=why, era=self.era)
         ended, self._era_ended = self._era_ended, asyncio.Event()
         ended.set()
 
@@ -158,22 +205,28 @@ class Route:
         while self.is_current(connection):
             await self._era_ended.wait()
 
-    async def _server_of(self, connection: AbstractConnection) -> bytes:
+    async def _server_of(self, connection: AbstractConnection, era: int) -> bytes:
         """Which server answers there: the id of its process, b"" if it does not say. Raises Unavailable of a replica.
 
         A server or a proxy that may not or does not know ROLE and INFO is taken for what we were told it is.
         """
         await connection.send_packed_command(pack(b"ROLE") + pack(b"INFO", b"server"), False)
-        role = await _reply(connection)
-        info = await _reply(connection)
-        if isinstance(role, list) and role and role[0] != PRIMARY:
+        role = await reply_or_refusal(connection)
+        info = await reply_or_refusal(connection)
+        if _is_replica(role):
+            self.leave(era, "it is a replica now")
             raise Unavailable("the store is a read-only replica just now")
         if not isinstance(info, bytes):
             return b""
         return next((line[7:].strip() for line in info.splitlines() if line.startswith(b"run_id:")), b"")
 
 
-async def _reply(connection: AbstractConnection) -> object:
+def _is_replica(role: object) -> bool:
+    return isinstance(role, list) and bool(role) and role[0] != PRIMARY
+
+
+async def reply_or_refusal(connection: AbstractConnection) -> object:
+    """The next reply; an error that the server answered is returned."""
     try:
         return await connection.read_response()
     except redis_errors.ResponseError as refused:

@@ -12,6 +12,7 @@ from server.actor.traces import RECORD_MAX_BYTES, compose, decompose
 from server.agent.tracing import RoundRecord, ToolTrace
 from server.redaction import Redactor, secrets_of
 from server.settings import Settings
+from server.settings.values import Secret
 from server.telemetry import configure_logging
 
 KEY = "sk-planted-0123456789"
@@ -44,6 +45,11 @@ def test_every_secret_of_the_settings_is_known() -> None:
     )
     known = set(secrets_of(settings))
     assert {KEY, "pass%20word-1", "pass word-1", "mcp-token-1"} <= known
+
+
+def test_of_a_store_behind_sentinel_both_passwords_are_known() -> None:
+    url = "redis+sentinel://me:pass%20word-1@[::1]:1,b:2/service?sentinel_password=pass%2Fword+2"
+    assert {"pass word-1", "pass/word 2"} <= set(secrets_of(Secret(url)))
 
 
 def test_a_secret_is_masked_in_words_in_json_and_in_urls_and_short_ones_are_let_be() -> None:

@@ -148,6 +148,11 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             "environment THREADCAST_SERVER__CORS_ORIGINS: the value is no JSON",
         ),
         ("", {"REDIS_URL": "localhost:6379"}, "environment REDIS_URL: store: url: write it as redis://"),
+        (
+            "",
+            {"REDIS_URL": "redis+sentinel://a:1,b:2"},
+            "environment REDIS_URL: store: url: write it as redis+sentinel://",
+        ),
         ("[server]\ncors_origins = ['http://a/']", {}, "cors_origins: 'http://a/' is no origin"),
         (
             "[limits]\nbeat_seconds = 3",
