@@ -15,11 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import anyio
 import redis
 
 from server.store import child
 
-__all__ = ["DEADLINE_SECONDS", "Gate", "Server", "free_port", "gate", "sentinel", "server", "wait_until"]
+__all__ = ["DEADLINE_SECONDS", "Gate", "Pair", "Server", "free_port", "gate", "sentinel", "server", "wait_until"]
 
 DEADLINE_SECONDS = 15.0
 """For a server's start, a resync, a failover: each takes a second or two on a busy machine."""
@@ -89,12 +90,6 @@ class Server:
         self.call("REPLICAOF", "127.0.0.1", port)
         wait_until(lambda: self.replication("master_link_status") == "up", f"{self.port} follows {port}")
 
-    def promote(self) -> None:
-        self.call("REPLICAOF", "NO", "ONE")
-
-    def has_all_of(self, primary: "Server") -> bool:
-        return self.replication("slave_repl_offset") == primary.replication("master_repl_offset")
-
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()
@@ -150,7 +145,6 @@ class Gate:
         self._target = port
         self._may_pass = asyncio.Event()
         self._may_pass.set()
-        self._pairs: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     def point_at(self, port: int) -> None:
@@ -160,9 +154,16 @@ class Gate:
         self._may_pass.clear()
 
     def cut(self) -> None:
-        """End all connections, with what they hold."""
+        """End all connections, with what they hold; new ones may pass."""
         for writer in self._writers:
             writer.transport.abort()
+        self._may_pass.set()
+
+    async def close(self) -> None:
+        self.cut()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while self._writers:
+                await anyio.sleep(POLL_SECONDS)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -191,6 +192,32 @@ class Gate:
         raise ConnectionResetError("it has hung up")
 
 
+class Pair:
+    """A primary at `address` and its replica, which hears it through `link`."""
+
+    def __init__(self, primary: Server, replica: Server, link: Gate, address: Gate) -> None:
+        self.primary = primary
+        self.replica = replica
+        self.link = link
+        self.address = address
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.address.port}/0"
+
+    async def replicated(self) -> None:
+        """Wait until the replica has what the primary had when this was called."""
+        offset = int(str(self.primary.replication("master_repl_offset")))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while int(str(self.replica.replication("slave_repl_offset"))) < offset:
+                await anyio.sleep(POLL_SECONDS)
+
+    def promote(self) -> None:
+        """The replica becomes a primary, and who connects from now on reaches it."""
+        self.replica.call("REPLICAOF", "NO", "ONE")
+        self.address.point_at(self.replica.port)
+
+
 @contextlib.asynccontextmanager
 async def gate(port: int) -> AsyncIterator[Gate]:
     """A gate in front of `port`."""
@@ -201,4 +228,4 @@ async def gate(port: int) -> AsyncIterator[Gate]:
         yield made
     finally:
         listener.close()
-        made.cut()
+        await made.close()

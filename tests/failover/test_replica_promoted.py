@@ -1,0 +1,122 @@
+"""A replica that did not hear the last of its primary takes its place, at the same address: what was lost is shown to
+be lost, what clients post again takes effect once, and nobody mixes the two histories."""
+
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from tests.failover.house import LONG, LONG_TEXT, Client, house, said, settled, told
+from tests.failover.servers import Pair, Server
+from tests.integration.harness import Watcher, watching
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+CHATS = [f"chat-{number}" for number in range(3)]
+WINDOW_COMMANDS = 12
+
+NOTICE_SECONDS = 2.0
+"""What readers may count on: so long after the promotion, they see the history that holds."""
+
+DRAIN_SECONDS = 10.0
+
+
+async def drained(primary: Server) -> None:
+    """Wait until no accepted command waits in an inbox: what is in no chat after that is lost."""
+    with anyio.fail_after(DRAIN_SECONDS):
+        while any(primary.client.xlen(inbox) for inbox in primary.client.scan_iter("tc:*:inbox")):
+            await anyio.sleep(0.02)
+
+
+async def accepted_after(client: Client, since: float, *, task_status: TaskStatus[list[float]]) -> None:
+    """How long after `since` a post is accepted, in the list that this starts with."""
+    seconds: list[float] = []
+    task_status.started(seconds)
+    await client.post("another", "another")
+    seconds.append(time.monotonic() - since)
+
+
+async def resumed(url: str, chat_id: str, last_id: str) -> Watcher:
+    """What somebody sees who comes back with that id; its first frame has come."""
+    async with watching(url, chat_id, headers={"Last-Event-ID": last_id}) as reader:
+        await reader.until(lambda w: w.frames)
+        return reader
+
+
+async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_and_once(
+    pair: Pair, tmp_path: Path
+) -> None:
+    async with house(pair.url, tmp_path) as product, anyio.create_task_group() as readers:
+        url = product.web.url
+        client = Client(url)
+        watchers: dict[str, Watcher] = {}
+
+        async def watch(chat_id: str, task_status: TaskStatus[None]) -> None:
+            async with watching(url, chat_id) as reader:
+                watchers[chat_id] = reader
+                task_status.started()
+                await anyio.sleep_forever()
+
+        for chat_id in [*CHATS, "long"]:
+            await readers.start(watch, chat_id)
+        async with anyio.create_task_group() as posts:
+            for chat_id in CHATS:
+                posts.start_soon(client.post, chat_id, f"kept-{chat_id}")
+        for chat_id in CHATS:
+            await settled(watchers[chat_id], {f"kept-{chat_id}"})
+        await Client(url).post("reference", "write", LONG_TEXT)
+        async with watching(url, "reference") as reference:
+            await settled(reference, {"write"})
+        await client.post("long", "write", LONG)
+        await watchers["long"].until(lambda w: w.types().count("stream_delta") > 5)
+        await pair.replicated()
+
+        # The window: the primary goes on, the replica hears nothing of it.
+        pair.link.hold()
+        in_window: dict[str, set[str]] = {chat_id: set() for chat_id in CHATS}
+        async with anyio.create_task_group() as posts:
+            for number in range(WINDOW_COMMANDS):
+                chat_id = CHATS[number % len(CHATS)]
+                in_window[chat_id].add(f"lost-{number}")
+                posts.start_soon(client.post, chat_id, f"lost-{number}")
+        for chat_id, texts in in_window.items():
+            await settled(watchers[chat_id], texts)
+        before = {chat_id: (reader.last_id, reader.snapshots) for chat_id, reader in watchers.items()}
+
+        pair.link.cut()
+        pair.primary.kill()
+        pair.promote()
+        promoted_at = time.monotonic()
+        accepted = await readers.start(accepted_after, Client(url), promoted_at)
+        for chat_id, reader in watchers.items():
+            snapshots = before[chat_id][1]
+            await reader.until(lambda w, n=snapshots: w.snapshots > n, NOTICE_SECONDS)  # type: ignore[misc] # n is bound
+        noticed_seconds = time.monotonic() - promoted_at
+        for chat_id in CHATS:
+            assert said(watchers[chat_id]) == [f"kept-{chat_id}"]
+            back = await resumed(url, chat_id, before[chat_id][0])
+            assert back.snapshots == 1 and back.frames[0]["type"] == "snapshot"
+        await drained(pair.replica)
+        lost = await client.missing()
+        assert lost == set().union(*in_window.values()), "the window lost what was accepted in it, and nothing else"
+
+        statuses = await client.post_all_again()
+        for chat_id, texts in in_window.items():
+            await settled(watchers[chat_id], texts | {f"kept-{chat_id}"})
+        await settled(watchers["long"], {"write"})
+        assert await client.missing() == set()
+        assert await client.repeated() == set()
+        assert statuses == {"accepted": len(lost), "duplicate": len(client.accepted) - len(lost)}
+        assert told(watchers["long"]) == told(reference)
+        for chat_id, reader in watchers.items():
+            # The positions of the lost future exist again by now, with other content.
+            back = await resumed(url, chat_id, before[chat_id][0])
+            assert back.frames[0]["type"] == "snapshot"
+            assert back.snapshot == reader.snapshot
+        readers.cancel_scope.cancel()
+    print(
+        f"\npromotion with a lossy window: {len(client.accepted)} accepted, {len(lost)} lost, 0 after posting again;"
+        f" readers noticed within {noticed_seconds:.2f} s, posts accepted after {accepted[0]:.2f} s"
+    )
