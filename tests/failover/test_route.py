@@ -1,0 +1,131 @@
+"""Who holds a connection to a server that is no primary any more finds out, also who only listens; no write is sent
+twice. The store alone, in this process, over real servers."""
+
+import time
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from protocol.errors import Unavailable
+from server.store import route
+from server.store.port import Notice, Posted, PostOutcome
+from server.store.redis_store import RedisStore
+from tests.failover.servers import Pair, free_port
+from tests.integration.store_fixtures import CHAT, command
+
+pytestmark = pytest.mark.anyio
+
+NOTICE_SECONDS = 2.0
+"""What readers may count on, also of a quiet chat (the watch of `route.py`)."""
+
+PATIENCE_SECONDS = 10.0
+
+
+async def posted(store: RedisStore, request_id: str) -> Posted:
+    """Once the store takes it again."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await store.post(command(request_id))
+            except Unavailable:
+                await anyio.sleep(0.02)
+
+
+async def reconnected(notices: AsyncIterator[Notice], seconds: float) -> None:
+    """The channels were built anew: what came before may be incomplete."""
+    with anyio.fail_after(seconds):
+        assert (await anext(notices)).kind == "reconnected"
+
+
+async def test_a_reader_of_a_quiet_chat_leaves_a_demoted_server_without_anybody_writing(pair: Pair) -> None:
+    async with RedisStore(pair.url) as store, store.follow(CHAT) as notices:
+        await pair.replicated()
+        # Nobody hangs up, and the old primary follows somebody who is not there: it would stay silent for ever.
+        pair.primary.call("REPLICAOF", "127.0.0.1", free_port())
+        pair.promote()
+        since = time.monotonic()
+        await reconnected(notices, NOTICE_SECONDS)
+        print(f"\ndemoted without a kill: a quiet reader noticed within {time.monotonic() - since:.2f} s")
+        async with RedisStore(pair.replica.url) as elsewhere:
+            await elsewhere.claim(elsewhere.bucket_of(CHAT), "w", 1, 1_000)
+            await elsewhere.post(command("r1"))
+            assert await elsewhere.claim(elsewhere.bucket_of(CHAT), "w", 1, 1_000)
+            fence = await elsewhere.take(CHAT, "w", "wake")
+        with anyio.fail_after(NOTICE_SECONDS):
+            notice = await anext(notices)
+        assert notice.head == fence.head
+
+
+async def test_a_write_that_a_replica_refuses_is_the_last_one_it_gets(pair: Pair) -> None:
+    async with RedisStore(pair.url) as store:
+        await store.post(command("r1"))
+        await pair.replicated()
+        pair.primary.call("REPLICAOF", "127.0.0.1", free_port())
+        pair.promote()
+        with pytest.raises(Unavailable, match="read-only replica"):
+            await store.post(command("r2"))
+        assert (await store.post(command("r2"))).outcome is PostOutcome.ACCEPTED, "the next one goes to the new primary"
+        assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED, "the same nonce: known there as well"
+        assert len(await store.read_inbox(CHAT, 10)) == 2
+
+
+async def test_a_replica_at_the_address_is_refused_until_it_is_promoted(pair: Pair) -> None:
+    async with RedisStore(pair.url) as store, store.follow(CHAT) as notices:
+        await store.post(command("r1"))
+        await pair.replicated()
+        pair.primary.kill()
+        pair.address.point_at(pair.replica.port)
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while True:
+                with pytest.raises(Unavailable) as refused:
+                    await store.meta(CHAT)
+                if "read-only replica" in refused.value.message:
+                    break
+                await anyio.sleep(0.02)
+        pair.promote()
+        await posted(store, "r2")
+        await reconnected(notices, NOTICE_SECONDS)
+
+
+async def test_an_address_that_moved_is_found_although_the_old_primary_goes_on(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(route, "WATCH_SECONDS", 0.2)
+    async with RedisStore(pair.url) as store, store.follow(CHAT) as notices:
+        await store.post(command("r1"))
+        await pair.replicated()
+        pair.promote()
+        await reconnected(notices, NOTICE_SECONDS)
+        await posted(store, "r2")
+    (inbox,) = pair.replica.client.scan_iter("*:inbox")
+    assert (pair.primary.client.xlen(inbox), pair.replica.client.xlen(inbox)) == (1, 2), "the second went to who has the address now"
+
+
+async def test_a_user_who_may_not_ask_for_role_and_info_can_use_the_store(pair: Pair) -> None:
+    pair.primary.call("ACL", "SETUSER", "plain", "on", ">word", "~*", "&*", "+@all", "-role", "-info")
+    url = pair.url.replace("//", "//plain:word@")
+    async with RedisStore(url) as store:
+        assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED
+        assert await store.ping() is None
+
+
+async def test_a_server_that_comes_back_is_found_by_everybody(pair: Pair) -> None:
+    """A bell that waits, lanes and channels: all are let go of by the old one and meet at the new."""
+    async with RedisStore(pair.url) as store, store.follow(CHAT) as notices, store.bell() as bell:
+        assert await bell.wait(0.01) is None
+        await pair.replicated()
+        pair.primary.call("REPLICAOF", "127.0.0.1", free_port())
+        pair.promote()
+        await reconnected(notices, NOTICE_SECONDS)
+        assert (await posted(store, "r1")).outcome is PostOutcome.ACCEPTED
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while True:
+                try:
+                    rang = await bell.wait(1.0)
+                except Unavailable:
+                    continue
+                if rang is not None:
+                    break
+        assert rang == store.bucket_of(CHAT)

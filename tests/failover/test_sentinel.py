@@ -1,0 +1,125 @@
+"""Sentinel: the primary is killed, a replica is chosen, and nobody restarts anything. A running answer goes on, what
+was posted takes effect once, and the server says which primary it speaks to."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import httpx2
+import pytest
+from anyio.abc import TaskStatus
+
+from server.store.server_process import find_binary
+from tests.failover.house import LONG, LONG_TEXT, Client, house, settled, told
+from tests.failover.servers import Server, sentinel, server, wait_until
+from tests.integration.harness import watching
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+SERVICE = "tc"
+POST_EVERY_SECONDS = 0.1
+FAILOVER_SECONDS = 15.0
+"""One second until the primary counts as down, a vote, a promotion: three seconds on a machine at rest."""
+
+
+class Watched(NamedTuple):
+    """A primary with a replica, under the eyes of three sentinels."""
+
+    primary: Server
+    replica: Server
+    sentinels: list[Server]
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{each.port}" for each in self.sentinels)
+        return f"redis+sentinel://{hosts}/{SERVICE}/0"
+
+
+def is_settled(watched: Watched) -> bool:
+    """Each sentinel knows the others and the replica: before that, none would be elected."""
+
+    def knows(each: Server) -> bool:
+        flat = each.call("SENTINEL", "MASTER", SERVICE)
+        assert isinstance(flat, dict)
+        return bool(flat["num-other-sentinels"] == 2 and flat["num-slaves"] == 1)
+
+    return all(map(knows, watched.sentinels))
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    binary = find_binary()
+    with ExitStack() as stack:
+        primary = stack.enter_context(server(binary, tmp_path / "primary"))
+        replica = stack.enter_context(server(binary, tmp_path / "replica"))
+        replica.follow(primary.port)
+        names = [tmp_path / f"sentinel-{number}" for number in range(3)]
+        sentinels = [stack.enter_context(sentinel(binary, name, SERVICE, primary.port, 2)) for name in names]
+        made = Watched(primary, replica, sentinels)
+        wait_until(lambda: is_settled(made), "the sentinels know each other and the replica")
+        yield made
+
+
+async def primary_of(url: str) -> object:
+    """Which primary the server says that it speaks to; None while it is not ready."""
+    async with httpx2.AsyncClient(timeout=5) as client:
+        answer = await client.get(f"{url}/readyz")
+    return answer.json().get("primary")
+
+
+async def post_all_the_time(client: Client, times: list[float], *, task_status: TaskStatus[None]) -> None:
+    """One message after another, each in its chat; when each was accepted."""
+    task_status.started()
+    number = 0
+    while True:
+        await client.post(f"chat-{number % 3}", f"m{number}")
+        times.append(time.monotonic())
+        number += 1
+        await anyio.sleep(POST_EVERY_SECONDS)
+
+
+async def test_a_killed_primary_is_replaced_without_a_restart_of_anything(watched: Watched, tmp_path: Path) -> None:
+    async with house(watched.url, tmp_path) as product, watching(product.web.url, "long") as reader:
+        url = product.web.url
+        assert await primary_of(url) == f"127.0.0.1:{watched.primary.port}"
+        await Client(url).post("reference", "write", LONG_TEXT)
+        async with watching(url, "reference") as reference:
+            await settled(reference, {"write"})
+        client = Client(url)
+        accepted_at: list[float] = []
+        async with anyio.create_task_group() as posting:
+            await posting.start(post_all_the_time, client, accepted_at)
+            await Client(url).post("long", "write", LONG)
+            await reader.until(lambda w: w.types().count("stream_delta") > 10)
+            watched.primary.kill()
+            killed_at, events = time.monotonic(), len(reader.frames)
+            with anyio.fail_after(FAILOVER_SECONDS):
+                while await primary_of(url) != f"127.0.0.1:{watched.replica.port}":
+                    await anyio.sleep(0.05)
+                while accepted_at[-1] < killed_at:
+                    await anyio.sleep(0.01)
+            accepted_seconds = next(at for at in accepted_at if at > killed_at) - killed_at
+            await reader.until(lambda w: len(w.frames) > events + 3, FAILOVER_SECONDS)
+            answer_seconds = time.monotonic() - killed_at
+            await settled(reader, {"write"})
+            posting.cancel_scope.cancel()
+        lost = await client.missing()
+        statuses = await client.post_all_again()
+        assert set(statuses) <= {"accepted", "duplicate"}
+        for chat_id in {chat_id for chat_id, _ in client.accepted.values()}:
+            texts = {request_id for request_id, (where, _) in client.accepted.items() if where == chat_id}
+            async with watching(url, chat_id) as late:
+                await settled(late, texts)
+        assert await client.missing() == set()
+        assert await client.repeated() == set()
+        assert told(reader) == told(reference)
+        async with watching(url, "long") as late:
+            assert late.snapshot == reader.snapshot
+    print(
+        f"\nSentinel, primary killed: {len(client.accepted)} accepted, {len(lost)} lost, 0 after posting again;"
+        f" posts accepted after {accepted_seconds:.2f} s ({client.refused_count} refused meanwhile),"
+        f" the answer went on after {answer_seconds:.2f} s"
+    )
