@@ -100,7 +100,9 @@ async def test_an_address_that_moved_is_found_although_the_old_primary_goes_on(
         await reconnected(notices, NOTICE_SECONDS)
         await posted(store, "r2")
     (inbox,) = pair.replica.client.scan_iter("*:inbox")
-    assert (pair.primary.client.xlen(inbox), pair.replica.client.xlen(inbox)) == (1, 2), "the second went to who has the address now"
+    assert (pair.primary.client.xlen(inbox), pair.replica.client.xlen(inbox)) == (1, 2), (
+        "the second went to who has the address now"
+    )
 
 
 async def test_a_user_who_may_not_ask_for_role_and_info_can_use_the_store(pair: Pair) -> None:
