@@ -113,6 +113,21 @@ async def test_a_user_who_may_not_ask_for_role_and_info_can_use_the_store(pair: 
         assert await store.ping() is None
 
 
+async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pair) -> None:
+    """What bounds the loss of a failover is the server's own setting; its refusal is ours."""
+    async with RedisStore(pair.url) as store:
+        pair.primary.call("CONFIG", "SET", "min-replicas-to-write", 1)
+        assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED
+        pair.replica.kill()
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while pair.primary.replication("connected_slaves") != 0:
+                await anyio.sleep(0.02)
+        with pytest.raises(Unavailable, match="too few replicas"):
+            await store.post(command("r2"))
+        with pytest.raises(Unavailable, match="too few replicas"):
+            await store.ping()
+
+
 async def test_a_server_that_comes_back_is_found_by_everybody(pair: Pair) -> None:
     """A bell that waits, lanes and channels: all are let go of by the old one and meet at the new."""
     async with RedisStore(pair.url) as store, store.follow(CHAT) as notices, store.bell() as bell:

@@ -3,8 +3,8 @@
 import pytest
 
 from protocol.entries import Fence
-from protocol.ids import Head
-from server.store.port import Beat, Claimed, Fenced, Lost, Released, Store
+from protocol.ids import EntryId, Head
+from server.store.port import Appended, Beat, Claimed, Fenced, Lost, Released, Store
 from tests.integration.store_fixtures import (
     CHAT,
     LEASE_MS,
@@ -74,6 +74,17 @@ async def test_take_appends_a_fence_and_tells_what_was_before(store: Store) -> N
     assert [each.entry_id.n for each in log] == [1, 2]
     assert log[0].entry_id.epoch < log[1].entry_id.epoch
     assert first.time_ms <= log[0].entry_id.epoch
+
+
+async def test_epochs_that_run_ahead_of_the_clock_are_not_the_same_in_another_history(store: Store) -> None:
+    ahead, epochs = 4_000_000_000_000, set()
+    for chat_id in ("chat-a", "chat-b", "chat-c"):  # three histories of one chat, as far as an epoch can tell
+        taken = await owned(store, chat_id=chat_id)
+        last = str(Head(EntryId(ahead, 2), "00000000000000aa", 1))
+        assert await store.append(entry(taken.head, chat_id=chat_id, head=last)) is Appended.OK
+        epochs.add(Head.parse((await store.take(chat_id, "w1", "retake")).head).entry_id.epoch)
+    assert all(ahead < epoch <= ahead + 65_536 for epoch in epochs)
+    assert len(epochs) > 1
 
 
 async def test_take_of_anothers_chat_is_lost(store: Store) -> None:

@@ -11,12 +11,20 @@ local before = redis.call('GET', KEYS[2]) or ''
 local epoch, n, position = string.match(before, '^(%d+)-(%d+) %S+ (%d+)$')
 local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor')
 
--- Clock, head and floor together: each alone lets ids of a former life come again when the clock steps back.
-epoch = math.max((epoch or 0) + 1, now, (meta[2] or 0) + 1)
+local fence = cjson.encode({ARGV[2], ARGV[3]})
+
+-- Clock, head and floor together: each alone lets ids of a former life come again when the clock steps back. Where the
+-- clock is behind, counting alone would give the epoch that a history lost in a failover had as well, and a reader of
+-- that one would be taken for one of this: some thousands more, by chance, tell them apart.
+epoch = math.max((epoch or 0) + 1, (meta[2] or 0) + 1)
+if now >= epoch then
+  epoch = now
+else
+  epoch = epoch + tonumber(string.sub(redis.sha1hex(before .. time[1] .. '.' .. time[2] .. fence), 1, 4), 16)
+end
 n = (n or 0) + 1
 position = position or '0'
 local id = string.format('%.0f-%.0f', epoch, n)
-local fence = cjson.encode({ARGV[2], ARGV[3]})
 local digest = string.sub(redis.sha1hex(before .. id .. fence), 1, 16)
 local head = id .. ' ' .. digest .. ' ' .. position
 redis.call('XADD', KEYS[3], id, 'b', before, 'p', position, 't', now, 'v', 0, 'd', digest, 'f', fence)
