@@ -12,10 +12,10 @@ from server.store.server_process import find_binary
 from tests.failover.servers import Pair, gate, server
 
 
-@pytest.fixture(params=["valkey", "redis7"])
+@pytest.fixture
 def binary(request: pytest.FixtureRequest) -> Path:
-    """The server that `threadcast serve` embeds, and the oldest that must be enough."""
-    if request.param == "valkey":
+    """The server that `threadcast serve` embeds; by `both_servers` also the oldest that must be enough."""
+    if getattr(request, "param", "valkey") == "valkey":
         return find_binary()
     found = shutil.which("redis-server")
     if found is None:

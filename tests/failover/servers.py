@@ -16,11 +16,26 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import anyio
+import pytest
 import redis
 
 from server.store import child
 
-__all__ = ["DEADLINE_SECONDS", "Gate", "Pair", "Server", "free_port", "gate", "sentinel", "server", "wait_until"]
+__all__ = [
+    "DEADLINE_SECONDS",
+    "Gate",
+    "Pair",
+    "Server",
+    "both_servers",
+    "free_port",
+    "gate",
+    "sentinel",
+    "server",
+    "wait_until",
+]
+
+both_servers = pytest.mark.parametrize("binary", ["valkey", "redis7"], indirect=True)
+"""Where what the server answers matters; elsewhere one is enough."""
 
 DEADLINE_SECONDS = 15.0
 """For a server's start, a resync, a failover: each takes a second or two on a busy machine."""

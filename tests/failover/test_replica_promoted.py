@@ -45,6 +45,7 @@ async def resumed(url: str, chat_id: str, last_id: str) -> Watcher:
         return reader
 
 
+@pytest.mark.parametrize("binary", ["redis7"], indirect=True)
 async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_and_once(
     pair: Pair, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from protocol.errors import Unavailable
 from server.store import route
 from server.store.port import Notice, Posted, PostOutcome
 from server.store.redis_store import RedisStore
-from tests.failover.servers import Pair, free_port
+from tests.failover.servers import Pair, both_servers, free_port
 from tests.integration.store_fixtures import CHAT, command
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +57,7 @@ async def test_a_reader_of_a_quiet_chat_leaves_a_demoted_server_without_anybody_
         assert notice.head == fence.head
 
 
+@both_servers
 async def test_a_write_that_a_replica_refuses_is_the_last_one_it_gets(pair: Pair) -> None:
     async with RedisStore(pair.url) as store:
         await store.post(command("r1"))
@@ -113,6 +114,7 @@ async def test_a_user_who_may_not_ask_for_role_and_info_can_use_the_store(pair: 
         assert await store.ping() is None
 
 
+@both_servers
 async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pair) -> None:
     """What bounds the loss of a failover is the server's own setting; its refusal is ours."""
     async with RedisStore(pair.url) as store:
