@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Forbidden
-from server.settings import is_loopback
+from protocol.loopback import is_loopback
 
 __all__ = ["OriginGuard"]
 

@@ -12,17 +12,20 @@ import secrets
 import shutil
 import signal
 import sys
-from contextlib import aclosing
 from typing import TextIO
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
+from protocol.codec import encode
 from protocol.messages import JsonObject
-from server.client import Client, Connection, RequestRefused, Unreachable, new_request_id
 from server.console.keyboard import Keyboard, is_terminal
 from server.console.standing import Standing
 from server.console.transcript import Transcript
+from threadcast import Chat, Client, Connection, RawEvent, Refused, Unreachable, new_request_id
+from threadcast.errors import ThreadcastError, Unreadable
+from threadcast.listeners import ChatItem
 
 __all__ = ["chat", "new_chat_id"]
 
@@ -33,6 +36,9 @@ Type a message and press Enter. Ctrl-C stops the answer, or leaves when there is
   /help         this
   //text        a message that begins with a slash
 When a tool asks: y runs it, n does not, always runs it and does not ask for this tool again."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a command may be on its way before a person is told; longer than a takeover takes."""
 
 _DECISIONS: dict[str, JsonObject] = {
     "y": {"accepted": True},
@@ -56,8 +62,8 @@ def chat(url: str, token: str | None, chat_id: str, model: str | None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to stop
 
     async def talk() -> int:
-        async with Client(url, token) as client:
-            return await Conversation(client, chat_id, sys.stdin, sys.stdout, is_interactive).run(model)
+        async with Client(url, token) as client, client.chat(chat_id, wait=False) as live:
+            return await Conversation(live, client.base_url, sys.stdin, sys.stdout, is_interactive).run(model)
 
     return asyncio.run(talk())
 
@@ -65,11 +71,9 @@ def chat(url: str, token: str | None, chat_id: str, model: str | None) -> int:
 class Conversation:
     """One chat, one person or pipe."""
 
-    def __init__(
-        self, client: Client, chat_id: str, stdin: TextIO, stdout: TextIO, is_interactive: bool = False
-    ) -> None:
-        self._client = client
-        self._chat_id = chat_id
+    def __init__(self, live: Chat, url: str, stdin: TextIO, stdout: TextIO, is_interactive: bool = False) -> None:
+        self._chat = live
+        self._url = url
         self._is_interactive = is_interactive
         self._own: set[str] = set()
         self._standing = Standing()
@@ -103,29 +107,30 @@ class Conversation:
     # The stream.
 
     async def _watch(self, tasks: TaskGroup) -> None:
-        stream = self._client.subscribe(self._chat_id, on_change=self._take_connection)
         try:
-            async with aclosing(stream) as events:
-                async for event, _ in events:
-                    self._standing.feed(event)
-                    if not self._standing.is_busy:
-                        self._is_stopping = False
-                    self._is_ready = True
-                    self._show(self._transcript.feed(event))
-        except RequestRefused as refused:
-            self._fail(f"{self._client.base_url}: {refused}", tasks)
+            async for item in self._chat.events():
+                if isinstance(item, Connection):
+                    self._take_connection(item)
+                    continue
+                event = _on_the_wire(item)
+                self._standing.feed(event)
+                if not self._standing.is_busy:
+                    self._is_stopping = False
+                self._is_ready = True
+                self._show(self._transcript.feed(event))
+        except (Refused, Unreadable) as wrong:
+            self._fail(f"{self._url}: {wrong}", tasks)
         except _NobodyThere as wrong:
-            self._fail(f"{self._client.base_url}: {wrong}. Is it running? Start it with: threadcast serve", tasks)
+            self._fail(f"{self._url}: {wrong}. Is it running? Start it with: threadcast serve", tasks)
 
     def _take_connection(self, connection: Connection) -> None:
-        if not connection.is_open and not self._is_ready:
+        is_open = connection.state != "offline"
+        if not is_open and not self._is_ready and connection.reason:
             raise _NobodyThere(connection.reason)  # before the first event nothing is lost by giving up
-        if self._is_ready and connection.is_open != self._is_connected:
-            text = (
-                "(connected again)" if connection.is_open else f"(connection lost: {connection.reason}; trying again)"
-            )
+        if self._is_ready and is_open != self._is_connected:
+            text = "(connected again)" if is_open else f"(connection lost: {connection.reason}; trying again)"
             self._show(self._transcript.note(text))
-        self._is_connected = connection.is_open
+        self._is_connected = is_open
 
     def _show(self, text: str) -> None:
         self._keyboard.write(text)
@@ -154,7 +159,7 @@ class Conversation:
     # What is typed.
 
     async def _take_lines(self, model: str | None) -> None:
-        self._note(f"{self._client.base_url} · Ctrl-C stops the answer, Ctrl-D leaves, /help says more")
+        self._note(f"{self._url} · Ctrl-C stops the answer, Ctrl-D leaves, /help says more")
         if model:
             await self._post({"type": "set_params", "patch": {"model": model}})
         while True:
@@ -187,8 +192,8 @@ class Conversation:
                 await (self._decide(line.strip()) if self._standing.questions else self._say(line))
         await self._until_wanted()
         if self._standing.questions:
-            where = f" --url {self._client.base_url}"
-            self._note(f"(a tool waits for a decision; make it with: threadcast chat {self._chat_id}{where})")
+            where = f" --url {self._url}"
+            self._note(f"(a tool waits for a decision; make it with: threadcast chat {self._chat.id}{where})")
             self._exit_code = 1
         elif self._standing.has_failed:
             self._exit_code = 1
@@ -218,15 +223,16 @@ class Conversation:
         if is_awaited:
             self._standing.awaited.add(request_id)
         try:
-            answer = await self._client.post(self._chat_id, {"client_request_id": request_id, **command})
+            await self._chat.send({"client_request_id": request_id, **command}).accepted(PATIENCE_SECONDS)
         except Unreachable as wrong:
-            self._note(f"(not sent yet: {wrong}; it goes out as soon as the server is back)")
-            return True
-        if not answer.is_accepted:
+            reason = self._chat.connection.reason or wrong
+            self._note(f"(not sent yet: {reason}; it goes out as soon as the server is back)")
+        except ThreadcastError as wrong:
             self._standing.give_up(request_id)
             self._standing.has_failed = True
-            self._note(f"error: {answer.reason}")
-        return answer.is_accepted
+            self._note(f"error: {wrong}")
+            return False
+        return True
 
     # Ctrl-C.
 
@@ -244,3 +250,11 @@ class Conversation:
 
 class _NobodyThere(Exception):
     pass
+
+
+def _on_the_wire(event: ChatItem) -> JsonObject:
+    """As the transcript reads it."""
+    if isinstance(event, RawEvent):
+        return event.fields
+    plain: JsonObject = msgspec.json.decode(encode(event))
+    return plain

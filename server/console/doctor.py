@@ -13,11 +13,12 @@ import anyio
 import msgspec
 
 from protocol.errors import ThreadcastError
-from server.client import Client, Unreachable
+from protocol.loopback import is_loopback
 from server.console.doctor_mcp import Verdict, mcp_findings
 from server.console.doctor_models import model_finding
-from server.settings import Provider, Settings, is_loopback
+from server.settings import Provider, Settings
 from server.settings.sources import BadSettings, Loaded, load_settings
+from threadcast import Client, Unreachable
 
 __all__ = ["Finding", "doctor", "examine", "local_url"]
 

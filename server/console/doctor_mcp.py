@@ -13,8 +13,8 @@ import anyio
 import msgspec
 
 from protocol.schema.answers import McpResources
-from server.client import Client, Unreachable
 from server.settings import Mcp, Settings
+from threadcast import Client, Unreachable
 
 __all__ = ["McpFinding", "Verdict", "mcp_findings"]
 

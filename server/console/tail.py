@@ -7,13 +7,13 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import aclosing
 from functools import partial
 from typing import BinaryIO
 
-import msgspec
-
-from server.client import Client, Connection, RequestRefused, Unreachable
+from threadcast import Client
+from threadcast.errors import Refused, Unreachable, Unreadable
+from threadcast.reading import Arrival
+from threadcast.stream import Lost, StreamItem
 
 __all__ = ["tail"]
 
@@ -26,13 +26,14 @@ def tail(url: str, token: str | None, chat_id: str, *, last_event_id: str | None
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, 130)
         async with Client(url, token) as client:
             if is_raw:
-                await _copy(client, chat_id, last_event_id, sys.stdout.buffer)
+                await _copy(client, chat_id, last_event_id or "", sys.stdout.buffer)
             else:
-                await _print(client, chat_id, last_event_id, sys.stdout.buffer)
+                show = partial(_show, client.base_url, sys.stdout.buffer)
+                await client.follow(chat_id, show, last_event_id=last_event_id or "")
 
     try:
         asyncio.run(follow())
-    except (RequestRefused, Unreachable) as wrong:
+    except (Refused, Unreachable, Unreadable) as wrong:
         print(f"threadcast tail: {wrong}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -40,20 +41,17 @@ def tail(url: str, token: str | None, chat_id: str, *, last_event_id: str | None
     return 0
 
 
-async def _print(client: Client, chat_id: str, last_event_id: str | None, out: BinaryIO) -> None:
-    async with aclosing(client.subscribe(chat_id, last_event_id, on_change=partial(_say, client.base_url))) as events:
-        async for event, _ in events:
-            out.write(msgspec.json.encode(event) + b"\n")
+def _show(url: str, out: BinaryIO, item: StreamItem) -> None:
+    match item:
+        case Arrival(seq=int()):
+            out.write(item.data.encode() + b"\n")
             out.flush()
+        case Lost():
+            print(f"threadcast tail: {url}: {item.reason}; trying again", file=sys.stderr, flush=True)
 
 
-async def _copy(client: Client, chat_id: str, last_event_id: str | None, out: BinaryIO) -> None:
-    async with aclosing(client.stream_bytes(chat_id, last_event_id)) as chunks:
+async def _copy(client: Client, chat_id: str, last_event_id: str, out: BinaryIO) -> None:
+    async with client.stream_bytes(chat_id, last_event_id) as chunks:
         async for chunk in chunks:
             out.write(chunk)
             out.flush()
-
-
-def _say(url: str, connection: Connection) -> None:
-    if not connection.is_open:
-        print(f"threadcast tail: {url}: {connection.reason}; trying again", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ environment. A rule that joins several values stands in the section's `__post_in
 break it.
 """
 
+from protocol.loopback import is_loopback
 from protocol.tool_names import SERVER_NAME
 from server.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Tool
 from server.settings.limits import Limits
@@ -13,7 +14,7 @@ from server.settings.mcp import Mcp
 from server.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
 from server.settings.payloads import Payload
 from server.settings.serving import Auth, Server, Store, Token
-from server.settings.values import Name, Secret, Section, is_loopback
+from server.settings.values import Name, Secret, Section
 
 __all__ = [
     "BASE_URLS",
@@ -37,7 +38,6 @@ __all__ = [
     "Store",
     "Token",
     "Tool",
-    "is_loopback",
 ]
 
 

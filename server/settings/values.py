@@ -4,13 +4,12 @@ Each section of `threadcast.toml` is a frozen struct that refuses keys it does n
 `Secret`s, which never show themselves in `repr`, `str` or a log line.
 """
 
-import ipaddress
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Bytes", "Count", "Name", "Seconds", "Secret", "Section", "is_loopback"]
+__all__ = ["Bytes", "Count", "Name", "Seconds", "Secret", "Section"]
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
@@ -41,14 +40,3 @@ class Secret:
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
-
-
-def is_loopback(host: str) -> bool:
-    """Is this a name or address that only this machine reaches (RFC 6761 §6.3 for names)?"""
-    name = host.strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

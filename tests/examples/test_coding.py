@@ -128,7 +128,7 @@ async def test_of_two_editors_one_carries_a_call_out_and_the_model_reads_what_it
         await here.say(calls(("apply_edit", edit), ("open_file", outside)), says("Done."))
         await here.tab.at_rest()
         assert here.told()[-2:] == ["prices.py is changed.", "../log is not in the project."]
-        claims = [ack["accepted"] for ack in here.frames("ack") if ack["client_request_id"].startswith("claim-")]
+        claims = [ack["accepted"] for ack in here.frames("ack") if ack["client_request_id"].startswith("claim_")]
         assert sorted(claims) == [False, False, True, True]
     assert "return cents\n" in (project / "prices.py").read_text("utf-8")
 

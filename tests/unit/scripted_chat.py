@@ -18,7 +18,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from protocol.codec import encode
 from protocol.ids import Position
+from protocol.snapshot import snapshot_of
+from protocol.state import empty_state
 
 Json = dict[str, Any]  # Any: commands and events as they stand on the wire
 
@@ -68,8 +71,7 @@ class ScriptedChat:
     async def _play(self, position: int | None) -> AsyncIterator[bytes]:
         if position is None:
             position = 0
-            runtime = {"state": "idle", "queue_size": 0, "pause_reasons": []}
-            yield self._block(0, {"type": "snapshot", "thread": {"id": "c1"}, "runtime": runtime, "messages": []})
+            yield self._block(0, msgspec.json.decode(encode(snapshot_of(empty_state("c1")))))
         while True:
             while position < len(self._events):
                 position += 1

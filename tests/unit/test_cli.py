@@ -183,7 +183,7 @@ def answer_to(command: Json) -> list[Json]:
                 {"type": "ack", "client_request_id": request_id, "accepted": True, "result": {"queued": True}},
                 {"type": "runtime_updated", "state": "generating"},
                 {"type": "queue_updated", "queue_size": 0, "queued_items": []},
-                {"type": "message_added", "message": _message(f"u-{request_id}", "user", content, request_id)},
+                _added(_message(f"u-{request_id}", "user", content, request_id), 0),
             ]
             answer = f"a-{request_id}"
             if content == "long":
@@ -192,18 +192,32 @@ def answer_to(command: Json) -> list[Json]:
                 reason = {"type": "confirmation", "tool_name": "write", "tool_call_id": "k1", "input": {"n": 1}}
                 paused = {"type": "runtime_updated", "state": "paused"}
                 return [*begin, {"type": "pause_required", "reasons": [{**reason, "input_hash": "h"}]}, paused]
-            final = {"type": "message_added", "message": _message(answer, "assistant", f"You said: {content}")}
+            final = _added(_message(answer, "assistant", f"You said: {content}"), 1)
             return [*begin, _started(answer), _delta(answer, f"You said: {content}"), final, done]
         case {"type": "abort"}:
-            return [{"type": "stream_finished", "message_id": "a-long"}, {**done, "outcome": "aborted"}]
+            return [
+                {"type": "stream_finished", "message_id": "a-long", "finish_reason": "abort"},
+                {**done, "outcome": "aborted"},
+            ]
         case {"type": "tool_decision"}:
-            status = {"type": "tool_status", "tool_call_id": "k1", "name": "write", "status": "done", "message_id": "a"}
+            status = {
+                "type": "tool_status",
+                "tool_call_id": "k1",
+                "name": "write",
+                "status": "done",
+                "message_id": "a",
+                "index": 0,
+            }
             return [{"type": "pause_cleared"}, {**status, "elapsed_ms": 2}, done]
     return []
 
 
 def _message(message_id: str, role: str, content: str, request_id: str | None = None) -> Json:
     return {"message_id": message_id, "role": role, "content": content, "client_request_id": request_id}
+
+
+def _added(message: Json, index: int) -> Json:
+    return {"type": "message_added", "message": message, "index": index}
 
 
 def _started(message_id: str) -> Json:
@@ -223,7 +237,7 @@ def test_every_line_of_a_pipe_is_a_message_and_gets_its_answer() -> None:
     script = ScriptedChat(answer_to)
     with served(script.app) as url:
         ended = piped(url, "one\n\nto be cut \x1b[2J\n", "chat", "c1", "--model", "demo/essay")
-    assert ended.stdout == "chat c1\nYou said: one\nYou said: to be cut [2J\n"
+    assert ended.stdout == "chat c1 · New Chat\nYou said: one\nYou said: to be cut [2J\n"
     assert (ended.returncode, ended.stderr) == (0, "")
     assert [command.get("content") or command.get("patch") for command in script.posted] == [
         {"model": "demo/essay"}, "one", "to be cut \x1b[2J",

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = [
     path
-    for room in ("server", "protocol", "tests", "bench")
+    for room in ("server", "protocol", "threadcast", "tests", "bench")
     for path in (ROOT / room).rglob("*")
     if path.suffix in (".py", ".lua")
 ]

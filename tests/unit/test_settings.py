@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from protocol.loopback import is_loopback
 from server.settings import (
     Action,
     Limits,
@@ -23,7 +24,6 @@ from server.settings import (
     Store,
     Token,
     Tool,
-    is_loopback,
 )
 from server.settings.sources import BadSettings, Loaded, load_settings
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from server.settings import is_loopback
+from protocol.loopback import is_loopback
 
 __all__ = ["NotThere", "Target"]
 

@@ -1,0 +1,182 @@
+"""The answer to one message: its text, or its pieces as the model writes them.
+
+It follows the chat's events with a reader of its own, from the message to the end of its run, over lost connections and
+restarted workers. It knows the shape of a turn (PROTOCOL §5) and nothing of how events come. The one rule: `text` is
+what the server has; a piece once given cannot be taken back, so an answer that begins again after a crash is told by
+`restarts`.
+"""
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+from protocol.deltas import AppendContent
+from protocol.events import (
+    AT_REST,
+    Ack,
+    ErrorHappened,
+    MessageAdded,
+    MessageRemoved,
+    MessageUpdated,
+    RuntimeUpdated,
+    Snapshot,
+    StreamDelta,
+    StreamStarted,
+)
+from protocol.messages import Message, text_of
+from threadcast.errors import AnswerFailed
+from threadcast.listeners import ChatItem, Events
+from threadcast.sent import Sent
+
+__all__ = ["Answer"]
+
+
+class Answer:
+    """`await answer` gives the whole text, `async for piece in answer` the pieces as they come; one of the two, once.
+
+    `sent` is the message's handle. `run_id` is known once the run has begun. `restarts` counts how often text that was
+    shown has been taken back."""
+
+    def __init__(self, sent: Sent, events: Events) -> None:
+        self.sent = sent
+        self.run_id: str | None = None
+        self.outcome: str | None = None
+        self.restarts = 0
+        self._events = events
+        self._run_now: str | None = None
+        self._texts: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
+        self._error: ErrorHappened | None = None
+        self._pieces: AsyncGenerator[str, None] | None = None
+
+    @property
+    def text(self) -> str:
+        """The run's last answer so far; earlier rounds of a run with tools stand in `texts`."""
+        return next((text for text in reversed(self._texts.values()) if text), "")
+
+    @property
+    def texts(self) -> list[str]:
+        """What the model said in each round, without the rounds in which it only called tools."""
+        return [text for text in self._texts.values() if text]
+
+    def __aiter__(self) -> AsyncGenerator[str, None]:
+        """The pieces. Two answers of one run are parted by a blank line.
+
+        Raises:
+            AnswerFailed: the run did not end with a complete answer.
+            Refused: the message was refused.
+        """
+        if self._pieces is None:
+            self._pieces = self._follow()
+        return self._pieces
+
+    def __await__(self) -> Generator[Any, Any, str]:  # Any: what the event loop passes to and fro
+        return self._to_the_end().__await__()
+
+    async def _to_the_end(self) -> str:
+        async for _ in self:
+            pass
+        return self.text
+
+    async def _follow(self) -> AsyncGenerator[str, None]:
+        async for item in self._events:
+            self._take(item)
+            for piece in self._unshown():
+                yield piece
+            if self.outcome is not None:
+                break
+        if self.outcome != "complete":
+            said = self._error.message if self._error else f"the run ended: {self.outcome}"
+            code = self._error.code if self._error else ""
+            raise AnswerFailed(said, outcome=self.outcome or "", text=self.text, code=code)
+
+    def _take(self, item: ChatItem) -> None:
+        match item:
+            case Snapshot():
+                self._take_snapshot(item)
+            case RuntimeUpdated():
+                self._run_now = item.run_id
+                if self.run_id is not None and item.state in AT_REST and item.outcome is not None:
+                    self.outcome = item.outcome
+            case MessageAdded(message=message) if message.client_request_id == self.sent.request_id:
+                self.run_id = self._run_now
+            case Ack(client_request_id=self.sent.request_id, accepted=False):
+                assert self.sent.refused is not None  # the chat has told it before it told us
+                raise self.sent.refused
+            case _ if self.run_id is not None:
+                self._take_of_run(item)
+            case _:
+                if self.sent.refused is not None:  # by the answer to the POST, and no stream says so
+                    raise self.sent.refused
+
+    def _take_of_run(self, item: ChatItem) -> None:
+        match item:
+            case StreamStarted(message_id=message_id, run_id=self.run_id) if not item.append:
+                self._texts[message_id] = ""
+            case StreamDelta(message_id=message_id, ops=ops) if message_id in self._texts:
+                grown = [op.text for op in ops if isinstance(op, AppendContent)]
+                self._texts[message_id] += "".join(grown)
+            case MessageAdded(message=message) if message.role == "assistant" and not message.hidden:
+                self._texts[message.message_id] = text_of(message.content)
+            case MessageUpdated(message_id=message_id, message=message) if message_id in self._texts:
+                self._texts[message_id] = text_of(message.content)
+            case MessageRemoved(message_id=message_id):
+                if self._texts.pop(message_id, "") and self._shown.pop(message_id, ""):
+                    self.restarts += 1
+            case ErrorHappened(run_id=self.run_id):
+                self._error = item
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        """Events were missed; all that counts stands here."""
+        runtime = snapshot.runtime
+        self._run_now = runtime.run_id
+        own = [at for at, message in enumerate(snapshot.messages) if self._is_mine(message)]
+        if not own:
+            if self.run_id is not None:
+                self.outcome = "lost"
+            elif self.sent.refused is not None:
+                raise self.sent.refused
+            return
+        answers = _answers_after(snapshot.messages, own[-1])
+        is_last = own[-1] + 1 + len(answers) == len(snapshot.messages)
+        if self.run_id is None:
+            self.run_id = runtime.run_id if is_last else ""
+        before, self._texts = self._texts, {}
+        for message in answers:
+            if message.role == "assistant" and not message.hidden:
+                self._texts[message.message_id] = text_of(message.content)
+        for message_id in before.keys() - self._texts.keys():
+            if self._shown.pop(message_id, ""):
+                self.restarts += 1
+        if not is_last or runtime.run_id != self.run_id:
+            self.outcome = "complete"  # another run has begun since; what became of this one is told nowhere
+        elif runtime.state in AT_REST and runtime.outcome is not None:
+            self.outcome = runtime.outcome
+
+    def _is_mine(self, message: Message) -> bool:
+        return message.client_request_id == self.sent.request_id
+
+    def _unshown(self) -> list[str]:
+        """What is there and was not given out yet."""
+        pieces: list[str] = []
+        for message_id, text in self._texts.items():
+            shown = self._shown.get(message_id, "")
+            if text == shown or not text:
+                continue
+            if not shown and any(self._shown.values()):
+                pieces.append("\n\n")
+            if text.startswith(shown):
+                pieces.append(text[len(shown) :])
+            elif not shown.startswith(text):  # cleaned at its end (PROTOCOL §5) is no restart
+                self.restarts += 1
+                pieces.append(text)
+            self._shown[message_id] = text
+        return pieces
+
+
+def _answers_after(messages: list[Message], at: int) -> list[Message]:
+    """What follows a message up to the next question; user messages right behind it are of the same turn."""
+    rest = messages[at + 1 :]
+    while rest and rest[0].role == "user":
+        rest = rest[1:]
+    end = next((index for index, message in enumerate(rest) if message.role == "user"), len(rest))
+    return rest[:end]
