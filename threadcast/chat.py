@@ -246,7 +246,7 @@ class Chat:
         if body.get("status") == "aborted" and self._has_snapshot and self.state.position == 0:
             # There is no such chat, so there is nothing to abort and nobody who would say so (PROTOCOL §1).
             self._settle(Ack(request_id, True, {"aborted": True, "noop": True}))
-        if self.connection.state == "live" and self.connection.reason:
+        if self.connection.state == "live" and self.connection.reason and self._postman.is_done:
             self._connect(Connection("live"))
         self._say()
 

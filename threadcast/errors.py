@@ -125,9 +125,7 @@ _BY_STATUS = {
 
 
 def refusal(code: str, message: str, *, status: int = 0, path: str | None = None) -> Refused:
-    """The error for a code of PROTOCOL §17; a code that this version does not know is a plain `Refused` that has it."""
-    kind = _BY_CODE.get(code) or (_BY_STATUS.get(status, Refused) if not code else Refused)
-    wrong = kind(message, path=path)
-    if kind is Refused:
-        wrong.code = code or "bad_request"
+    """The error for a code of PROTOCOL §17; an unknown one goes by the HTTP status, and is kept."""
+    wrong = (_BY_CODE.get(code) or _BY_STATUS.get(status, Refused))(message, path=path)
+    wrong.code = code or (wrong.code if status in _BY_STATUS else "bad_request")
     return wrong

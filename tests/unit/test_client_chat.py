@@ -1,0 +1,233 @@
+"""A live chat of the Python client, over a scripted transport: what is sent is held until it is seen, and no longer."""
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from protocol.events import MessageAdded, PauseCleared, Snapshot
+from protocol.messages import JsonObject
+from tests.unit.client_house import (
+    BROKEN,
+    DOWN,
+    QUICK,
+    Answer,
+    Server,
+    accepted,
+    frame,
+    message,
+    refused,
+    snapshot,
+    stream,
+)
+from threadcast import Chat, ChatLeft, Client, Connection, OutboxFull, RawEvent, Unauthorized, Unreachable
+from threadcast.errors import BadRequest, Cancelled, NotFound, QueueFull
+from threadcast.listeners import QUEUE_MAX_COUNT, Listeners
+
+pytestmark = pytest.mark.anyio
+
+URL = "http://127.0.0.1:1"
+BEAT = b": hb 1\n\n"
+
+
+def ids(server: Server) -> list[str]:
+    return [body["client_request_id"] for body in server.posted]
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    with anyio.fail_after(3):
+        while not is_so():
+            await anyio.sleep(0.001)
+
+
+def ack(seq: int, request_id: str = "r1", *, yes: bool = True, code: str = "") -> bytes:
+    result: JsonObject = {"queued": True} if yes else {"error": "no", "code": code}
+    return frame(seq, "ack", client_request_id=request_id, accepted=yes, result=result)
+
+
+def say(request_id: str = "r1", kind: str = "user_message") -> JsonObject:
+    return {"type": kind, "client_request_id": request_id, "content": "hi"}
+
+
+async def test_a_command_is_posted_again_after_every_reconnect_until_its_ack_is_seen() -> None:
+    server = Server(stream(snapshot(), BEAT), stream(BEAT, ack(1), BROKEN), stream(BEAT, "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        sent = chat.send(say())
+        with anyio.fail_after(3):
+            assert (await sent).accepted
+        await until(lambda: len(server.asked_from) == 3 and chat.connection.state == "live")
+        assert chat.held_count == 0
+        assert set(ids(server)) == {"r1"}
+        before = len(server.posted)
+        assert before >= 1
+        assert all(body == server.posted[0] for body in server.posted)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"recent_acks": [{"type": "ack", "client_request_id": "r1", "accepted": True, "result": {}}]},
+        {"messages": [message("m", "user", "hi", client_request_id="r1")]},
+        {
+            "runtime": {
+                "queue_size": 1,
+                "queued_items": [
+                    {
+                        "client_request_id": "r1",
+                        "priority": False,
+                        "command_type": "user_message",
+                        "preview": "",
+                        "content": "",
+                    }
+                ],
+            }
+        },
+    ],
+    ids=["ack", "message", "queue"],
+)
+async def test_a_snapshot_that_shows_the_command_settles_it_too(shown: JsonObject) -> None:
+    server = Server(stream(snapshot()), stream(snapshot(**shown), "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        sent = chat.send(say())
+        with anyio.fail_after(3):
+            assert (await sent).accepted
+        assert chat.held_count == 0
+
+
+async def test_commands_go_out_in_order_and_only_what_overtakes_the_queue_overtakes_a_wait() -> None:
+    answers: list[Answer] = [refused(429, "rate_limited", **{"retry-after": "1"})]
+    server = Server(stream(snapshot(), BEAT, "hold"), on_post=lambda body: answers.pop() if answers else accepted())
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
+        for request_id in ("r1", "r2"):
+            chat.send(say(request_id))
+        chat.send({"type": "abort", "client_request_id": "a1"})
+        await until(lambda: len(server.posted) == 2)
+        assert ids(server) == ["r1", "a1"]
+        assert chat.connection.retry_in_seconds >= 1
+        assert str(chat.connection) == "live, 3 to send"
+        await until(lambda: len(server.posted) == 4)
+        assert ids(server) == ["r1", "a1", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [(refused(400, "bad_request"), BadRequest), (refused(429, "queue_full"), QueueFull), (refused(404), NotFound)],
+)
+async def test_what_is_refused_for_good_leaves_the_outbox_and_is_never_posted_again(
+    answer: Answer, kind: type[Exception]
+) -> None:
+    server = Server(stream(snapshot(), BEAT), stream(frame(1), BEAT, "hold"), on_post=lambda body: answer)
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        with anyio.fail_after(3), pytest.raises(kind, match="no"):
+            await chat.send(say())
+        await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "live")
+        assert (len(server.posted), chat.held_count) == (1, 0)
+
+
+async def test_a_refusal_that_comes_after_a_first_yes_is_not_lost() -> None:
+    server = Server(stream(snapshot(), ack(1), ack(2, yes=False, code="cancelled"), "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        sent = chat.send(say())
+        await until(lambda: sent.refused)
+        assert isinstance(sent.refused, Cancelled)
+        assert sent.ack is not None
+
+
+async def test_a_server_that_is_away_is_said_and_what_was_sent_stays() -> None:
+    server = Server(*[DOWN] * 1_000, on_post=lambda body: DOWN)
+    told: list[Connection] = []
+    async with Client(URL, patience=QUICK, transport=server) as client:
+        with pytest.raises(Unreachable, match="it is offline: nobody answers there"):
+            async with client.chat("c1"):
+                raise AssertionError
+        async with client.chat("c1", wait=False, on_state=told.append) as chat:
+            sent = chat.send(say())
+            with pytest.raises(Unreachable, match="stays in the outbox"):
+                await sent.accepted(0.02)
+            assert str(chat.connection) == "offline, 1 to send: nobody answers there"
+        assert [held.request_id for held in client.outbox.held("c1")] == ["r1"]
+        with pytest.raises(ChatLeft):
+            chat.send("too late")
+        assert isinstance(sent.refused, ChatLeft)
+
+
+async def test_a_refused_token_ends_the_chat_and_keeps_what_was_sent() -> None:
+    server = Server(stream(snapshot(), BEAT, "hold"), on_post=lambda body: refused(401, "unauthorized"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
+        with anyio.fail_after(3), pytest.raises(Unauthorized):
+            await chat.send(say())
+        with pytest.raises(Unauthorized):
+            async for _ in chat.events():
+                pass
+        assert chat.held_count == 1
+
+
+async def test_a_full_outbox_is_an_error_of_the_one_who_sends() -> None:
+    down = Server(on_post=lambda body: DOWN)
+    async with Client(URL, patience=QUICK, transport=down) as client, client.chat("c1", wait=False) as chat:
+        for _ in range(100):
+            chat.send("hi")
+        with pytest.raises(OutboxFull):
+            chat.send("hi")
+        assert chat.connection.held_count == 100
+
+
+async def test_events_are_typed_and_what_is_not_known_comes_as_it_stands() -> None:
+    added = frame(1, "message_added", message=message("m1", "user", "hi"), index=0)
+    strange = frame(2, "from_the_future", answer=42)
+    tools_own = frame(3, "browser_frame", image="x")
+    server = Server(stream(snapshot(), added, strange, tools_own, frame(4), BEAT, "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        seen: list[object] = []
+        with anyio.fail_after(3):
+            async for event in chat.events():
+                if not isinstance(event, Connection):
+                    seen.append(event)
+                if isinstance(event, PauseCleared):
+                    break
+        assert [type(event) for event in seen] == [Snapshot, MessageAdded, RawEvent, RawEvent, PauseCleared]
+        assert isinstance(seen[2], RawEvent) and seen[2].fields["answer"] == 42
+        assert isinstance(seen[3], RawEvent) and seen[3].fields["image"] == "x"
+        assert chat.state.position == 14
+
+
+async def test_a_reader_that_is_too_slow_gets_a_snapshot_in_place_of_what_it_missed() -> None:
+    events = [frame(seq) for seq in range(1, QUEUE_MAX_COUNT + 10)]
+    server = Server(stream(snapshot(), *events, BEAT, "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
+        slow = chat.events()
+        await until(lambda: chat.state.position == 10 + len(events))
+        first = await anext(slow)
+        assert (isinstance(first, Snapshot), slow.drops) == (True, 1)
+
+
+async def test_readers_that_nobody_holds_are_forgotten() -> None:
+    listeners = Listeners(lambda: pytest.fail("no snapshot is needed"))
+    events = listeners.new()
+    assert len(listeners._all) == 1
+    del events
+    assert len(listeners._all) == 0
+
+
+async def test_what_the_block_raises_comes_out_as_it_is() -> None:
+    async with Client(URL, patience=QUICK, transport=Server(stream(snapshot(), "hold"))) as client:
+        with pytest.raises(ZeroDivisionError):
+            async with client.chat("c1"):
+                raise ZeroDivisionError
+
+
+async def test_an_open_line_is_called_live_when_it_has_caught_up_and_not_before() -> None:
+    told: list[str] = []
+    server = Server(stream(snapshot(), BEAT), stream(frame(1), frame(2), BEAT, "hold"))
+
+    def tell(connection: Connection) -> None:
+        told.append(f"{connection.state} {chats[0].state.position if chats else 0}")
+
+    chats: list[Chat] = []
+    async with (
+        Client(URL, patience=QUICK, transport=server) as client,
+        client.chat("c1", on_state=tell, wait=False) as chat,
+    ):
+        chats.append(chat)
+        await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "live")
+    assert told == ["catching_up 0", "live 10", "offline 10", "catching_up 10", "live 12"]

@@ -1,0 +1,86 @@
+"""The outbox's law: a command is in it from `add` to `remove`, once, in order; in a file also over a death."""
+
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.commands import Abort, IdeToolClaim, UserMessage
+from threadcast import outbox as outboxes
+from threadcast.errors import OutboxFull, OutboxInUse
+from threadcast.outbox import EXEMPT_MAX_COUNT, WAITING_MAX_COUNT, FileOutbox, Held, MemoryOutbox
+from threadcast.postman import held_of
+
+
+def message(number: int, chat_id: str = "c1") -> Held:
+    return held_of(chat_id, UserMessage(client_request_id=f"r{number}", content=f"ä\n{number}"))
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "reopen"]), st.integers(0, 8), st.sampled_from("ab")))
+
+
+@given(STEPS, st.integers(1, 5), st.binary(max_size=20))
+def test_a_file_holds_what_was_added_and_not_removed_in_order_and_once(
+    steps: list[tuple[str, int, str]], rewritten: int, torn: bytes
+) -> None:
+    model: dict[tuple[str, str], bytes] = {}
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outboxes, "REWRITTEN_LINES", rewritten)
+        file = Path(directory) / "outbox.jsonl"
+        outbox = FileOutbox(file)
+        for step, number, chat_id in steps:
+            if step == "add":
+                held = message(number, chat_id)
+                outbox.add(held)
+                model.setdefault((chat_id, held.request_id), bytes(held.body))
+            elif step == "remove":
+                outbox.remove(chat_id, f"r{number}")
+                model.pop((chat_id, f"r{number}"), None)
+            else:
+                outbox.close()
+                with file.open("ab") as end:
+                    end.write(torn)
+                outbox = FileOutbox(file)
+            for chat in "ab":
+                kept = [(held.chat_id, held.request_id, bytes(held.body)) for held in outbox.held(chat)]
+                assert kept == [(*key, body) for key, body in model.items() if key[0] == chat]
+        assert set(outbox.chats()) == {chat for chat, _ in model}
+        outbox.close()
+
+
+def test_a_chat_holds_as_many_messages_as_the_server_queues_and_then_says_so() -> None:
+    outbox = MemoryOutbox()
+    for number in range(WAITING_MAX_COUNT):
+        outbox.add(message(number))
+    with pytest.raises(OutboxFull, match=r"100 commands of chat 'c1' wait .*await chat.settled"):
+        outbox.add(message(1_000))
+    outbox.add(message(0))  # it is there already
+    outbox.add(message(0, "another"))
+    for number in range(EXEMPT_MAX_COUNT):
+        outbox.add(held_of("c1", Abort(client_request_id=f"a{number}")))
+    with pytest.raises(OutboxFull):
+        outbox.add(held_of("c1", Abort(client_request_id="one-more")))
+    assert len(outbox.held("c1")) == WAITING_MAX_COUNT + EXEMPT_MAX_COUNT
+
+
+def test_a_file_is_one_programs_and_its_owners_alone(tmp_path: Path) -> None:
+    outbox = FileOutbox(tmp_path / "outbox", is_synced=True)
+    assert stat.S_IMODE((tmp_path / "outbox").stat().st_mode) == 0o600
+    with pytest.raises(OutboxInUse, match="file of its own"):
+        FileOutbox(tmp_path / "outbox")
+    outbox.close()
+    FileOutbox(tmp_path / "outbox").close()
+
+
+def test_the_claim_of_a_program_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    outbox = FileOutbox(tmp_path / "outbox")
+    outbox.add(held_of("c1", IdeToolClaim(client_request_id="c", tool_call_id="k", claimer="me")))
+    outbox.add(message(1))
+    assert len(outbox.held("c1")) == 2
+    outbox.close()
+    again = FileOutbox(tmp_path / "outbox")
+    assert [held.request_id for held in again.held("c1")] == ["r1"]
+    again.close()
