@@ -1,0 +1,87 @@
+"""docs/client.md and the README's part about Python: every block of Python is run, against a real server."""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
+from threadcast import Client, FileOutbox
+
+pytestmark = pytest.mark.anyio
+
+PAGE_URL = "http://127.0.0.1:8000"
+CONFIG = '[tools.open_file]\npolicy = "client"\ndescription = "x"\n[models]\ndefault = "demo/echo"\n'
+
+
+def blocks_of(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks_of(ROOT / "docs" / "client.md")
+FUNCTIONS = {name: block for block in BLOCKS for name in re.findall(r"^async def (\w+)\(", block, re.MULTILINE)}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Process]:
+    config = tmp_path / "threadcast.toml"
+    config.write_text(CONFIG)
+    with start("serve", "--memory", "--port", "0", "--config", str(config), log=tmp_path / "log") as server:
+        yield await server.ready()
+
+
+def function(name: str) -> Callable[..., Awaitable[None]]:
+    """What a block of the page defines. (Any: the names of a module.)"""
+    names: dict[str, Any] = {}  # Any: a module's names
+    exec(compile(FUNCTIONS[name], f"docs/client.md:{name}", "exec"), names)
+    found: Callable[..., Awaitable[None]] = names[name]
+    return found
+
+
+async def test_the_first_lines_of_the_page_run_as_they_stand(house: Process) -> None:
+    printed = await anyio.run_process(
+        [sys.executable, "-c", BLOCKS[0].replace(PAGE_URL, house.url)], cwd=ROOT, stderr=subprocess.STDOUT
+    )
+    assert printed.stdout.decode().strip() == "You said: What is a lease?"
+
+
+async def test_every_other_example_of_the_page_runs(
+    house: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = {"main", "watch", "talk", "read_aloud", "apply_edit", "serve_tools", "sidebar", "come_back"}
+    assert set(FUNCTIONS) == run
+    async with Client(house.url) as client:
+        with anyio.fail_after(3 * DEADLINE_SECONDS):
+            await function("watch")(client, "hello")
+            assert capsys.readouterr().out.endswith(("live\n", "catching up\n"))
+            await function("talk")(client)
+            said = capsys.readouterr().out
+            assert "bad_request temperature: Expected" in said
+            assert said.strip().endswith("True")
+            await function("read_aloud")(client)
+            assert len(capsys.readouterr().out) > 1_000
+            await function("serve_tools")(client, "tools")
+            await function("sidebar")(client)
+            assert "hello" in capsys.readouterr().out
+            outbox = FileOutbox(tmp_path / "outbox")
+            async with Client("http://127.0.0.1:9", outbox=outbox) as away, away.chat("earlier", wait=False) as chat:
+                chat.send("from an earlier life")
+            outbox.close()
+            await function("come_back")(house.url, str(tmp_path / "outbox"))
+        async with client.chat("earlier") as earlier, client.chat("offline") as offline:
+            for chat, text in ((earlier, "from an earlier life"), (offline, "goes out when it can")):
+                await chat.at_rest(DEADLINE_SECONDS)
+                assert str(chat.messages[0].content) == text
+
+
+async def test_the_readmes_lines_run_as_they_stand(house: Process) -> None:
+    (block,) = [block for block in blocks_of(ROOT / "README.md") if "threadcast import" in block]
+    printed = await anyio.run_process(
+        [sys.executable, "-c", block.replace(PAGE_URL, house.url)], cwd=ROOT, stderr=subprocess.STDOUT
+    )
+    assert "You said: Hello from Python!" in printed.stdout.decode()
