@@ -5,6 +5,7 @@ WORKDIR /src
 COPY pyproject.toml README.md ./
 COPY protocol protocol
 COPY server server
+COPY threadcast threadcast
 COPY tests/conformance tests/conformance
 RUN pip install --no-cache-dir . && useradd --create-home threadcast && install -d -o threadcast /app /data
 
