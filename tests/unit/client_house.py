@@ -52,9 +52,9 @@ def message(message_id: str, role: str, content: str, **fields: object) -> JsonO
 
 
 class Stream(httpx2.AsyncByteStream):
-    """Chunks, then the end: an exception breaks the line, None ends it cleanly, "hold" keeps it open."""
+    """Chunks, then the end: an exception breaks the line, an event is waited for, "hold" keeps the line open."""
 
-    def __init__(self, *parts: bytes | Exception | str) -> None:
+    def __init__(self, *parts: bytes | Exception | str | anyio.Event) -> None:
         self._parts = parts
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -64,6 +64,9 @@ class Stream(httpx2.AsyncByteStream):
             if isinstance(part, str):
                 await anyio.sleep_forever()
                 return
+            if isinstance(part, anyio.Event):
+                await part.wait()
+                continue
             yield part
 
 
@@ -98,7 +101,7 @@ def accepted(status: str = "accepted", code: int = 202) -> httpx2.Response:
     return httpx2.Response(code, json={"status": status})
 
 
-def stream(*parts: bytes | Exception | str) -> httpx2.Response:
+def stream(*parts: bytes | Exception | str | anyio.Event) -> httpx2.Response:
     return httpx2.Response(200, headers=SSE, stream=Stream(*parts))
 
 
