@@ -30,7 +30,7 @@ __all__ = [
     "stream",
 ]
 
-QUICK = Patience(pause_first_seconds=0.001, pause_max_seconds=0.002, open_seconds=2.0)
+QUICK = Patience(pause_first_seconds=0.001, pause_max_seconds=0.002, open_seconds=30.0)
 SSE = {"content-type": "text/event-stream"}
 
 

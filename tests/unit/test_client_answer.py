@@ -39,7 +39,7 @@ async def asked(*streams: bytes, then: bytes | None = None) -> tuple[list[str], 
         server._streams.append(stream(then, "hold"))
     body: JsonObject = {"type": "user_message", "client_request_id": "r1", "content": "hi"}
     pieces: list[str] = []
-    with anyio.fail_after(3):
+    with anyio.fail_after(30):
         async with (
             Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client,
             client.chat("c1", wait=False) as chat,

@@ -20,7 +20,7 @@ from tests.unit.client_house import (
     snapshot,
     stream,
 )
-from threadcast import Chat, ChatLeft, Client, Connection, OutboxFull, RawEvent, Unauthorized, Unreachable
+from threadcast import Chat, ChatLeft, Client, Connection, OutboxFull, Patience, RawEvent, Unauthorized, Unreachable
 from threadcast.errors import BadRequest, Cancelled, NotFound, QueueFull
 from threadcast.listeners import QUEUE_MAX_COUNT, Listeners
 
@@ -35,7 +35,7 @@ def ids(server: Server) -> list[str]:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    with anyio.fail_after(3):
+    with anyio.fail_after(30):
         while not is_so():
             await anyio.sleep(0.001)
 
@@ -56,7 +56,7 @@ async def test_a_command_is_posted_again_after_every_reconnect_until_its_ack_is_
     )
     async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
         sent = chat.send(say())
-        with anyio.fail_after(3):
+        with anyio.fail_after(30):
             await sent.accepted()
             breaks.set()
             await until(lambda: len(server.posted) == 2)
@@ -95,7 +95,7 @@ async def test_a_snapshot_that_shows_the_command_settles_it_too(shown: JsonObjec
     server = Server(stream(snapshot()), stream(snapshot(**shown), "hold"))
     async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
         sent = chat.send(say())
-        with anyio.fail_after(3):
+        with anyio.fail_after(30):
             assert (await sent).accepted
         assert chat.held_count == 0
 
@@ -124,7 +124,7 @@ async def test_what_is_refused_for_good_leaves_the_outbox_and_is_never_posted_ag
 ) -> None:
     server = Server(stream(snapshot(), BEAT), stream(frame(1), BEAT, "hold"), on_post=lambda body: answer)
     async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
-        with anyio.fail_after(3), pytest.raises(kind, match="no"):
+        with anyio.fail_after(30), pytest.raises(kind, match="no"):
             await chat.send(say())
         await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "live")
         assert (len(server.posted), chat.held_count) == (1, 0)
@@ -140,9 +140,10 @@ async def test_a_refusal_that_comes_after_a_first_yes_is_not_lost() -> None:
 
 
 async def test_a_server_that_is_away_is_said_and_what_was_sent_stays() -> None:
-    server = Server(*[DOWN] * 1_000, on_post=lambda body: DOWN)
+    server = Server(*[DOWN] * 100_000, on_post=lambda body: DOWN)
     told: list[Connection] = []
-    async with Client(URL, patience=QUICK, transport=server) as client:
+    hasty = Patience(pause_first_seconds=0.001, pause_max_seconds=0.002, open_seconds=0.1)
+    async with Client(URL, patience=hasty, transport=server) as client:
         with pytest.raises(Unreachable, match="it is offline: nobody answers there"):
             async with client.chat("c1"):
                 raise AssertionError
@@ -160,7 +161,7 @@ async def test_a_server_that_is_away_is_said_and_what_was_sent_stays() -> None:
 async def test_a_refused_token_ends_the_chat_and_keeps_what_was_sent() -> None:
     server = Server(stream(snapshot(), BEAT, "hold"), on_post=lambda body: refused(401, "unauthorized"))
     async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
-        with anyio.fail_after(3), pytest.raises(Unauthorized):
+        with anyio.fail_after(30), pytest.raises(Unauthorized):
             await chat.send(say())
         with pytest.raises(Unauthorized):
             async for _ in chat.events():
@@ -185,7 +186,7 @@ async def test_events_are_typed_and_what_is_not_known_comes_as_it_stands() -> No
     server = Server(stream(snapshot(), added, strange, tools_own, frame(4), BEAT, "hold"))
     async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1", wait=False) as chat:
         seen: list[object] = []
-        with anyio.fail_after(3):
+        with anyio.fail_after(30):
             async for event in chat.events():
                 if not isinstance(event, Connection):
                     seen.append(event)

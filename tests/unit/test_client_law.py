@@ -121,7 +121,7 @@ def test_after_any_mix_of_cuts_losses_repeats_and_rollbacks_the_client_holds_wha
     server = PlayingServer(chat, faults)
 
     async def run() -> bytes:
-        with anyio.fail_after(4):
+        with anyio.fail_after(15):
             async with Client("http://127.0.0.1:1", patience=CALM, transport=server) as client, client.chat("c1") as it:
                 while it.connection.state != "live" or not server.is_calm or it.state.position != server.length:
                     await anyio.lowlevel.checkpoint()
@@ -137,7 +137,7 @@ def test_every_reader_of_a_chat_can_fold_what_it_is_given(chat: PureChat, faults
     server = PlayingServer(chat, faults)
 
     async def run() -> None:
-        with anyio.fail_after(4):
+        with anyio.fail_after(15):
             async with Client("http://127.0.0.1:1", patience=CALM, transport=server) as client, client.chat("c1") as it:
                 folded = it.state
                 async for item in it.events():
