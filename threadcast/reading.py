@@ -73,10 +73,11 @@ _SEQ_MAX_DIGITS = 15
 
 class Reading:
     """One connection. `seqs` is the seq that each chat's reader stands at; it is shared with the connections before and
-    after, and kept up to date. A chat that is not in it may begin anywhere."""
+    after, and kept up to date. A chat that is not in it begins with a snapshot, unless `begins_anywhere`."""
 
-    def __init__(self, seqs: dict[str, int]) -> None:
+    def __init__(self, seqs: dict[str, int], *, begins_anywhere: bool = False) -> None:
         self._seqs = seqs
+        self._begins_anywhere = begins_anywhere
         self._bases: dict[str, int] = {}
         self._parser = FrameParser()
 
@@ -104,8 +105,10 @@ class Reading:
         if seq is None:
             return
         before = self._seqs.get(arrival.chat_id)
-        expected = 0 if arrival.type == "snapshot" else seq if before is None else before + 1
-        if seq != expected:
+        if before is None and self._begins_anywhere:
+            before = seq - 1
+        is_next = seq == 0 if arrival.type == "snapshot" else before is not None and seq == before + 1
+        if not is_next:
             raise Missed(f"event {seq} came after {before}")
         if (place := Position.parse(arrival.event_id)) is not None:
             base = self._bases.get(arrival.chat_id, place.base)

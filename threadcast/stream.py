@@ -103,7 +103,8 @@ class Stream:
         """One connection, to its end; why it ended."""
         self._retry_seconds = 0.0
         opened_at = anyio.current_time()
-        reading = Reading(self._seqs)
+        # An id of a form that we cannot read does not say which number comes next.
+        reading = Reading(self._seqs, begins_anywhere=bool(self._place) and not self._seqs)
         query = [*self._query, *(("chat_id", chat_id) for chat_id in self.chat_ids)]
         if self.name:
             query.append(("stream_id", self.name))

@@ -169,3 +169,9 @@ def test_pauses_lie_under_a_ceiling_that_doubles_to_its_bound_and_above_what_was
     assert pauses == [asked + drawn * min(0.25 * 2**at, 5.0) for at in range(tries)]
     backoff.reset()
     assert backoff.pause() == drawn * 0.25
+
+
+async def test_a_stream_that_does_not_begin_with_a_snapshot_is_begun_anew() -> None:
+    server = Server(stream(frame(1), frame(2)), stream(snapshot(), frame(1), "hold"))
+    assert (await watch(server, 2))[0] == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
+    assert server.asked_from == [None, None]
