@@ -355,9 +355,12 @@ class Actor:
         return True
 
     async def _stop_at_safe_point(self, writer: Writer) -> None:
-        if self._turn is not None and not self._turn.is_done:
-            await self._turn.reach_safe_point(DRAIN_TOOL_SECONDS)
-        await self._processes.aclose()
+        """Within a second, whatever runs (DESIGN §4.6): processes end beside a tool that may still finish."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._processes.aclose)
+            if self._turn is not None and not self._turn.is_done:
+                tasks.start_soon(self._turn.reach_safe_point, DRAIN_TOOL_SECONDS)
+        await self._processes.aclose()  # what that tool has started meanwhile
         views = self._processes.take_ended()
         await writer.commit(lambda ledger: write_ends(ledger, views))
         self._processes.settle(views)

@@ -40,6 +40,10 @@ _T = TypeVar("_T")
 STOP_SECONDS = 0.8
 """An abort is done within a second, whatever hangs (CMD-3)."""
 
+DRAIN_STOP_SECONDS = 0.1
+"""The same when the chat is handed over: a tool that does not heed its cancellation must not hold up the next owner,
+who was promised the chat within a second (DESIGN §4.6). Its result would not count any more."""
+
 FETCH_PAUSES_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """After each failure to read a blob; then the model is asked without it."""
 
@@ -115,22 +119,23 @@ class Turn:
         """Cancel model and tools, without waiting for them."""
         self._scope.cancel()
 
-    async def stop(self) -> None:
-        """Cancel model and tools; returns within `STOP_SECONDS`."""
+    async def stop(self, within_seconds: float = STOP_SECONDS) -> None:
+        """Cancel model and tools; returns in that time, whatever they do."""
         self.cancel()
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within_seconds):
             await self._done.wait()
         if not self._done.is_set():
             _log.warning("turn.abandoned", chat_id=self.state.chat_id)
         self._is_over = True
 
     async def reach_safe_point(self, deadline_seconds: float) -> None:
-        """Give a running tool its chance to finish; a model call is cut where it is."""
+        """Give a running tool its chance to finish; a model call is cut where it is. `deadline_seconds` and
+        `DRAIN_STOP_SECONDS` are the longest that it takes."""
         tool = self.running_tool
         with anyio.move_on_after(deadline_seconds):
             while tool is not None and self.running_tool is tool:
                 await self._loop.step_ended.wait()
-        await self.stop()
+        await self.stop(DRAIN_STOP_SECONDS)
 
     # what the loop is lent
 

@@ -1,0 +1,259 @@
+"""A worker that is told to stop gives its chats away within a second, whatever goes on in them; readers see no seam.
+
+The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; an heir is there.
+What a reader that stayed has received must be one snapshot and events without a hole (its `Watcher` refuses any), the
+text must be that of an undisturbed run, and between the last event of the old owner and the first of the new lies at
+most the second that DESIGN §4.6 promises. Settings are the defaults, but where a test says otherwise.
+"""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from protocol.events import PauseRequired, ProcessCompleted, SubchatUpdate
+from tests.deploys.fleet import Fleet, TimedWatcher, ask
+from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, watching
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = Path(__file__).with_name("deploy_tools.py")
+ESSAY = "demo/essay?words=500&rate=80"
+HANDOVER_SECONDS = 1.0
+"""DESIGN §4.6, as the reader sees it."""
+
+
+class Race:
+    """A web process and the one worker that owns all chats; its heir owns those of the next test."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.url = ""
+        self._owner: Process | None = None
+        self._heir: Process | None = None
+
+    async def open(self) -> None:
+        self.url = (await self.fleet.web()).url
+        self._owner = await self.fleet.worker(TOOLS)
+
+    @property
+    def owner(self) -> Process:
+        assert self._owner is not None
+        return self._owner
+
+    async def add_heir(self) -> None:
+        self._heir = await self.fleet.worker(TOOLS)
+
+    async def stop_owner(self) -> None:
+        assert await self.owner.stop() == 0
+        self.change()
+
+    async def seconds_until_given(self, chat_id: str) -> float:
+        """Stop the owner; from the signal until it does not hold the chat any more."""
+        self.owner.send(signal.SIGTERM)
+        told_at = time.monotonic()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while self.fleet.owner(chat_id) is self.owner:
+                await anyio.sleep(0.005)
+        passed_seconds = time.monotonic() - told_at
+        assert await self.owner.ended() == 0
+        self.change()
+        return passed_seconds
+
+    def change(self) -> None:
+        """The owner is gone, the heir is the owner."""
+        self.fleet.workers.remove(self.owner)
+        self._owner, self._heir = self._heir, None
+
+
+@pytest.fixture(scope="module")
+def race(shared_fleet: Fleet) -> Race:
+    race = Race(shared_fleet)
+    anyio.run(race.open)
+    return race
+
+
+def call(tool: str, **arguments: object) -> str:
+    return f"call {tool} {json.dumps(arguments)}"
+
+
+def marks(fleet: Fleet, chat_id: str) -> int:
+    """How often a tool began in this chat."""
+    return len((fleet.log.parent / "data/files" / f"{chat_id}.marks").read_text().splitlines())
+
+
+def ends(watcher: Watcher) -> list[str]:
+    """How each tool call ended, in this order."""
+    said = [str(frame["status"]) for frame in watcher.frames if frame["type"] == "tool_status"]
+    return [status for status in said if status not in ("running", "progress")]
+
+
+def logged(fleet: Fleet, event: str) -> list[dict[str, object]]:
+    lines = (json.loads(line) for line in fleet.log.read_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]
+
+
+def stopping(fleet: Fleet) -> int:
+    """How many processes have heard that they shall stop."""
+    return len(logged(fleet, "process.stopping"))
+
+
+@pytest.mark.row("SES-4", "SES-8")
+async def test_answers_in_the_middle_go_on_within_a_second_and_without_a_seam(race: Race, chat_id: str) -> None:
+    async with watching(race.url, f"{chat_id}-r") as reference:
+        await ask(race.url, f"{chat_id}-r", "write", "demo/essay?words=500&rate=0")
+        await reference.at_rest()
+    chats = [TimedWatcher(f"{chat_id}-{number}") for number in range(4)]
+    async with anyio.create_task_group() as tasks:
+
+        async def talk(chat: TimedWatcher) -> None:
+            async with watching(race.url, chat.chat_id, watcher=chat):
+                await ask(race.url, chat.chat_id, "write", ESSAY)
+                await chat.at_rest()
+
+        for chat in chats:
+            tasks.start_soon(talk, chat)
+        for chat in chats:
+            await chat.until(lambda w: w.types().count("stream_delta") > 5)
+        await race.add_heir()
+        assert all(race.fleet.owner(chat.chat_id) is race.owner for chat in chats)
+        await race.stop_owner()
+    for chat in chats:
+        assert chat.messages == reference.messages
+        assert chat.snapshots == 1
+        assert "message_removed" not in chat.types(), "what was shown is never taken back where the model can go on"
+        assert max(chat.gaps()) <= HANDOVER_SECONDS
+
+
+async def test_a_tool_that_may_run_again_does_so_at_the_next_owner(race: Race, chat_id: str) -> None:
+    chat = TimedWatcher(chat_id)
+    async with watching(race.url, chat_id, watcher=chat):
+        await ask(race.url, chat_id, call("safe", ticks=1_000), "demo/tools?rate=0")
+        await chat.until(lambda w: w.types().count("tool_status") > 3)
+        await race.add_heir()
+        await race.stop_owner()
+        await chat.at_rest()
+    assert (marks(race.fleet, chat_id), chat.snapshots) == (2, 1)
+    assert ends(chat) == ["done"]
+    assert [role for role, _ in chat.messages] == ["user", "assistant", "tool", "assistant"]
+    assert max(chat.gaps()) <= HANDOVER_SECONDS
+
+
+async def test_a_tool_that_must_not_run_twice_and_needs_a_moment_gets_it(race: Race, chat_id: str) -> None:
+    async with watching(race.url, chat_id) as chat:
+        await ask(race.url, chat_id, call("once", ticks=1_000), "demo/tools?rate=0")
+        await chat.until(lambda w: "tool_status" in w.types())
+        await race.add_heir()
+        (race.fleet.log.parent / f"data/files/{chat_id}.finish").touch()
+        await race.stop_owner()
+        await chat.at_rest()
+    assert (marks(race.fleet, chat_id), chat.snapshots) == (1, 1)
+    assert ends(chat) == ["done"]
+
+
+@pytest.mark.parametrize("tool", ["once", "deaf"])
+async def test_a_tool_that_must_not_run_twice_and_takes_too_long_is_answered_and_the_run_goes_on(
+    race: Race, chat_id: str, tool: str
+) -> None:
+    chat = TimedWatcher(chat_id)
+    arguments = {"ticks": 1_000} if tool == "once" else {}
+    async with watching(race.url, chat_id, watcher=chat):
+        await ask(race.url, chat_id, call(tool, **arguments), "demo/tools?rate=0")
+        await chat.until(lambda w: "tool_status" in w.types())
+        await race.add_heir()
+        assert await race.seconds_until_given(chat_id) <= HANDOVER_SECONDS
+        await chat.at_rest()
+    assert (marks(race.fleet, chat_id), chat.snapshots) == (1, 1)
+    assert ends(chat) == ["outcome_unknown"]
+
+
+async def test_an_approval_that_waits_holds_nobody_up_and_is_decided_at_the_next_owner(
+    race: Race, chat_id: str
+) -> None:
+    async with watching(race.url, chat_id) as chat:
+        await ask(race.url, chat_id, call("asks", text="yes"), "demo/tools?rate=0")
+        await chat.until(lambda w: "pause_required" in w.types())
+        await race.add_heir()
+        await race.stop_owner()
+        (pause,) = [event for event in chat.events if isinstance(event, PauseRequired)]
+        decision = {"tool_call_id": pause.reasons[0].tool_call_id, "accepted": True}
+        body = {"type": "tool_decisions", "client_request_id": "d", "decisions": [decision]}
+        assert (await command(race.url, chat_id, body)).status_code == 202
+        await chat.at_rest()
+    assert chat.snapshots == 1
+    assert ("tool", "allowed: yes") in chat.messages
+
+
+async def test_processes_end_with_their_worker_and_the_chat_is_elsewhere_within_the_second(
+    race: Race, chat_id: str
+) -> None:
+    """Also one that ignores SIGTERM, while a tool runs that uses up its time: the two are waited for together."""
+    chat = TimedWatcher(chat_id)
+    stubborn = call("run_process", command="sh -c \"trap '' TERM; while :; do sleep 0.05; done\"")
+    async with watching(race.url, chat_id, watcher=chat):
+        await ask(race.url, chat_id, stubborn, "demo/tools?rate=0")
+        await chat.at_rest()
+        await ask(race.url, chat_id, call("safe", ticks=1_000), "demo/tools?rate=0", "b")
+        await chat.until(lambda w: w.types().count("tool_status") > 5)
+        await race.add_heir()
+        assert await race.seconds_until_given(chat_id) <= HANDOVER_SECONDS
+        await chat.at_rest(2)
+    (end,) = [event for event in chat.events if isinstance(event, ProcessCompleted)]
+    assert (end.status, chat.snapshots) == ("killed", 1)
+    assert max(chat.gaps()) <= HANDOVER_SECONDS
+
+
+async def test_a_parent_and_its_child_are_handed_over_together(race: Race, chat_id: str) -> None:
+    above = TimedWatcher(chat_id)
+    async with watching(race.url, chat_id, watcher=above):
+        await ask(race.url, chat_id, call("delegate", task="say what you can do"), "demo/tools?rate=12")
+        await above.until(lambda w: "subchat_update" in w.types())
+        (child,) = {event.subchat_id for event in above.events if isinstance(event, SubchatUpdate)}
+        below = TimedWatcher(child)
+        async with watching(race.url, child, watcher=below):
+            await race.add_heir()
+            await race.stop_owner()
+            await above.at_rest()
+            await below.at_rest()
+    assert [role for role, _ in below.messages] == ["user", "assistant"]
+    assert above.messages[2][1] == below.messages[1][1]
+    assert (above.runs_ended, below.runs_ended, above.snapshots) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_worker_at_once_and_costs_no_more_than_a_crash(
+    race: Race, chat_id: str, number: signal.Signals
+) -> None:
+    async with watching(race.url, chat_id) as chat:
+        await ask(race.url, chat_id, call("safe", ticks=1_000), "demo/tools?rate=0")
+        await chat.until(lambda w: w.types().count("tool_status") > 3)
+        await race.add_heir()
+        before = stopping(race.fleet)
+        race.owner.send(number)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while stopping(race.fleet) == before:
+                await anyio.sleep(0.005)
+        race.owner.send(number)
+        assert await race.owner.ended() == 128 + number
+        race.change()
+        await chat.at_rest()
+    assert (marks(race.fleet, chat_id), chat.snapshots) == (2, 1)
+    assert ends(chat) == ["done"]
+
+
+async def test_what_is_not_safe_in_time_is_cancelled_and_counted_and_taken_over(fleet: Fleet, chat_id: str) -> None:
+    """drain_seconds is over long before the tool is: the chat waits for its lease, as after a crash."""
+    web = await fleet.web()
+    owner = await fleet.worker(TOOLS, limits={"DRAIN_SECONDS": "0.1"})
+    async with watching(web.url, chat_id) as chat:
+        await ask(web.url, chat_id, call("safe", ticks=1_000), "demo/tools?rate=0")
+        await chat.until(lambda w: w.types().count("tool_status") > 3)
+        await fleet.worker(TOOLS)
+        assert await owner.stop() == 0
+        (line,) = logged(fleet, "worker.drained_late")
+        assert line["chats_left"] == 1
+        await chat.at_rest()
+    assert (marks(fleet, chat_id), chat.snapshots) == (2, 1)
