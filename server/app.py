@@ -1,25 +1,21 @@
 """The web half: settings, store, relays, routes; opened and closed in order. `serve` adds the worker half to it.
 
-The socket is ours, so that the bytes the kernel keeps for a reader who does not read are few, and the port is known
-before anybody is told. uvicorn speaks HTTP; its signal handling is left out, because streams must be told to come
-back before it waits for them to end.
+The port is open first: until everything else is, `/readyz` says that the process is starting and requests are told to
+come back, so a start that waits for its store looks like one. When it is told to stop, `/readyz` says so at once.
 """
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
-import structlog
-import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from protocol.errors import Conflict
 from server.api.edge import Edge
-from server.api.opening import ABORT
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
+from server.http import HttpServer, listening, serving
+from server.probes import Door, Probes
+from server.readiness import Readiness
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
@@ -29,17 +25,6 @@ from server.telemetry import Metrics
 from server.worker import Startup, hosting, run_process, stop_requested
 
 __all__ = ["serve", "web"]
-
-_log = structlog.get_logger()
-
-SEND_BUFFER_BYTES = 65_536
-"""What the kernel may keep for a reader who does not read (DESIGN §5)."""
-
-BACKLOG = 2_048
-"""Connections that may wait to be accepted: a reconnect herd after a restart."""
-
-CLOSE_SECONDS = 3
-"""How long uvicorn waits for the last answers."""
 
 
 def serve(settings: Settings) -> int:
@@ -53,52 +38,32 @@ def web(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, startup: Startup) -> None:
-    metrics = Metrics()
-    furniture = furnish(settings)
-    async with AsyncExitStack() as stack:
-        stop = await stack.enter_async_context(stop_requested())
-        listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
-        store, announce = await stack.enter_async_context(open_store(settings))
-        await stack.enter_async_context(furniture.mcp.running(at_once=True))
-        vault = Vault(store)
-        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener, vault))
-        await stack.enter_async_context(
-            hosting(settings, store, furniture, metrics, vault)
-        )  # drained before streams end
-        _say_ready(settings, furniture, listener, announce, startup)
-        await stop.wait()
+    await _run(settings, startup, has_worker=True)
 
 
 async def _web(settings: Settings, startup: Startup) -> None:
-    metrics = Metrics()
+    await _run(settings, startup, has_worker=False)
+
+
+async def _run(settings: Settings, startup: Startup, *, has_worker: bool) -> None:
+    metrics, readiness = Metrics(), Readiness()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
-        stop = await stack.enter_async_context(stop_requested())
-        listener = stack.enter_context(_listening(settings.server.host, settings.server.port))
+        stop = await stack.enter_async_context(stop_requested(readiness))
+        listener = stack.enter_context(listening(settings.server.host, settings.server.port))
+        door = Door(Probes(readiness))
+        server = await stack.enter_async_context(serving(listener, door))
         store, announce = await stack.enter_async_context(open_store(settings))
-        await stack.enter_async_context(furniture.mcp.running(at_once=False))
-        await stack.enter_async_context(_edge(settings, store, furniture, metrics, listener, Vault(store)))
+        await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
+        vault = Vault(store)
+        edge = await stack.enter_async_context(_edge(settings, store, furniture, metrics, readiness, server, vault))
+        if has_worker:  # drained before streams end
+            await stack.enter_async_context(hosting(settings, store, furniture, metrics, vault))
+        door.open(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens))
+        readiness.open(store)
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Generator[socket.socket]:
-    """A listening socket. Raises Conflict when the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        try:
-            listener.bind((host, port))
-        except OSError as taken:
-            raise Conflict(
-                f"cannot listen on {host}:{port}: {taken.strerror}; stop what has the port, or choose another: --port"
-            ) from taken
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        yield listener
+        await anyio.sleep(settings.limits.retire_seconds)
 
 
 @asynccontextmanager
@@ -107,10 +72,11 @@ async def _edge(
     store: Store,
     furniture: Furniture,
     metrics: Metrics,
-    listener: socket.socket,
+    readiness: Readiness,
+    server: HttpServer,
     vault: Vault,
-) -> AsyncIterator[None]:
-    """HTTP is answered for as long as it is entered; then streams are told to come back, and the rest finishes."""
+) -> AsyncIterator[Edge]:
+    """What requests need, for as long as it is entered; then streams are told to come back, and the rest finishes."""
     limits = settings.limits
     hub = Hub(
         store,
@@ -127,6 +93,7 @@ async def _edge(
         feeds=feeds,
         auth=authenticator_of(settings),
         metrics=metrics,
+        readiness=readiness,
         profiles=furniture.profiles,
         providers=furniture.providers,
         tools=list(furniture.tools.values()),
@@ -139,67 +106,18 @@ async def _edge(
         keeps_traces=limits.trace_hours > 0,
         vault=vault if furniture.forwards_authorization else None,
     )
-    config = uvicorn.Config(
-        _Abortable(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens)),
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
-    server = _Server(config)
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         if edge.vault is not None:
             tasks.start_soon(vault.answer)
             tasks.start_soon(vault.sweep)
-        tasks.start_soon(server.serve, [listener])
         try:
-            yield
+            yield edge
         finally:
             with anyio.CancelScope(shield=True):
-                server.should_exit = True
+                server.close_soon()
                 await hub.close_streams()
-                with anyio.move_on_after(CLOSE_SECONDS + 1):
-                    await server.ended.wait()
+                await server.until_ended()
             tasks.cancel_scope.cancel()
-
-
-class _Abortable:
-    """Lends requests the way to drop their connection: closing it politely would wait for a reader who never reads.
-
-    `send` is a method of uvicorn's request, which knows its transport; under any other server nothing is lent.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        transport = getattr(getattr(send, "__self__", None), "transport", None)
-        if isinstance(transport, asyncio.Transport):
-            scope.setdefault("extensions", {})[ABORT] = transport.abort
-        await self._app(scope, receive, send)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its hands on the process's signals."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ended = anyio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().serve(sockets)
-        finally:
-            self.ended.set()
 
 
 def _say_ready(

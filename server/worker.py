@@ -17,13 +17,15 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.to_thread
 import structlog
-from prometheus_client import start_http_server
 
 from protocol.errors import ThreadcastError
 from server.actor.host import Host
 from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
+from server.http import listening, serving
+from server.probes import Probes
 from server.providers.openai.chat import warm_import
+from server.readiness import Readiness
 from server.redaction import Redactor, secrets_of
 from server.relay.vault import Vault
 from server.settings import Settings
@@ -54,18 +56,29 @@ def worker(settings: Settings) -> int:
 
 
 async def _work(settings: Settings, startup: Startup) -> None:
-    metrics = Metrics()
+    metrics, readiness = Metrics(), Readiness()
     furniture = furnish(settings)
     async with (
-        stop_requested() as stop,
+        stop_requested(readiness) as stop,
+        _probed(settings, readiness, metrics),
         open_store(settings) as (store, _),
         furniture.mcp.running(at_once=True),
         hosting(settings, store, furniture, metrics) as host,
     ):
-        if settings.server.metrics_port:
-            start_http_server(settings.server.metrics_port, settings.server.host, metrics.registry)
+        readiness.open(store)
         startup.say_ready(f"threadcast worker {host.name} is ready (process {os.getpid()})")
         await stop.wait()
+
+
+@asynccontextmanager
+async def _probed(settings: Settings, readiness: Readiness, metrics: Metrics) -> AsyncIterator[None]:
+    """Metrics and health of a worker, where `server.metrics_port` says; first opened, last closed."""
+    if not settings.server.metrics_port:
+        yield
+        return
+    with listening(settings.server.host, settings.server.metrics_port, "server.metrics_port") as listener:
+        async with serving(listener, Probes(readiness, metrics)):
+            yield
 
 
 def run_process(settings: Settings, main: Callable[[Settings, Startup], Awaitable[None]]) -> int:
@@ -101,22 +114,23 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 @asynccontextmanager
-async def stop_requested() -> AsyncIterator[anyio.Event]:
+async def stop_requested(readiness: Readiness) -> AsyncIterator[anyio.Event]:
     """An event that SIGINT or SIGTERM sets; entered before anything opens, so that no signal finds us without it.
-    Whoever sends a second one does not want to wait: the process ends at once."""
+    `/readyz` says so from that moment. Whoever sends a second one does not want to wait: the process ends at once."""
     stop = anyio.Event()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_listen, signals, stop)
+            tasks.start_soon(_listen, signals, stop, readiness)
             yield stop
             tasks.cancel_scope.cancel()
 
 
-async def _listen(signals: AsyncIterator[signal.Signals], stop: anyio.Event) -> None:
+async def _listen(signals: AsyncIterator[signal.Signals], stop: anyio.Event, readiness: Readiness) -> None:
     async for number in signals:
         if stop.is_set():
             os._exit(128 + number)
         _log.info("process.stopping", signal=signal.Signals(number).name)
+        readiness.drain()
         stop.set()
 
 

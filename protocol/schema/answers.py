@@ -118,10 +118,11 @@ class Params(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Ready means that commands can be taken; `store` says in words why not."""
+    """Ready means that commands can be taken; `detail` says why not, `store` what the store says."""
 
-    status: Literal["ok", "ready", "unavailable"]
+    status: Literal["ok", "ready", "starting", "draining", "unavailable"]
     store: str | None = None
+    detail: str | None = None
 
 
 class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):

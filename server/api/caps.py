@@ -4,12 +4,11 @@ The shapes are those that foreign clients ask for at start; what is ours is adde
 `/livez` says that the process runs, `/readyz` that it can take commands now and names what is wrong if it cannot.
 """
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from protocol.commands import Command
-from protocol.errors import CODES, BadRequest, Unavailable
+from protocol.errors import CODES, BadRequest
 from protocol.events import Event
 from protocol.messages import JsonObject
 from server.agent.place.profile import DEFAULT_PROFILE, Profile, is_for
@@ -21,9 +20,6 @@ from server.telemetry import METRICS_CONTENT_TYPE
 from server.tools.traits import Scope
 
 __all__ = ["caps", "chat_modes", "livez", "metrics", "ping", "providers", "readyz", "tools"]
-
-READY_SECONDS = 1.0
-"""How long the store may take to answer before the server counts as not ready."""
 
 
 async def ping(_: Request) -> Response:
@@ -38,14 +34,7 @@ async def livez(_: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """`GET /readyz`: 200 when commands can be taken, else 503 and why not. Behind Sentinel, `primary` takes them."""
-    try:
-        with anyio.fail_after(READY_SECONDS):
-            primary = await edge_of(request).store.ping()
-    except Unavailable as trouble:
-        return answer(503, {"status": "unavailable", "store": trouble.message})
-    except TimeoutError:
-        return answer(503, {"status": "unavailable", "store": f"no answer within {READY_SECONDS:g} s"})
-    return answer(200, {"status": "ready", "store": "ok"} | ({} if primary is None else {"primary": primary}))
+    return answer(*await edge_of(request).readiness.look())
 
 
 async def metrics(request: Request) -> Response:

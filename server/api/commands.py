@@ -107,7 +107,9 @@ async def post_command(request: Request) -> Response:
         accepted = await _accepted(edge, post, principal, command, posted)
         if posted.outcome is not PostOutcome.ACCEPTED:
             return accepted
-        ack = await outcome_within(edge.store, notices, command.client_request_id, wait_seconds)
+        ack = None
+        with edge.hub.until_closing():  # the outcome is on the stream, too; this process may not live to tell it
+            ack = await outcome_within(edge.store, notices, command.client_request_id, wait_seconds)
     return accepted if ack is None else _outcome_answer(command, ack)
 
 

@@ -14,6 +14,7 @@ from server.api.auth import Authenticator
 from server.api.errors import BodyTooSlow
 from server.api.quotas import Quotas
 from server.providers.registry import Providers
+from server.readiness import Readiness
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
@@ -40,6 +41,7 @@ class Edge:
     feeds: Feeds
     auth: Authenticator
     metrics: Metrics
+    readiness: Readiness
     profiles: Profiles
     providers: Providers
     tools: list[Tool]

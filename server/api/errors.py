@@ -11,7 +11,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from protocol.codec import encode
-from protocol.errors import BadRequest, RateLimited, Refused, ThreadcastError
+from protocol.errors import BadRequest, RateLimited, Refused, ThreadcastError, Unavailable
+from server.readiness import Readiness
+from server.relay.hub import NEWER_VERSION
+from server.store.load import NewerVersion
 
 __all__ = ["BodyTooSlow", "ErrorBoundary", "QuotaSpent", "answer", "error_response", "tell_started"]
 
@@ -78,11 +81,14 @@ def error_response(error: ThreadcastError) -> Response:
 
 
 class ErrorBoundary:
-    """ASGI middleware: an exception before the first byte becomes a JSON answer, also on SSE routes (ERR-5)."""
+    """ASGI middleware: an exception before the first byte becomes a JSON answer, also on SSE routes (ERR-5). Answers of
+    a process that was told to stop close their connection, so that nobody sends the next request to it (RFC 9112
+    §9.6)."""
 
-    def __init__(self, app: ASGIApp, requests: Counter) -> None:
+    def __init__(self, app: ASGIApp, requests: Counter, readiness: Readiness) -> None:
         self._app = app
         self._requests = requests
+        self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A pipelined request is begun by the task of the one before, and in its context.
@@ -97,6 +103,8 @@ class ErrorBoundary:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
                 started(message["status"])
+                if self._readiness.is_draining and all(name != b"connection" for name, _ in message["headers"]):
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 
         scope[_STARTED] = started
@@ -121,9 +129,12 @@ def tell_started(scope: Scope, status: int) -> None:
 
 
 def _ours(wrong: BaseException) -> ThreadcastError | None:
-    """Our error, also when a task group wrapped it; None for any other, or several at once."""
+    """Our error, also when a task group wrapped it; None for any other, or several at once. A chat that a newer
+    version wrote is no mistake of this one: another process can show it."""
     while isinstance(wrong, BaseExceptionGroup) and len(wrong.exceptions) == 1:
         wrong = wrong.exceptions[0]
+    if isinstance(wrong, NewerVersion):
+        return Unavailable(NEWER_VERSION)
     return wrong if isinstance(wrong, ThreadcastError) else None
 
 

@@ -73,7 +73,7 @@ def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Star
                 expose_headers=["Retry-After"],
                 max_age=PREFLIGHT_SECONDS,
             ),
-            Middleware(ErrorBoundary, requests=edge.metrics.http_requests),
+            Middleware(ErrorBoundary, requests=edge.metrics.http_requests, readiness=edge.readiness),
             Middleware(OriginGuard, allowed_origins=cors_origins, checks_host=checks_host),
         ],
         exception_handlers={404: _no_such_path, 405: _no_such_method},

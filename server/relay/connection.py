@@ -26,9 +26,14 @@ _log = structlog.get_logger()
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]  # Any: ASGI's own types
 
-EndReason: TypeAlias = Literal["shutdown", "slow", "left", "not_found", "store", "unfoldable", "replaced"]
-"""Why a stream ends. shutdown, slow, store: come back; not_found, unfoldable, replaced: there is nothing to come back
-for (replaced: the client opened a stream of the same name)."""
+EndReason: TypeAlias = Literal[
+    "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced"
+]
+"""Why a stream ends. shutdown, slow, store, newer_version (a process of that version can show the chat): come back;
+not_found, unfoldable, replaced (the client opened a stream of the same name): there is nothing to come back for."""
+
+COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "store", "newer_version"})
+"""Ends that tell when. Who was slow comes back by itself: it takes no bytes that could tell it."""
 
 BUFFER_MAX_BYTES = 256_000
 SLICE_BYTES = 65_536
@@ -158,7 +163,7 @@ class Connection:
         with anyio.move_on_after(CLOSE_SECONDS):
             if self._is_pumping and self._pumped is not None:
                 await self._pumped.wait()
-            last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in ("shutdown", "store") else b""
+            last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in COME_BACK else b""
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
         self._tasks.cancel_scope.cancel()
 

@@ -22,12 +22,14 @@ from server.relay.relay import LOADS_AT_ONCE, Relay
 from server.store.port import Store
 from server.telemetry import Metrics
 
-__all__ = ["Hub"]
+__all__ = ["NEWER_VERSION", "Hub"]
 
 _log = structlog.get_logger()
 
 OPEN_SECONDS = 5.0
 """How long a subscriber waits for its relay before it hears `unavailable`."""
+
+NEWER_VERSION = "a newer version of this server wrote this chat; ask another process of it"
 
 TICK_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0
@@ -76,6 +78,7 @@ class Hub:
         self._loads = anyio.CapacityLimiter(LOADS_AT_ONCE)
         self._streams_of: Counter[str] = Counter()
         self._connections: set[Connection] = set()
+        self._waits: set[anyio.CancelScope] = set()
         self._tasks: TaskGroup | None = None
         self._is_closing = False
 
@@ -127,6 +130,18 @@ class Hub:
         finally:
             self._connections.discard(connection)
 
+    @contextmanager
+    def until_closing(self) -> Iterator[None]:
+        """What runs inside is cut short when streams are told to leave: no answer may keep the process from ending."""
+        with anyio.CancelScope() as scope:
+            self._waits.add(scope)
+            if self._is_closing:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+
     @asynccontextmanager
     async def relay(self, chat_id: str) -> AsyncIterator[Relay]:
         """The chat's relay, ready, for as long as it is needed.
@@ -144,6 +159,8 @@ class Hub:
         try:
             with anyio.move_on_after(OPEN_SECONDS):
                 await here.relay.ready.wait()
+            if here.relay.trouble == "newer_version":
+                raise Unavailable(NEWER_VERSION)
             if not here.relay.ready.is_set() or here.relay.trouble is not None:
                 raise Unavailable("the chat cannot be read at the moment; try again")
             yield here.relay
@@ -155,8 +172,11 @@ class Hub:
                     del self._open[chat_id]
 
     async def close_streams(self) -> None:
-        """Tell every reader to come back elsewhere, and end its stream."""
+        """Tell every reader to come back elsewhere, and end its stream; whoever only waits is answered with what is
+        known."""
         self._is_closing = True
+        for scope in list(self._waits):
+            scope.cancel()
         for connection in list(self._connections):
             connection.end("shutdown")
 

@@ -178,11 +178,15 @@ class Relay:
         return frames if expected + len(newer) == self._state.position + 1 else None
 
     def _fail(self, trouble: Exception) -> None:
-        """What the log holds cannot be shown by this process; who watches is told to stop."""
-        _log.error("relay.unfoldable", chat_id=self.chat_id, error=str(trouble))
-        self.trouble = "unfoldable"
+        """What the log holds cannot be shown by this process. Who watches is told to stop, or, during a deploy, to
+        come back, since another process may be of the version that wrote it."""
+        self.trouble = "newer_version" if isinstance(trouble, NewerVersion) else "unfoldable"
+        if self.trouble == "newer_version":
+            _log.warning("relay.newer_version", chat_id=self.chat_id, error=str(trouble))
+        else:
+            _log.error("relay.unfoldable", chat_id=self.chat_id, error=str(trouble))
         self.ready.set()
-        self._end_all("unfoldable")
+        self._end_all(self.trouble)
 
     def _end_all(self, reason: EndReason) -> None:
         for subscriber in list(self.subscribers):

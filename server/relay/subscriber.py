@@ -100,7 +100,8 @@ class Subscriber:
             self.connection.end(reason)
         elif not self.left.is_set():
             self.leave()
-            self.connection.write(frame_of(self.chat_id, ChatRemoved(reason)))
+            told = "unavailable" if reason == "newer_version" else reason  # add it again, wherever that is asked next
+            self.connection.write(frame_of(self.chat_id, ChatRemoved(told)))
 
     def leave(self) -> None:
         """Nothing more of this chat. Safe to repeat."""

@@ -27,6 +27,10 @@ class Limits(Section, frozen=True):
     """What a stopping process gives running work to reach a safe point. Below the 10 s that container engines wait
     before they kill."""
 
+    retire_seconds: Annotated[float, Meta(ge=0, le=300)] = 0.0
+    """How long a web process that was told to stop still serves, while /readyz says so. Set it above the interval at
+    which a balancer asks, so that nobody is sent to a port that is closed."""
+
     body_max_bytes: Bytes = 16_777_216
     """The largest request body. Raise it for large images, and the proxy's limit with it."""
 

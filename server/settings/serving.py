@@ -32,8 +32,8 @@ class Server(Section, frozen=True):
     """debug while hunting something."""
 
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
-    """Where `threadcast worker` serves its metrics, on `host`; 0: nowhere. `serve` and `web` have /metrics. Set it, a
-    different one for each worker of a machine, when something collects them."""
+    """Where `threadcast worker` serves /metrics, /livez and /readyz, on `host`; 0: nowhere. `serve` and `web` have them
+    on `port`. Set it, a different one for each worker of a machine, when something collects or probes them."""
 
     app: str = ""
     """A Python file whose tools are offered to models (`serve --app my_tools.py`). In threadcast.toml: its path from

@@ -5,6 +5,7 @@ of owner leaves can be measured where it is seen: at a reader that stayed. Used 
 `bench/takeover.py`, which print and bound the same measure. Every process is started here and ended by its stack.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from tests.integration.harness import Process, Watcher, command, user_message
 from tests.integration.harness import start as start_process
 from tests.integration.store_fixtures import running_server
 
-__all__ = ["APPS", "Fleet", "TimedWatcher", "ask", "opened_fleet"]
+__all__ = ["APPS", "Fleet", "TimedWatcher", "ask", "logged", "opened_fleet"]
 
 APPS = Path(__file__).parents[1] / "integration"
 """Where the files of tools for tests lie."""
@@ -47,9 +48,10 @@ class Fleet:
         self.workers.append(process)
         return process
 
-    def start(self, *arguments: str, limits: Mapping[str, str] | None = None) -> Process:
+    def start(self, *arguments: str, limits: Mapping[str, str] | None = None, metrics_port: int = 0) -> Process:
         """Not waited for. `limits`: such as {"DRAIN_SECONDS": "0.5"}; all others are the defaults."""
         named = {f"THREADCAST_LIMITS__{name}": value for name, value in (limits or {}).items()}
+        named["THREADCAST_SERVER__METRICS_PORT"] = str(metrics_port)
         environment = {
             "REDIS_URL": self.store.url,
             "THREADCAST_STORE__DATA_DIR": str(self.log.parent / "data"),
@@ -65,6 +67,12 @@ class Fleet:
             return None
         pid = int(name.decode().split("-")[-2])
         return next((worker for worker in self.workers if worker.pid == pid), None)
+
+
+def logged(fleet: Fleet, event: str) -> list[dict[str, object]]:
+    """The lines of that name in the log of all processes."""
+    lines = (json.loads(line) for line in fleet.log.read_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]
 
 
 def opened_fleet(stack: ExitStack, directory: Path) -> Fleet:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from protocol.events import PauseRequired, ProcessCompleted, SubchatUpdate
-from tests.deploys.fleet import Fleet, TimedWatcher, ask
+from tests.deploys.fleet import Fleet, TimedWatcher, ask, logged
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, watching
 
 pytestmark = pytest.mark.anyio
@@ -89,11 +89,6 @@ def ends(watcher: Watcher) -> list[str]:
     """How each tool call ended, in this order."""
     said = [str(frame["status"]) for frame in watcher.frames if frame["type"] == "tool_status"]
     return [status for status in said if status not in ("running", "progress")]
-
-
-def logged(fleet: Fleet, event: str) -> list[dict[str, object]]:
-    lines = (json.loads(line) for line in fleet.log.read_text().splitlines() if line.startswith("{"))
-    return [line for line in lines if line["event"] == event]
 
 
 def stopping(fleet: Fleet) -> int:

@@ -18,6 +18,7 @@ from server.api.quotas import Quota, Quotas
 from server.api.routes import build_app
 from server.providers.demo.models import Demo
 from server.providers.registry import Providers
+from server.readiness import Readiness
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
@@ -51,6 +52,7 @@ async def edge(
             feeds=feeds,
             auth=LocalAuthenticator(),
             metrics=house.metrics,
+            readiness=Readiness(),
             profiles=Profiles({"agent": Profile(name="agent")}, {}, "demo/echo"),
             providers=Providers([Demo()]),
             tools=[],

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from protocol.errors import NotFound, Unavailable
 from server.api.errors import ErrorBoundary, tell_started
+from server.readiness import Readiness
 from server.telemetry import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,7 @@ class Client:
             self.sent.append(message)
 
         scope: dict[str, Any] = {"type": "http", "path": path, "headers": []}  # Any: ASGI's own type
-        await ErrorBoundary(app, self.metrics.http_requests)(scope, receive, send)
+        await ErrorBoundary(app, self.metrics.http_requests, Readiness())(scope, receive, send)
 
     @property
     def statuses(self) -> list[int]:

@@ -1,0 +1,120 @@
+"""HTTP on a socket of our own: listening, serving one ASGI application, ending when we say so. uvicorn speaks it.
+
+The socket is ours, so that the bytes the kernel keeps for a reader who does not read are few, and the port is known
+before anybody is told. uvicorn's signal handling is left out, because streams must be told to come back before it
+waits for them to end. Used by `app.py` for the web half and by `worker.py` for its probes; it knows no route. The
+rule: closing is two steps, `close_soon` and `ended`, and between them whoever serves streams ends them.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from protocol.errors import Conflict
+from server.api.opening import ABORT
+
+__all__ = ["CLOSE_SECONDS", "HttpServer", "listening", "serving"]
+
+SEND_BUFFER_BYTES = 65_536
+"""What the kernel may keep for a reader who does not read (DESIGN §5)."""
+
+BACKLOG = 2_048
+"""Connections that may wait to be accepted: a reconnect herd after a restart."""
+
+CLOSE_SECONDS = 3
+"""How long uvicorn waits for the last answers."""
+
+
+@contextmanager
+def listening(host: str, port: int, setting: str = "--port") -> Generator[socket.socket]:
+    """A listening socket. Raises Conflict when the port is taken; `setting` is where another is chosen."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        try:
+            listener.bind((host, port))
+        except OSError as taken:
+            raise Conflict(
+                f"cannot listen on {host}:{port}: {taken.strerror}; stop what has it, or choose another: {setting}"
+            ) from taken
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        yield listener
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its hands on the process's signals. `ended` is set when the last connection is closed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                _Abortable(app),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                log_level="warning",
+                server_header=False,
+                date_header=False,
+                timeout_graceful_shutdown=CLOSE_SECONDS,
+            )
+        )
+        self.ended = anyio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        finally:
+            self.ended.set()
+
+    def close_soon(self) -> None:
+        """Accept nobody any more, close idle connections, and the others after the answer that they wait for."""
+        self.should_exit = True
+
+    async def until_ended(self) -> None:
+        """For at most a second more than the last answers may take."""
+        with anyio.move_on_after(CLOSE_SECONDS + 1):
+            await self.ended.wait()
+
+
+@asynccontextmanager
+async def serving(listener: socket.socket, app: ASGIApp) -> AsyncIterator[HttpServer]:
+    """Requests are answered by `app` for as long as it is entered; then the rest finishes."""
+    server = HttpServer(app)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [listener])
+        try:
+            yield server
+        finally:
+            server.close_soon()
+            with anyio.CancelScope(shield=True):
+                await server.until_ended()
+            tasks.cancel_scope.cancel()
+
+
+class _Abortable:
+    """Lends requests the way to drop their connection: closing it politely would wait for a reader who never reads.
+
+    `send` is a method of uvicorn's request, which knows its transport; under any other server nothing is lent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transport = getattr(getattr(send, "__self__", None), "transport", None)
+        if isinstance(transport, asyncio.Transport):
+            scope.setdefault("extensions", {})[ABORT] = transport.abort
+        await self._app(scope, receive, send)
