@@ -1,0 +1,198 @@
+"""`python -m tests.releases.record`: record this release's logs, to be folded by every later one.
+
+Starts a store, a web process and workers as an operator would, plays the conformance transcripts and scenes of its own
+(processes, agents, hidden and remembered things, a killed owner), and writes one file a chat into
+`tests/releases/<version>/`, straight from the store. Run it once, just before a release; files of a release that is
+out are never written again, and a name that is taken is refused. While a version is not out yet, `--again` renews it.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+import httpx2
+
+from protocol.messages import JsonObject
+from server.console.conformance.player import play
+from server.console.conformance.target import Target
+from server.console.conformance.transcripts import load, transcripts_directory
+from server.store.redis_store import RedisStore
+from tests.deploys.fleet import Fleet, opened_fleet
+from tests.integration.harness import Process, Watcher, command, user_message, watching
+from tests.releases.recording import DIRECTORY, recorded_from, write
+
+APP = Path(__file__).with_name("record_tools.py")
+
+CONFIG = """
+[models]
+default = "demo/echo"
+
+[tools.open_file]
+policy = "client"
+description = "Opens a file in the editor."
+
+[profiles.agent]
+payloads = ["article"]
+
+[profiles.short]
+summarizer = "demo/echo?rate=0"
+params = { max_history_messages = 2 }
+
+[profiles.unsummed]
+summarizer = "demo/error?code=llm_error"
+params = { max_history_messages = 2 }
+"""
+
+TOOLS = "demo/tools?rate=0"
+
+SCENES: dict[str, list[tuple[str, JsonObject]]] = {
+    "process-with-wake": [('call run_process {"command":"echo done","wake":true}', {"model": TOOLS})],
+    "delegate": [('call delegate {"task":"say what you can do"}', {"model": TOOLS})],
+    "agent-in-the-background": [('call start_agent {"task":"say what you can do","wake":true}', {"model": TOOLS})],
+    "browser-events": [("call passes_on {}", {"model": TOOLS})],
+    "memory": [('call remembers {"value":"y"}', {"model": TOOLS})],
+    "hidden-arguments": [('call hides {"secret":"s"}', {"model": TOOLS})],
+    "withheld-result": [("call withholds {}", {"model": TOOLS})],
+    "reasoning-in-the-log": [("think", {"model": "demo/reasoning?words=10&rate=0", "reasoning": "log"})],
+    "summarized": [(text, {"model": "demo/echo?rate=0", "mode": "short"}) for text in "abcd"],
+    "summary-failed": [(text, {"model": "demo/echo?rate=0", "mode": "unsummed"}) for text in "abcd"],
+    "payload-in-the-text": [('Here it is.\nARTICLE: {"title": "Moss"}', {"model": "demo/echo?rate=0"})],
+    "long-answer": [("write", {"model": "demo/essay?words=150&rate=200"})],
+}
+"""Name to the messages of one chat, each with its parameters, each in a run of its own."""
+
+
+LARGE_BYTES = 200_000
+"""Of a log: larger ones prove a limit, not a format, and would only fill the repository."""
+
+
+class _Recorder(Target):
+    """A target that writes down each chat just before it is deleted; `transcript` names the file."""
+
+    def __init__(self, url: str, store: RedisStore, release: str) -> None:
+        super().__init__(url)
+        self.transcript = ""
+        self._store = store
+        self._release = release
+        self._taken: set[str] = set()
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
+        parts = path.strip("/").split("/")
+        if method == "DELETE" and len(parts) == 3:
+            await self.keep(parts[2], self.transcript)
+        return await super().request(method, path, body=body, headers=headers)
+
+    async def keep(self, chat_id: str, name: str) -> None:
+        """Write the chat down, if there is one it is not very large and has not been written yet."""
+        entries = await self._store.read_log(chat_id)
+        size = sum(len(entry.events) + len(entry.facts) for entry in entries)
+        if not entries or chat_id in self._taken or size > LARGE_BYTES:
+            return
+        self._taken.add(chat_id)
+        path = DIRECTORY / self._release / f"{name}.json"
+        number = 2
+        while path.exists():
+            path, number = path.with_name(f"{name}-{number}.json"), number + 1
+        write(path, recorded_from(chat_id, self._release, entries))
+
+
+async def _record(release: str) -> None:
+    (DIRECTORY / release).mkdir()
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        fleet = opened_fleet(stack, Path(directory))
+        config = Path(directory) / "threadcast.toml"
+        config.write_text(CONFIG)
+        shared = ["--config", str(config), "--app", str(APP)]
+        web = await fleet.web(*shared)
+        await _add_worker(fleet, shared)
+        async with RedisStore(fleet.store.url) as store, _Recorder(web.url, store, release) as recorder:
+            await recorder.look()
+            for transcript in load(transcripts_directory()):
+                recorder.transcript = transcript.name
+                result = await play(recorder, transcript)
+                if result.outcome != "passed":
+                    raise SystemExit(f"{transcript.name}: {result.outcome}: {'; '.join(result.reasons)}")
+            for name, messages in SCENES.items():
+                await _play(web, name, messages)
+                await _keep_tree(recorder, web, name)
+            await _kill_owner(fleet, shared, web)
+            await recorder.keep("outcome-unknown", "outcome-unknown")
+
+
+async def _add_worker(fleet: Fleet, shared: list[str]) -> Process:
+    process = await fleet.start("worker", *shared).ready()
+    fleet.workers.append(process)
+    return process
+
+
+async def _play(web: Process, name: str, messages: list[tuple[str, JsonObject]]) -> None:
+    async with watching(web.url, name) as chat:
+        for number, (text, params) in enumerate(messages, start=1):
+            answer = await command(web.url, name, user_message(f"m{number}", text, params=params))
+            if answer.status_code != 202:
+                raise SystemExit(f"{name}: {answer.text}")
+            await chat.at_rest(number)
+        if "wake" in json.dumps(messages):
+            await chat.until(lambda w: w.runs_ended > len(messages) and w.state is not None and w.state.is_at_rest)
+
+
+async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
+    """The chat, and those that its tools began."""
+    async with httpx2.AsyncClient() as client:
+        below = (await client.get(f"{web.url}/v1/chats", params={"parent_id": name})).json()["items"]
+    await recorder.keep(name, name)
+    for number, child in enumerate(below, start=1):
+        await recorder.keep(child["id"], f"{name}-child-{number}")
+
+
+async def _kill_owner(fleet: Fleet, shared: list[str], web: Process) -> None:
+    """kill -9 while a tool runs that must not run twice, and a process beside it."""
+    name = "outcome-unknown"
+    async with watching(web.url, name) as chat:
+        await command(
+            web.url, name, user_message("m1", 'call run_process {"command":"sleep 600"}', params={"model": TOOLS})
+        )
+        await chat.at_rest()
+        await command(web.url, name, user_message("m2", "call never_twice {}", params={"model": TOOLS}))
+        await chat.until(_tool_runs)
+        owner = fleet.owner(name)
+        assert owner is not None
+        await _add_worker(fleet, shared)
+        owner.kill()
+        fleet.workers.remove(owner)
+        await chat.at_rest(2)
+
+
+def _tool_runs(watcher: Watcher) -> bool:
+    """The second call has begun: the first one started the process."""
+    return sum(frame["type"] == "tool_status" and frame["status"] == "running" for frame in watcher.frames) == 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.releases.record", description="Record this release's logs.")
+    parser.add_argument("--again", action="store_true", help="the version is not out yet: write its files anew")
+    options = parser.parse_args()
+    release = version("threadcast")
+    directory = DIRECTORY / release
+    if directory.exists():
+        if not options.again:
+            sys.exit(
+                f"{directory} is there: a release is recorded once; raise the version, or --again before it is out"
+            )
+        shutil.rmtree(directory)
+    anyio.run(_record, release)
+    files = sorted(directory.glob("*.json"))
+    print(f"{len(files)} chats, {sum(file.stat().st_size for file in files) // 1_000} kB in {directory}")
+
+
+if __name__ == "__main__":
+    main()

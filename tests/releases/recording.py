@@ -1,0 +1,129 @@
+"""One recorded chat: the entries of its log as a release wrote them, and what that release folded them to.
+
+A file is one JSON object, an entry a line. Events and facts are kept as JSON, so that a change of a recorded file is
+seen in a review; their meaning is what counts, and bytes of spaces do not. `checkpoint` is the state half-way, as that
+release would have stored it. Written by `record.py`, read by `test_releases.py`; the rule: a file is never rewritten
+once its release is out, it can only be added to.
+"""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from protocol.codec import encode, encode_state
+from protocol.entries import Fence, RawEntry
+from protocol.ids import EntryId
+from protocol.messages import JsonObject
+from protocol.snapshot import snapshot_of
+from protocol.state import ChatState, empty_state
+from server.store.load import fold_checked
+
+__all__ = ["DIRECTORY", "Recording", "fold", "plain", "read", "recorded_from", "write"]
+
+DIRECTORY = Path(__file__).parent
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: tuple[int, int]
+    head: str
+    before: str
+    position: int
+    time_ms: int
+    version: int
+    fence: Fence | None = None
+    events: list[JsonObject] = []
+    facts: list[JsonObject] = []
+    acks: list[object] = []
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` and `snapshot` are what the release made of all `entries`; `checkpoint` what it made of the first
+    `checkpoint_entries` of them."""
+
+    chat_id: str
+    release: str
+    entries: list[_Entry]
+    checkpoint_entries: int
+    checkpoint: JsonObject
+    state: JsonObject
+    snapshot: JsonObject
+
+    def raw_entries(self) -> list[RawEntry]:
+        """As the store would give them."""
+        return [_raw(entry) for entry in self.entries]
+
+    def types(self) -> set[str]:
+        """Of all events and facts in it."""
+        events = {str(event["type"]) for entry in self.entries for event in entry.events}
+        return events | {str(fact["fact"]) for entry in self.entries for fact in entry.facts}
+
+
+def fold(chat_id: str, entries: list[RawEntry], state: ChatState | None = None) -> ChatState:
+    """By today's code, facts included. Raises Gap, NewerVersion."""
+    folded = empty_state(chat_id) if state is None else state
+    for entry in entries:
+        folded, _ = fold_checked(folded, entry, with_facts=True)
+    return folded
+
+
+def recorded_from(chat_id: str, release: str, entries: list[RawEntry]) -> Recording:
+    half = len(entries) // 2
+    state = fold(chat_id, entries)
+    return Recording(
+        chat_id=chat_id,
+        release=release,
+        entries=[_plain(entry) for entry in entries],
+        checkpoint_entries=half,
+        checkpoint=json.loads(encode_state(fold(chat_id, entries[:half]))),
+        state=json.loads(encode_state(state)),
+        snapshot=plain(state),
+    )
+
+
+def plain(state: ChatState) -> JsonObject:
+    """The snapshot that clients would get, as JSON."""
+    found: JsonObject = json.loads(encode(snapshot_of(state)))
+    return found
+
+
+def write(path: Path, recording: Recording) -> None:
+    fields = msgspec.to_builtins(recording)
+    entries = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in fields.pop("entries"))
+    rest = ",\n".join(f'"{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in fields.items())
+    path.write_text(f'{{\n{rest},\n"entries": [\n{entries}\n]\n}}\n')
+
+
+def read(path: Path) -> Recording:
+    """Raises msgspec.ValidationError."""
+    return msgspec.json.decode(path.read_bytes(), type=Recording)
+
+
+def _plain(entry: RawEntry) -> _Entry:
+    return _Entry(
+        id=(entry.entry_id.epoch, entry.entry_id.n),
+        head=entry.head,
+        before=entry.before,
+        position=entry.position,
+        time_ms=entry.time_ms,
+        version=entry.version,
+        fence=entry.fence,
+        events=json.loads(entry.events),
+        facts=json.loads(entry.facts or b"[]"),
+        acks=json.loads(entry.acks or b"[]"),
+    )
+
+
+def _raw(entry: _Entry) -> RawEntry:
+    return RawEntry(
+        entry_id=EntryId(*entry.id),
+        head=entry.head,
+        before=entry.before,
+        position=entry.position,
+        time_ms=entry.time_ms,
+        version=entry.version,
+        fence=entry.fence,
+        events=msgspec.json.encode(entry.events),
+        facts=msgspec.json.encode(entry.facts) if entry.facts else b"",
+        acks=msgspec.json.encode(entry.acks) if entry.acks else b"",
+    )
