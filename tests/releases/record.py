@@ -54,6 +54,9 @@ TOOLS = "demo/tools?rate=0"
 
 SCENES: dict[str, list[tuple[str, JsonObject]]] = {
     "process-with-wake": [('call run_process {"command":"echo done","wake":true}', {"model": TOOLS})],
+    "process-that-ends-in-the-run": [
+        ('call run_process {"command":"echo done","wake":true}', {"model": "demo/tools?rate=10"})
+    ],
     "delegate": [('call delegate {"task":"say what you can do"}', {"model": TOOLS})],
     "agent-in-the-background": [('call start_agent {"task":"say what you can do","wake":true}', {"model": TOOLS})],
     "browser-events": [("call passes_on {}", {"model": TOOLS})],
@@ -61,13 +64,16 @@ SCENES: dict[str, list[tuple[str, JsonObject]]] = {
     "hidden-arguments": [('call hides {"secret":"s"}', {"model": TOOLS})],
     "withheld-result": [("call withholds {}", {"model": TOOLS})],
     "reasoning-in-the-log": [("think", {"model": "demo/reasoning?words=10&rate=0", "reasoning": "log"})],
-    "summarized": [(text, {"model": "demo/echo?rate=0", "mode": "short"}) for text in "abcd"],
-    "summary-failed": [(text, {"model": "demo/echo?rate=0", "mode": "unsummed"}) for text in "abcd"],
+    "summarized": [(text, {"model": "demo/echo?rate=0"}) for text in "abcd"],
+    "summary-failed": [(text, {"model": "demo/echo?rate=0"}) for text in "abcd"],
     "payload-in-the-text": [('Here it is.\nARTICLE: {"title": "Moss"}', {"model": "demo/echo?rate=0"})],
     "long-answer": [("write", {"model": "demo/essay?words=150&rate=200"})],
 }
 """Name to the messages of one chat, each with its parameters, each in a run of its own."""
 
+
+MODES = {"summarized": "short", "summary-failed": "unsummed"}
+"""Of scenes whose chat has another profile than the default one."""
 
 LARGE_BYTES = 200_000
 """Of a log: larger ones prove a limit, not a format, and would only fill the repository."""
@@ -136,6 +142,9 @@ async def _add_worker(fleet: Fleet, shared: list[str]) -> Process:
 
 async def _play(web: Process, name: str, messages: list[tuple[str, JsonObject]]) -> None:
     async with watching(web.url, name) as chat:
+        if name in MODES:
+            body = {"type": "set_params", "client_request_id": "mode", "patch": {"mode": MODES[name]}}
+            await command(web.url, name, body, {"Prefer": "wait=10"})
         for number, (text, params) in enumerate(messages, start=1):
             answer = await command(web.url, name, user_message(f"m{number}", text, params=params))
             if answer.status_code != 202:

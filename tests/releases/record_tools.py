@@ -66,7 +66,7 @@ def hides(secret: str) -> str:
     return f"{len(secret)} characters"
 
 
-@tool(traits=Traits(visibility="none"))
+@tool(traits=Traits(visibility="hidden"))
 def withholds() -> str:
     """The model alone reads what it says."""
     return "for the model alone"
