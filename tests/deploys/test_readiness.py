@@ -4,6 +4,7 @@ What a probe may rely on during a deploy: 503 while it starts, while the store i
 each with the reason; 200 in between.
 """
 
+import re
 import signal
 import socket
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from tests.deploys.fleet import Fleet, ask
 from tests.deploys.test_handover import TOOLS, call
-from tests.integration.harness import DEADLINE_SECONDS, watching
+from tests.integration.harness import DEADLINE_SECONDS, ROOT, watching
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +66,13 @@ class Prober:
 @pytest.fixture
 async def client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(timeout=DEADLINE_SECONDS)
+
+
+def test_what_containers_probe_is_what_processes_answer() -> None:
+    compose = (ROOT / "compose.yaml").read_text()
+    probed = re.findall(r"urlopen\('http://127\.0\.0\.1:(\d+)(/\w+)'", compose)
+    assert probed == [("8000", "/readyz"), ("9100", "/readyz")]
+    assert "THREADCAST_SERVER__METRICS_PORT: 9100" in compose
 
 
 @pytest.mark.parametrize("kind", ["serve", "worker"])

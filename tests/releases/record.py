@@ -183,7 +183,8 @@ async def _kill_owner(fleet: Fleet, shared: list[str], web: Process) -> None:
 
 def _tool_runs(watcher: Watcher) -> bool:
     """The second call has begun: the first one started the process."""
-    return sum(frame["type"] == "tool_status" and frame["status"] == "running" for frame in watcher.frames) == 2
+    begun = [frame for frame in watcher.frames if frame["type"] == "tool_status" and frame["status"] == "running"]
+    return len(begun) == 2
 
 
 def main() -> None:
