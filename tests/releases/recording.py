@@ -1,9 +1,9 @@
 """One recorded chat: the entries of its log as a release wrote them, and what that release folded them to.
 
 A file is one JSON object, an entry a line. Events and facts are kept as JSON, so that a change of a recorded file is
-seen in a review; their meaning is what counts, and bytes of spaces do not. `checkpoint` is the state half-way, as that
-release would have stored it. Written by `record.py`, read by `test_releases.py`; the rule: a file is never rewritten
-once its release is out, it can only be added to.
+seen in a review; their meaning is what counts, and bytes of spaces do not. `checkpoint` is the state half-way, or just
+after a takeover, as that release would have stored it. Written by `record.py`, read by `test_releases.py`; the rule: a
+file is never rewritten once its release is out, it can only be added to.
 """
 
 import json
@@ -68,7 +68,7 @@ def fold(chat_id: str, entries: list[RawEntry], state: ChatState | None = None) 
 
 
 def recorded_from(chat_id: str, release: str, entries: list[RawEntry]) -> Recording:
-    half = len(entries) // 2
+    half = _telling(entries)
     state = fold(chat_id, entries)
     return Recording(
         chat_id=chat_id,
@@ -79,6 +79,15 @@ def recorded_from(chat_id: str, release: str, entries: list[RawEntry]) -> Record
         state=json.loads(encode_state(state)),
         snapshot=plain(state),
     )
+
+
+def _telling(entries: list[RawEntry]) -> int:
+    """How many entries make the checkpoint: up to the last takeover, which leaves its mark for a short time, else
+    half of them."""
+    takeovers = [
+        number for number, entry in enumerate(entries, start=1) if entry.fence and entry.fence.why == "takeover"
+    ]
+    return takeovers[-1] if takeovers else len(entries) // 2
 
 
 def plain(state: ChatState) -> JsonObject:

@@ -55,8 +55,10 @@ def test_a_log_folds_to_the_state_that_its_release_made_of_it(recording: Recordi
 
 
 def test_a_checkpoint_of_the_release_is_read_and_the_rest_of_the_log_goes_on_from_it(recording: Recording) -> None:
-    entries = recording.raw_entries()[recording.checkpoint_entries :]
-    folded = fold(recording.chat_id, entries, decode_state(_json(recording.checkpoint)))
+    entries, count = recording.raw_entries(), recording.checkpoint_entries
+    checkpoint = decode_state(_json(recording.checkpoint))
+    assert encode_state(fold(recording.chat_id, entries[:count])) == encode_state(checkpoint)
+    folded = fold(recording.chat_id, entries[count:], checkpoint)
     assert encode_state(folded) == encode_state(fold(recording.chat_id, recording.raw_entries()))
 
 
