@@ -187,7 +187,7 @@ async def test_processes_end_with_their_worker_and_the_chat_is_elsewhere_within_
 ) -> None:
     """Also one that ignores SIGTERM, while a tool runs that uses up its time: the two are waited for together."""
     chat = TimedWatcher(chat_id)
-    stubborn = call("run_process", command="sh -c \"trap '' TERM; while :; do sleep 0.05; done\"")
+    stubborn = call("run_process", command="trap '' TERM; while :; do sleep 0.05; done")
     async with watching(race.url, chat_id, watcher=chat):
         await ask(race.url, chat_id, stubborn, "demo/tools?rate=0")
         await chat.at_rest()
