@@ -1,0 +1,62 @@
+"""`python -m tests.sim`: many seeds, or one with its history.
+
+    python -m tests.sim --seeds 20000            over all processors; exit status 1 if a seed fails
+    python -m tests.sim --seed 1234 --history    what happened, in virtual milliseconds
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from tests.sim.clock import installed
+from tests.sim.plan import MIXES
+from tests.sim.search import Found, pool, run_many, run_one
+from tests.sim.tally import RARE
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=2_000, metavar="N", help="how many seeds (default: 2000)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (default: 0)")
+    parser.add_argument("--seed", type=int, metavar="SEED", help="run this one alone")
+    parser.add_argument("--history", action="store_true", help="with --seed: print what happened")
+    parser.add_argument("--mix", choices=sorted(MIXES), help="this weather for every seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    asked = parser.parse_args()
+    if asked.seed is not None:
+        return _one(asked.seed, asked.mix, asked.history)
+    return _many(asked.first, asked.seeds, asked.mix, asked.processes)
+
+
+def _one(seed: int, mix: str | None, with_history: bool) -> int:
+    with installed():
+        world = run_one(seed, mix, with_history=with_history)
+    for line in [*world.plan.lines(), *world.lines, *(f"FAILED: {each}" for each in world.failures)]:
+        print(line)
+    if not world.failures:
+        print(f"seed {seed}: well, {world.loop.now:.2f} virtual seconds, {world.loop.steps} steps")
+    sys.stdout.flush()
+    os._exit(1 if world.failures else 0)  # what is frozen stays frozen
+
+
+def _many(first: int, count: int, mix: str | None, processes: int) -> int:
+    begun = time.monotonic()
+    found = Found()
+    with pool(processes) as executor:
+        for part in run_many(executor, first, count, mix):
+            found.add(part)
+            for seed, sentences in part.failed:
+                print(f"seed {seed} failed: {sentences[0]}\n  python -m tests.sim --seed {seed} --history")
+    elapsed = time.monotonic() - begun
+    for name in sorted(set(found.counts) | set(RARE)):
+        print(f"{found.counts[name]:10d}  {name}")
+    print(
+        f"{found.seeds} seeds, {len(found.failed)} failed, {elapsed:.1f} s of {processes} processes, "
+        f"{1000 * found.seconds / max(1, found.seeds):.2f} ms of processor time each"
+    )
+    return 1 if found.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The model and the tools of a schedule: what they say follows from what they are asked, and from nothing else.
+
+A user's words end in a word that says what shall happen: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`, `kill`.
+So the right text of every answer can be computed from the log alone, whoever was alive when it was written. The rule:
+`answer_to` is the only source of text.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING
+
+import anyio
+
+from protocol.messages import JsonObject
+from server.providers.base import (
+    Delta,
+    Finished,
+    ModelInfo,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+)
+from server.tools.base import Policy, Retry, ToolContext, ToolOutput, ToolResult
+from server.tools.client import ClientTool
+from server.tools.traits import NO_TRAITS
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["IDE_SECONDS", "TOOLS", "ScriptedModel", "SimTool", "answer_to", "ide_tool"]
+
+IDE_SECONDS = 1.5
+"""How long a client's tool may take; then its timer fires."""
+
+HANG_SECONDS = 120.0
+"""A model that says nothing; longer than any schedule, so that only an abort ends it."""
+
+TOOLS = ("once", "safe", "ask", "ide")
+
+
+def answer_to(words: str) -> str:
+    """What the model answers to these words."""
+    return f"To [{words[-60:]}] I say {len(words)}."
+
+
+class ScriptedModel:
+    """A `Provider`."""
+
+    name = "sim"
+
+    def __init__(self, world: "World", *, can_continue: bool) -> None:
+        self._world = world
+        self.can_continue = can_continue
+
+    def models(self) -> list[ModelInfo]:
+        return []
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        last = request.messages[-1]
+        words = str(last.content)
+        script = words.rpartition(" ")[2] if last.role == "user" else "say"
+        text = answer_to(words).removeprefix(request.prefix)
+        middle = len(text) // 2
+        pause = 0.35 if script == "slow" else 0.02
+        await anyio.sleep(pause)
+        yield TextDelta(text[:middle])
+        if script == "kill":
+            self._world.kill_here("a model that kills its worker")
+        await anyio.sleep(HANG_SECONDS if script == "hang" else pause)
+        yield TextDelta(text[middle:])
+        if script in TOOLS:
+            yield ToolCallDelta(0, None, script, "{}")
+            yield Finished("tool_calls")
+        else:
+            yield Finished("stop")
+
+
+class SimTool:
+    """A `Tool` that takes its time, and remembers for whom it ran."""
+
+    description, category, source, label_arg, hide_input = "works", "", "python", None, False
+    timeout_seconds = 30.0
+    traits = NO_TRAITS
+    input_schema: JsonObject = {"type": "object"}  # noqa: RUF012 - data, as every tool's
+
+    def __init__(self, world: "World", name: str, retry: Retry, policy: Policy) -> None:
+        self._world = world
+        self.name = name
+        self.retry: Retry = retry
+        self.policy: Policy = policy
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        self._world.tool_began(self.name, context.tool_call_id)
+        await anyio.sleep(0.4)
+        yield ToolResult(content=f"{self.name} did {context.tool_call_id}")
+
+
+def ide_tool() -> ClientTool:
+    return ClientTool("ide", "a client's", timeout_seconds=IDE_SECONDS)

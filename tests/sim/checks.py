@@ -1,0 +1,181 @@
+"""What must hold when a schedule has settled, whatever went wrong on the way.
+
+Each check reads the log from its very first entry (`store.history`), the owner's cached state, the readers, the tools'
+own memory, and nothing that the parts under test say about themselves. A check that fails is a sentence in the world's
+`failures`. The rule: what was lost by a rollback is judged only as far as a client could have kept it.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from protocol.codec import decode_acks, decode_events, split_array
+from protocol.events import Ack, MessageAdded, ThreadUpdated, ToolStatus
+from protocol.messages import text_of
+from protocol.reducer import Gap, reduce
+from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
+from protocol.state import ChatState, empty_state
+from server.store.load import NewerVersion, fold_checked, fold_loaded
+from server.store.port import Loaded
+from tests.sim.cast import answer_to
+from tests.sim.tally import COUNTS
+
+if TYPE_CHECKING:
+    from tests.sim.people import Reader
+    from tests.sim.world import World
+
+__all__ = ["check_end", "check_shown"]
+
+
+def check_shown(world: "World", reader: "Reader") -> None:
+    """What a reader was shown since its last snapshot is a part of the log; while nothing is taken back, at any time."""
+    if world.rollbacks or world.deletes or not reader.shown:
+        return
+    _compare_shown(world, reader)
+
+
+def _compare_shown(world: "World", reader: "Reader") -> None:
+    wanted = dict(reader.shown)
+    if not wanted:
+        return
+    for entry in reversed(world.store.history.get("c1", [])):
+        raws = split_array(entry.events)
+        for position, raw in enumerate(raws, start=entry.position - len(raws) + 1):
+            shown = wanted.pop(position, None)
+            if shown is not None and shown != bytes(raw):
+                world.fail(f"{reader.name} was shown {shown!r} at {position}, the log says {bytes(raw)!r}")
+                return
+        if not wanted:
+            return
+    world.fail(f"{reader.name} was shown positions that no log holds: {sorted(wanted)}")
+
+
+def check_end(world: "World") -> None:
+    state = _check_folds(world)
+    if state is None:
+        return
+    _check_readers(world, state)
+    _check_commands(world)
+    _check_answers(world, state)
+    _check_tools(world)
+    if world.store.bucket.own.keys() - world.store.bucket.due.keys():
+        world.fail("a chat is owned and not due")
+    for command in world.lost_to_rollback:
+        if command in world.clients and command not in world.store.chat("c1").seen:
+            COUNTS["command lost to a rollback"] += 1
+
+
+def _check_folds(world: "World") -> ChatState | None:
+    """The log from its first entry, from its checkpoint, from a client's snapshot in the middle, and the owner's own
+    state are one."""
+    entries, chat = world.store.history.get("c1", []), world.store.chat("c1")
+    state, middle = empty_state("c1"), empty_state("c1")
+    client: ChatState | None = None
+    try:
+        for number, entry in enumerate(entries):
+            position = state.position
+            state, events = fold_checked(state, entry, with_facts=True)
+            if client is not None:
+                for offset, event in enumerate(events, start=1):
+                    client = reduce(client, position + offset, event)
+            if number == world.plan.seed % (len(entries) or 1):
+                middle = state
+                client = state_from_snapshot("c1", snapshot_of(middle), middle.position)
+        after = chat.snap[0] if chat.snap is not None else ""
+        ids = [entry.head for entry in entries]
+        held = [entry for entry in chat.log if not after or ids.index(entry.head) > ids.index(after)]
+        loaded = fold_loaded("c1", Loaded(chat.snap, held, chat.head), with_facts=True)
+    except (Gap, NewerVersion, ValueError) as trouble:
+        world.fail(f"the log cannot be folded: {trouble}")
+        return None
+    if state.head != chat.head:
+        world.fail(f"the log folds to {state.head!r}, its head is {chat.head!r}")
+    if loaded != state:
+        world.fail("checkpoint and entries fold to another state than the whole log")
+    if client is not None and snapshot_of(client) != snapshot_of(state):
+        world.fail(f"snapshot at {middle.position} and the events after it are not the state at {state.position}")
+    for worker in world.workers:
+        kept = worker.place.cache._states.get(("c1", chat.head))
+        if kept is not None and kept[0] != state:
+            world.fail(f"{worker.name} keeps another state of this head than the log says")
+    return state
+
+
+def _check_readers(world: "World", state: ChatState) -> None:
+    right = snapshot_of(state)
+    for reader in world.readers:
+        if reader.state is None or snapshot_of(reader.state) != right:
+            world.fail(f"{reader.name} sees another chat than the log says")
+        _compare_shown(world, reader)
+    for node in world.nodes:
+        here = node.hub._open.get("c1")
+        if here is not None and snapshot_of(here.relay._state) != right:
+            world.fail(f"the relay of {node.name} holds another chat than the log says")
+
+
+def _check_commands(world: "World") -> None:
+    """Every command that the store still knows had its effect exactly once, or was refused and had none."""
+    finals: Counter[str] = Counter()
+    accepted: set[str] = set()
+    effects: Counter[str] = Counter()
+    for entry in world.store.history.get("c1", []):
+        for word in decode_acks(entry.acks) if entry.acks else ():
+            if word.final:
+                finals[word.request_id] += 1
+                if word.accepted:
+                    accepted.add(word.request_id)
+        for event in decode_events(entry.events):
+            if isinstance(event, MessageAdded) and event.message.role == "user":
+                effects[text_of(event.message.content).partition(":")[0]] += 1
+            elif isinstance(event, ThreadUpdated) and isinstance(event.title, str) and event.title.startswith("title "):
+                effects[event.title.removeprefix("title ")] += 1
+            elif isinstance(event, Ack) and not event.accepted:
+                effects[f"refused {event.client_request_id}"] += 1
+    seen = world.store.chat("c1").seen
+    for name, client in world.clients.items():
+        if world.deletes:
+            if finals[name] > 1 or effects[name] > 1:
+                world.fail(f"{name} took effect {effects[name]} times in a chat that was deleted")
+            continue
+        if name not in seen:
+            if finals[name] or effects[name]:
+                world.fail(f"{name} took effect, and the store does not know it")
+            if not client.refused and name not in world.lost_to_rollback:
+                world.fail(f"{name} vanished")
+            continue
+        if finals[name] != 1:
+            world.fail(f"{name} has {finals[name]} final words instead of one")
+        wanted = 1 if name in accepted else 0
+        if client.said.kind in ("user", "steer", "params", "poison") and effects[name] != wanted:
+            world.fail(f"{name} took effect {effects[name]} times, {'accepted' if wanted else 'refused'}")
+
+
+def _check_answers(world: "World", state: ChatState) -> None:
+    """The text of each answer that was not interrupted is the model's, byte for byte; of the others a beginning."""
+    before = ""
+    for message in active_path(state):
+        text = text_of(message.content)
+        if message.role == "assistant":
+            right = answer_to(before)
+            if message.finish_reason in ("stop", "tool_calls") and message.status is None:
+                if text != right:
+                    world.fail(f"an answer is {text!r} instead of {right!r}")
+            elif not right.startswith(text):
+                world.fail(f"an interrupted answer is {text!r}, no beginning of {right!r}")
+        before = text
+
+
+def _check_tools(world: "World") -> None:
+    """`once` means once, unless the store itself forgot that it had begun. A client's deadline fires once."""
+    if not world.rollbacks:
+        for (name, call_id), times in world.tool_runs.items():
+            if name != "safe" and times > 1:
+                world.fail(f"the tool {name!r} ran {times} times for {call_id}")
+    ends: Counter[str] = Counter()
+    for entry in world.store.history.get("c1", []):
+        for event in decode_events(entry.events):
+            if isinstance(event, ToolStatus) and event.name == "ide" and event.status == "error":
+                ends[event.tool_call_id] += 1
+    for call_id, times in ends.items():
+        COUNTS["timer fired"] += 1
+        if times > 1:
+            world.fail(f"the timer of {call_id} fired {times} times")

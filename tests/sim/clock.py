@@ -1,0 +1,143 @@
+"""Time and chance for the code under test: while a simulation is installed, the product's modules see these instead.
+
+Every module of `server` and `protocol` that holds the standard `time`, `random` or `secrets` is given a stand-in that
+asks the schedule of the moment; nothing else is touched, and `uninstall` puts all of it back. Constants that only make
+one wait longer are shortened, in proportion to the lease. The rule: no number of a schedule comes from the machine.
+"""
+
+import itertools
+import logging
+import random
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from anyio._backends import _asyncio as anyio_backend
+
+from server.actor import host, upkeep, writer
+from server.actor import patience as patience_module
+from server.relay import hub, relay
+from server.store import memory
+
+__all__ = ["LEASE_SECONDS", "WALL_MS", "CURRENT", "Chance", "installed"]
+
+WALL_MS = 1_700_000_000_000
+"""What every clock shows when a schedule begins."""
+
+LEASE_SECONDS = 1.0
+"""The schedule's lease; 3.5 s in the product. All that is shortened below is so in about this proportion."""
+
+_SHORTENED: dict[Any, dict[str, object]] = {
+    host: {"LAG_PROBE_SECONDS": 1e6, "STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
+    hub: {"TICK_SECONDS": 0.5, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
+    relay: {"STORE_PAUSE_SECONDS": 0.2},
+    memory: {"FAST_TAKEOVER_MS": 300},
+    writer: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
+    patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
+    # A short log already has checkpoints, and is trimmed.
+    upkeep: {
+        "CHECKPOINT_MIN_BYTES": 1_500,
+        "CHECKPOINT_AT_REST_BYTES": 1_200,
+        "CHECKPOINT_EVENTS": 12,
+        "KEEP_EVENTS": 10,
+        "KEEP_BYTES": 1_500,
+    },
+}
+
+
+class Chance:
+    """What the product may draw, from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now: Callable[[], float] = lambda: 0.0
+        self.errors: list[str] = []
+
+    def log(self, event: str) -> None:
+        self.errors.append(event)
+
+
+CURRENT: list[Chance] = []
+"""The schedule that runs now, at most one."""
+
+
+class _Time:
+    @staticmethod
+    def monotonic() -> float:
+        return CURRENT[0].now()
+
+    @staticmethod
+    def time() -> float:
+        return WALL_MS / 1000 + CURRENT[0].now()
+
+    @staticmethod
+    def time_ns() -> int:
+        return WALL_MS * 1_000_000 + int(CURRENT[0].now() * 1e9)
+
+
+class _Random:
+    @staticmethod
+    def uniform(low: float, high: float) -> float:
+        return CURRENT[0].random.uniform(low, high)
+
+    @staticmethod
+    def randint(low: int, high: int) -> int:
+        return CURRENT[0].random.randint(low, high)
+
+
+class _Secrets:
+    @staticmethod
+    def token_hex(count: int) -> str:
+        return f"{CURRENT[0].random.getrandbits(8 * count):0{2 * count}x}"
+
+
+_STAND_INS: list[tuple[str, object, object]] = [
+    ("time", time, _Time()),
+    ("random", random, _Random()),
+    ("secrets", secrets, _Secrets()),
+]
+
+
+def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> str:
+    """Errors of the product are evidence; they go into the history instead of a stream."""
+    said = str(fields.get("event"))
+    trouble = sys.exc_info()[1]
+    if CURRENT:
+        CURRENT[0].log(f"{said} {trouble!r}" if trouble is not None and fields.get("exc_info") else said)
+    raise structlog.DropEvent
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """The product's modules live in the schedule's time for as long as the block runs."""
+    undo: list[tuple[Any, str, object]] = []
+
+    def put(target: Any, name: str, value: object) -> None:
+        undo.append((target, name, getattr(target, name)))
+        setattr(target, name, value)
+
+    ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(("server.", "protocol."))]
+    for module, (name, real, stand_in) in itertools.product(ours, _STAND_INS):
+        if vars(module).get(name) is real:
+            put(module, name, stand_in)
+    for module, values in _SHORTENED.items():
+        for name, value in values.items():
+            put(module, name, value)
+    # anyio keeps scopes in sets; they hash by their tasks, which have numbers.
+    put(anyio_backend.CancelScope, "__hash__", lambda scope: hash(scope._host_task))
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        processors=[_keep_error],
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+        for target, name, value in reversed(undo):
+            setattr(target, name, value)

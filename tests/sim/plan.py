@@ -1,0 +1,174 @@
+"""What a seed stands for: who says what and when, and what goes wrong. Drawn before anything runs, from the seed alone.
+
+A `Mix` is a kind of weather. A seed draws one, so that each schedule stays short and its faults meet each other. It
+knows neither store nor actor; `world.py` carries it out. The rule: everything that can be decided before the start is
+decided here, and printed at the head of a history.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+__all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
+    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say."""
+
+    calls: dict[str, float] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
+    count: tuple[int, int] = (0, 0)
+    scripts: dict[str, int] = field(default_factory=lambda: {"say": 4, "slow": 2, "once": 2, "safe": 1, "ide": 1})
+    others: tuple[str, ...] = ("params", "abort", "steer", "cancel")
+    commands: tuple[int, int] = (3, 5)
+    reposts: float = 0.1
+    continues: float = 0.5
+
+
+MIXES: dict[str, Mix] = {
+    "crash": Mix(
+        calls={"dies": 0.02, "lost": 0.02},
+        lost={"mail": 0.1, "bell": 0.1},
+        troubles=("kill", "kill", "pause", "drain"),
+        count=(1, 3),
+    ),
+    "net": Mix(
+        calls={"refused": 0.04, "lost": 0.06, "late": 0.03, "twice": 0.06, "slow": 0.02},
+        lost={"mail": 0.1, "bell": 0.1, "publish": 0.08},
+        troubles=("pause", "kill", "interrupt"),
+        count=(0, 2),
+        reposts=0.4,
+    ),
+    "pause": Mix(
+        calls={"slow": 0.02, "lost": 0.02},
+        troubles=("pause", "pause", "freeze_node"),
+        count=(1, 3),
+        scripts={"say": 2, "slow": 3, "once": 3, "safe": 1},
+    ),
+    "skew": Mix(
+        calls={"lost": 0.03, "twice": 0.03},
+        lost={"publish": 0.05},
+        troubles=("clock", "clock", "kill", "pause"),
+        count=(2, 4),
+        scripts={"say": 3, "slow": 1, "ide": 3, "once": 1},
+    ),
+    "failover": Mix(
+        calls={"lost": 0.02, "twice": 0.03, "late": 0.02},
+        troubles=("failover", "failover", "pause", "kill", "back"),
+        count=(2, 4),
+        reposts=0.3,
+    ),
+    "slow": Mix(
+        calls={"lost": 0.01},
+        lost={"publish": 0.15},
+        troubles=("slow_reader", "slow_reader", "drop_reader", "freeze_node", "interrupt"),
+        count=(2, 4),
+    ),
+    "poison": Mix(
+        calls={"lost": 0.02},
+        lost={"mail": 0.1},
+        troubles=("kill",),
+        count=(0, 1),
+        scripts={"say": 3, "kill": 1, "once": 1},
+        others=("poison", "params"),
+        commands=(3, 4),
+    ),
+    "full": Mix(
+        calls={"lost": 0.02},
+        troubles=("full", "full", "kill", "drain"),
+        count=(1, 2),
+    ),
+    "busy": Mix(
+        calls={"lost": 0.02, "twice": 0.02},
+        lost={"mail": 0.4, "bell": 0.3},
+        troubles=("kill", "pause"),
+        count=(0, 1),
+        scripts={"hang": 3, "slow": 1, "ask": 3, "say": 2},
+        others=("abort", "params", "cancel", "steer"),
+    ),
+    "timers": Mix(
+        calls={"lost": 0.03, "twice": 0.02},
+        lost={"bell": 0.2},
+        troubles=("kill", "pause", "drain"),
+        count=(0, 2),
+        scripts={"ide": 5, "say": 1},
+        commands=(1, 2),
+        others=("params",),
+    ),
+    "delete": Mix(
+        calls={"lost": 0.04, "twice": 0.08, "late": 0.03},
+        troubles=("delete", "delete", "kill"),
+        count=(1, 2),
+        scripts={"say": 3, "slow": 2, "ide": 1},
+        others=("params",),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A command. `target`: the request id that it speaks of."""
+
+    at: float
+    request_id: str
+    kind: str
+    script: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """`seconds`: how long, or how far."""
+
+    at: float
+    kind: str
+    who: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    name: str
+    mix: Mix
+    said: tuple[Said, ...]
+    troubles: tuple[Trouble, ...]
+    can_continue: bool
+
+    @property
+    def quiet_at(self) -> float:
+        """From here on nothing goes wrong any more."""
+        ends = [each.at + (each.seconds if each.kind != "clock" else 0.0) for each in self.troubles]
+        return max([1.0, *ends, *(each.at + 0.5 for each in self.said)])
+
+    def lines(self) -> list[str]:
+        said = [f"  {s.at * 1000:6.0f} ms says {s.request_id}: {s.kind} {s.script}{s.target}" for s in self.said]
+        wrong = [f"  {t.at * 1000:6.0f} ms {t.kind} {t.who} for {t.seconds:.2f} s" for t in self.troubles]
+        return [f"seed {self.seed}: {self.name}, continues: {self.can_continue}", *said, *wrong]
+
+
+def plan_of(seed: int, mix_name: str | None = None) -> Plan:
+    """The plan of a seed; a mix by name, or the seed's own."""
+    draw = random.Random(f"plan {seed}")
+    names = list(MIXES)
+    name = mix_name or names[seed % len(names)]
+    mix = MIXES[name]
+    said: list[Said] = []
+    at = 0.01
+    scripts, weights = list(mix.scripts), list(mix.scripts.values())
+    for number in range(draw.randint(*mix.commands)):
+        request_id = f"r{number}"
+        kind = "user" if number == 0 or draw.random() < 0.6 else draw.choice(mix.others)
+        script = draw.choices(scripts, weights)[0] if kind in ("user", "steer") else ""
+        target = draw.choice(said).request_id if kind == "cancel" else ""
+        said.append(Said(at, request_id, kind, script, target))
+        at += draw.choice((0.0, 0.03, 0.2, 0.5))
+    if any(each.script == "hang" for each in said):
+        said += [Said(at + 0.6 + 0.3 * n, f"a{n}", "abort") for n, each in enumerate(said) if each.script == "hang"]
+    troubles = [
+        Trouble(draw.uniform(0.0, at + 0.6), draw.choice(mix.troubles), draw.randrange(3), draw.uniform(0.05, 1.8))
+        for _ in range(draw.randint(*mix.count))
+    ]
+    return Plan(seed, name, mix, tuple(said), tuple(sorted(troubles, key=lambda t: t.at)), draw.random() < mix.continues)

@@ -1,0 +1,97 @@
+"""Runs seeds: one with its history, or thousands over the processors, and says what was found.
+
+A schedule's frozen and dead tasks are never run again, nor destroyed: they stay in memory until their Python process
+ends, which it does after a few hundred seeds. So seeds run in child processes only, and those leave by `os._exit`.
+"""
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.pool import Pool
+
+from tests.sim.clock import installed
+from tests.sim.plan import plan_of
+from tests.sim.tally import COUNTS
+from tests.sim.world import World
+
+__all__ = ["Found", "pool", "run_many", "run_one"]
+
+SEEDS_PER_TASK = 50
+TASKS_PER_PROCESS = 10
+"""A Python process ends after 500 seeds: what they leave behind is then about 100 MB."""
+
+_KEPT: list[World] = []
+
+
+@dataclass
+class Found:
+    """What a number of seeds came to. `failed`: seed and its sentences."""
+
+    seeds: int = 0
+    seconds: float = 0.0
+    failed: list[tuple[int, list[str]]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Found") -> None:
+        self.seeds += other.seeds
+        self.seconds += other.seconds
+        self.failed += other.failed
+        self.counts += other.counts
+
+
+def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) -> World:
+    """One schedule, in this process. The simulation must be installed."""
+    world = World(plan_of(seed, mix), with_history=with_history)
+    world.run()
+    for task in world.loop_tasks():
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # they are left where they are
+    _KEPT.append(world)
+    return world
+
+
+def run_some(seeds: Iterable[int], mix: str | None = None, *, stop_at_first: bool = False) -> Found:
+    """These seeds, one after the other, in this process."""
+    found = Found()
+    begun = time.process_time()
+    with installed(), _without_gc():
+        COUNTS.clear()
+        for seed in seeds:
+            world = run_one(seed, mix)
+            found.seeds += 1
+            if world.failures:
+                found.failed.append((seed, world.failures))
+                if stop_at_first:
+                    break
+        found.counts = Counter(COUNTS)
+    found.seconds = time.process_time() - begun
+    return found
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """When garbage is collected depends on the machine, and finalizers are code that runs."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _task(asked: tuple[int, int, str | None]) -> Found:
+    first, count, mix = asked
+    return run_some(range(first, first + count), mix)
+
+
+def pool(processes: int) -> Pool:
+    return get_context("spawn").Pool(processes, maxtasksperchild=TASKS_PER_PROCESS)
+
+
+def run_many(workers: Pool, first: int, count: int, mix: str | None = None) -> Iterator[Found]:
+    """The seeds from `first` on, in pieces, in their order."""
+    end = first + count
+    pieces = [(start, min(SEEDS_PER_TASK, end - start), mix) for start in range(first, end, SEEDS_PER_TASK)]
+    yield from workers.imap(_task, pieces)

@@ -1,0 +1,303 @@
+"""The in-memory store of a schedule, and each process's unreliable way to it.
+
+`SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a memory of every entry that was ever
+trimmed away, and replicas to fall back to. A `Way` is what a process holds: calls take time, are refused, lose their
+reply, arrive late or twice, as the schedule draws. A call that was sent is carried out even when its sender dies. It
+knows no chat; `world.py` says what goes wrong. The rule: a step of the store is atomic, whatever happens to its call.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from protocol.entries import RawEntry
+from protocol.errors import Failed, Unavailable
+from protocol.ids import EntryId
+from server.store.listener import Listener
+from server.store.memory import MemoryStore
+from server.store.memory_channels import _Switchboard
+from server.store.memory_records import Bucket, Chat
+from server.store.port import (
+    Appended,
+    AppendRequest,
+    Beat,
+    ChatMeta,
+    Claimed,
+    DueBell,
+    Fenced,
+    InboxEntry,
+    Loaded,
+    Lost,
+    Posted,
+    PostRequest,
+    Released,
+    Taken,
+)
+from tests.sim.loop import Process, at_once
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["Replica", "SimStore", "Way"]
+
+_T = TypeVar("_T")
+
+DENIED_WHEN_FULL = frozenset({"post", "append", "take", "claim", "dead_letter"})
+"""Scripts without `allow-oom`: Redis refuses them when its memory is full (DISPATCH §4)."""
+
+
+class _Wires(_Switchboard):
+    """Channels that lose messages. PUBLISH counts a listener that never hears."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self._world = world
+
+    def publish(self, channel: str, payload: bytes) -> int:
+        if self._world.loses("mail" if channel.startswith("mail:") else "publish"):
+            self._world.note("outside", "lost", channel, "", "")
+            return len(self._listeners.get(channel, ()))
+        return super().publish(channel, payload)
+
+
+class Replica:
+    """All that Redis held at one moment."""
+
+    def __init__(self, store: "SimStore") -> None:
+        self.chats = {name: _copy(chat) for name, chat in store._chats.items()}
+        self.bucket = _copy_bucket(store._buckets[0])
+        self.history = {name: list(entries) for name, entries in store.history.items()}
+        self.dead = list(store.dead)
+
+
+def _copy(chat: Chat) -> Chat:
+    return replace(
+        chat,
+        log=list(chat.log),
+        inbox=dict(chat.inbox),
+        meta=dict(chat.meta),
+        seen=dict(chat.seen),
+        seen_old=dict(chat.seen_old),
+    )
+
+
+def _copy_bucket(bucket: Bucket) -> Bucket:
+    return replace(
+        bucket,
+        due=dict(bucket.due),
+        own=dict(bucket.own),
+        chats={owner: dict(chats) for owner, chats in bucket.chats.items()},
+    )
+
+
+class SimStore(MemoryStore):
+    """`history`: the untrimmed log of each chat, as far as it was not rolled back."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.store_ms)
+        self._world = world
+        self._buckets = [Bucket()]
+        self._switchboard = _Wires(world)
+        self.history: dict[str, list[RawEntry]] = {}
+
+    @property
+    def buckets(self) -> int:
+        return 1
+
+    def bucket_of(self, chat_id: str) -> int:
+        return 0
+
+    async def _arrive(self, chat_id: str = "") -> tuple[Chat, Bucket, int]:
+        """Without a turn of the loop: the way here already took its time."""
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            chat = Chat()
+        now = self._now()
+        if chat.expires_at_ms is not None:
+            chat.expire(now)
+        return chat, self._buckets[0], now
+
+    def _publish(self, chat_id: str, entry: RawEntry) -> None:
+        self.history.setdefault(chat_id, []).append(entry)
+        super()._publish(chat_id, entry)
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        had = bool(self.chat(chat_id).head)
+        gone = await super().delete(chat_id, owner, nonce)
+        if had and not self.chat(chat_id).head:
+            self.history.pop(chat_id, None)
+        return gone
+
+    def ring(self, bucket: int) -> None:
+        if not self._world.loses("bell"):
+            super().ring(bucket)
+
+    def chat(self, chat_id: str) -> Chat:
+        return self._chats.get(chat_id) or Chat()
+
+    @property
+    def bucket(self) -> Bucket:
+        return self._buckets[0]
+
+    def restore(self, replica: Replica) -> None:
+        """What was written since is gone."""
+        self._chats = {name: _copy(chat) for name, chat in replica.chats.items()}
+        self._buckets = [_copy_bucket(replica.bucket)]
+        self.history = {name: list(entries) for name, entries in replica.history.items()}
+        self.dead = list(replica.dead)
+
+
+class Way(MemoryStore):
+    """What one process holds of the store. It has none of `MemoryStore`'s own data; what is not overridden here is
+    not used by the parts under test."""
+
+    def __init__(self, world: "World", process: Process) -> None:
+        self._world = world
+        self._process = process
+        self._house = world.store
+        self._open: list[tuple[str, Listener]] = []
+
+    @property
+    def buckets(self) -> int:
+        return 1
+
+    def bucket_of(self, chat_id: str) -> int:
+        return 0
+
+    async def _call(self, name: str, what: str, step: Callable[[], Coroutine[Any, Any, _T]]) -> _T:  # Any: asyncio's
+        """Send the call; its fate is the schedule's."""
+        world, who = self._world, self._process.name
+        answer: asyncio.Future[_T] = world.loop.create_future()
+        if world.is_closing:
+            raise asyncio.CancelledError
+        fault = world.draw(name)
+        there = world.latency()
+
+        def reply(trouble: Exception | None, value: _T | None = None) -> None:
+            if not answer.done():
+                if trouble is not None:
+                    answer.set_exception(trouble)
+                else:
+                    answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
+
+        def carry(told: str = "") -> None:
+            if world.is_full and name in DENIED_WHEN_FULL:
+                world.note(who, name, what, "full", "OOM")
+                reply(Unavailable("the store's memory is full"))
+                return
+            trouble: Exception | None = None
+            value: _T | None = None
+            try:
+                value = at_once(step())
+            except (Fenced, Lost, Failed) as refused:
+                trouble = refused
+            world.saw(self._process, name, what, told, trouble, value)
+            if told == "lost":
+                world.later(world.draw_between(0.05, 0.4), reply, Unavailable("the store did not answer in time"))
+            elif told in ("", "twice", "slow"):
+                reply(trouble, value)
+            elif told == "dies":
+                world.kill(self._process)
+
+        if fault == "refused":
+            world.note(who, name, what, fault, "Unavailable")
+            world.later(there, reply, Unavailable("the store does not answer"))
+        elif fault == "late":
+            world.later(world.draw_between(0.1, 0.3), reply, Unavailable("the store did not answer in time"))
+            world.later(world.draw_between(0.2, 2.5), carry, "late")
+        elif fault == "slow":
+            world.later(world.draw_between(0.3, 2.0), carry, "slow")
+        else:
+            world.later(there, carry, fault)
+            if fault == "twice":
+                world.later(there + world.draw_between(0.0, 2.0), carry, "again")
+        return await answer
+
+    def hang_up(self) -> None:
+        """The process is gone: its connections close."""
+        for channel, listener in self._open:
+            self._house._switchboard.leave(channel, listener)
+        self._open.clear()
+
+    async def post(self, request: PostRequest) -> Posted:
+        return await self._call("post", f"{request.request_id} {request.nonce}", partial(self._house.post, request))
+
+    async def meta(self, chat_id: str) -> ChatMeta | None:
+        return await self._call("meta", chat_id, partial(self._house.meta, chat_id))
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        return await self._call("delete", chat_id, partial(self._house.delete, chat_id, owner, nonce))
+
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+        return await self._call("claim", "", partial(self._house.claim, bucket, worker, limit, lease_ms))
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        return await self._call("take", why, partial(self._house.take, chat_id, worker, why))
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        return await self._call("beat", "", partial(self._house.beat, worker, lease_ms, chats))
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        step = partial(self._house.release, chat_id, worker, head, when_ms)
+        return await self._call("release", "" if when_ms is None else f"until {when_ms}", step)
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        await self._call("handover", f"{delay_ms}", partial(self._house.handover, chat_id, worker, delay_ms))
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        await self._call("quarantine", "", partial(self._house.quarantine, chat_id, worker, until_ms))
+
+    async def now_ms(self) -> int:
+        return await self._call("now_ms", "", self._house.now_ms)
+
+    async def append(self, request: AppendRequest) -> Appended:
+        what = f"{request.head} after {request.expected}"
+        return await self._call("append", what, partial(self._house.append, request))
+
+    async def load(self, chat_id: str) -> Loaded:
+        return await self._call("load", "", partial(self._house.load, chat_id))
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        return await self._call("read_entry", str(entry_id), partial(self._house.read_entry, chat_id, entry_id))
+
+    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
+        return await self._call("read_log", "", partial(self._house.read_log, chat_id, through))
+
+    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
+        return await self._call("read_inbox", "", partial(self._house.read_inbox, chat_id, limit))
+
+    async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
+        await self._call("dead_letter", entry.request_id, partial(self._house.dead_letter, chat_id, entry, reason))
+
+    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
+        return await self._call("heads", "", partial(self._house.heads, chat_ids))
+
+    @asynccontextmanager
+    async def bell(self) -> AsyncIterator[DueBell]:
+        yield _Bell(self._house)
+
+    @asynccontextmanager
+    async def _listen(self, channel: str) -> AsyncIterator[Listener]:
+        listener = self._house._switchboard.join(channel)
+        here = (channel, listener)
+        self._open.append(here)
+        try:
+            yield listener
+        finally:
+            if here in self._open:
+                self._open.remove(here)
+                self._house._switchboard.leave(channel, listener)
+
+
+class _Bell:
+    def __init__(self, house: SimStore) -> None:
+        self._house = house
+
+    async def wait(self, timeout_seconds: float) -> int | None:
+        return await self._house.pop_bell([0], 3.0)  # longer than the product's: nothing but turns of the loop is saved
+
+    async def put_back(self, bucket: int) -> None:
+        self._house.ring(bucket)

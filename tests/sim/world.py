@@ -1,0 +1,479 @@
+"""One schedule: starts the real parts, lets things go wrong as the plan says, waits until the world has settled.
+
+It owns the loop, the store, the workers and the web nodes, and the history of what happened. What must hold at the end
+is `checks.py`'s business. A failure is a sentence in `failures`; the first one ends nothing, so that a history is
+whole. The rule: same seed, same plan, same history, byte for byte.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+import anyio
+
+from protocol.ids import Head
+from protocol.state import ChatState
+from server.actor.host import Host, Rhythm
+from server.actor.upkeep import Upkeep
+from server.actor.workplace import StateCache, Workplace
+from server.agent.place.profile import Profile, Profiles
+from server.providers.registry import Providers
+from server.store.port import Appended, AppendRequest, Beat, Claimed, Fenced, Loaded, Posted, PostOutcome, Released, Taken
+from server.tools.base import Tool
+from server.tools.runner import ToolRunner
+from tests.sim.cast import ScriptedModel, SimTool, ide_tool
+from tests.sim.checks import check_end, check_shown
+from tests.sim.clock import CURRENT, LEASE_SECONDS, WALL_MS, Chance
+from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
+from tests.sim.people import CHAT, Client, Node, Reader
+from tests.sim.plan import Plan, Said, Trouble
+from tests.sim.store import Replica, SimStore, Way
+from tests.sim.tally import COUNTS, METRICS
+
+__all__ = ["World"]
+
+RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.35, drain_seconds=2.0)
+"""The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
+
+SETTLE_SECONDS = 60.0
+"""Of virtual time after the last fault. Longer is stuck: nothing that is right waits half as long."""
+
+POLL_SECONDS = 0.1
+
+EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
+"""What the product says of work whose owners died three times; in bad weather an innocent one is among them."""
+TAKEN_AFTER = 0.3
+"""How long a person thinks before a decision."""
+
+
+class _Cache(StateCache):
+    """Tells how often a cached state was used and how often it was of another history."""
+
+    def pop(self, chat_id: str, head: str) -> tuple[ChatState, Upkeep] | None:
+        had = any(name == chat_id for name, _ in self._states)
+        found = super().pop(chat_id, head)
+        if found is not None:
+            COUNTS["cached state used"] += 1
+        elif had:
+            COUNTS["cached state rejected"] += 1
+        return found
+
+
+class Worker(Process):
+    """A worker process with its host."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(name)
+        self.way = Way(world, self)
+        self.ids = 0
+        self.stop = asyncio.Event()
+        place = Workplace(
+            worker=name,
+            store=self.way,
+            models=world.models,
+            profiles=world.profiles,
+            runner=ToolRunner(cancel_grace_seconds=0.1),
+            metrics=world.metrics,
+            data_dir=".",
+            new_id=self.new_id,
+            cache=_Cache(),
+        )
+        self.place = place
+        self.host = Host(place, RHYTHM)
+
+    def new_id(self, prefix: str) -> str:
+        self.ids += 1
+        return f"{prefix}_{self.name}_{self.ids}"
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.host.run)
+            await self.stop.wait()
+            await self.host.drain()
+            tasks.cancel_scope.cancel()
+
+
+class World:
+    """`failures` is empty when all is well. `lines` is the history, kept if `with_history`."""
+
+    def __init__(self, plan: Plan, *, with_history: bool = False) -> None:
+        self.plan = plan
+        self.with_history = with_history
+        self.lines: list[str] = []
+        self.failures: list[str] = []
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._take_exception)
+        self.chance = Chance(plan.seed)
+        self.chance.now = self.loop.time
+        self._draws = random.Random(f"faults {plan.seed}")
+        self._outside = Context()
+        self._call_faults = list(plan.mix.calls.items())
+        self._call_total = sum(plan.mix.calls.values())
+        self.is_quiet = False
+        self.is_full = False
+        self.is_closing = False
+        self.clock_offset_ms = 0
+        self.rollbacks = 0
+        self.metrics = METRICS
+        self.store = SimStore(self)
+        tools: list[Tool] = [
+            SimTool(self, "once", "once", "auto"),
+            SimTool(self, "safe", "safe", "auto"),
+            SimTool(self, "ask", "once", "ask"),
+            ide_tool(),
+        ]
+        self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
+        self.profiles = Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
+        self.tool_runs: Counter[tuple[str, str]] = Counter()
+        self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
+        self.nonces_kept: set[str] = set()
+        self.nonces = 0
+        self.clients: dict[str, Client] = {}
+        self.lost_to_rollback: set[str] = set()
+        self.workers: list[Worker] = []
+        self.dead: list[Process] = []
+        self.nodes: list[Node] = []
+        self.readers: list[Reader] = []
+        self.replica: Replica | None = None
+        self.deletes = 0
+        self._generations = [0, 0, 0]
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # what happens is said here
+
+    def note(self, who: str, call: str, what: str, fault: str, answer: str) -> None:
+        if self.with_history:
+            now = self.loop.now * 1000
+            self.lines.append(f"{now:9.2f} ms  {who:<14} {call:<10} {what:<34} {fault:<8} {answer}".rstrip())
+
+    def fail(self, sentence: str) -> None:
+        self.failures.append(sentence)
+        self.note("CHECK", "failed", "", "", sentence)
+
+    def _take_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # Any: asyncio's own
+        self.fail(f"{context['message']}: {context.get('exception')!r}")
+
+    # chance
+
+    def dice(self, probability: float) -> bool:
+        return probability > 0 and self._draws.random() < probability
+
+    def draw_between(self, low: float, high: float) -> float:
+        return low + (high - low) * self._draws.random()
+
+    def latency(self) -> float:
+        """Mostly none worth speaking of; sometimes enough that others come in between."""
+        drawn = self._draws.random()
+        return 0.0002 + drawn * 0.0008 if drawn < 0.8 else drawn * 0.02
+
+    def draw(self, call: str) -> str:
+        """The fate of a call: '' or a fault."""
+        if self.is_quiet or not self._call_total:
+            return ""
+        drawn = self._draws.random()
+        if drawn >= self._call_total:
+            return ""
+        for fault, share in self._call_faults:
+            drawn -= share
+            if drawn < 0:
+                COUNTS[f"call {fault}"] += 1
+                return fault
+        return ""
+
+    def loses(self, kind: str) -> bool:
+        share = self.plan.mix.lost.get(kind)
+        return share is not None and not self.is_quiet and self._draws.random() < share
+
+    def any_node(self) -> Node:
+        return self._draws.choice(self.nodes)
+
+    def new_nonce(self) -> str:
+        self.nonces += 1
+        return f"n{self.nonces}"
+
+    def store_ms(self) -> int:
+        return WALL_MS + int(self.loop.now * 1000) + self.clock_offset_ms
+
+    def later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:  # Any: what `call` takes
+        """Outside of every process, so that nobody's death or sleep keeps it from happening."""
+        self.loop.call_later(seconds, call, *args, context=self._outside)
+
+    def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
+        context = self._outside if process is None else process.context
+        task = self.loop.create_task(coroutine, context=context)
+        self._tasks.add(task)
+        return task
+
+    def loop_tasks(self) -> set[asyncio.Task[Any]]:
+        """All that never ended."""
+        return asyncio.all_tasks(self.loop)
+
+    # what the parts tell
+
+    def hear(self, request_id: str) -> None:
+        client = self.clients.get(request_id)
+        if client is not None and not client.heard:
+            client.hear()
+
+    def decide_soon(self, call_ids: list[str]) -> None:
+        for call_id in call_ids:
+            name = f"d-{call_id}"
+            if name not in self.clients and call_id.startswith("call_"):
+                self._add_client(Said(TAKEN_AFTER, name, "decide", "", call_id))
+
+    def tool_began(self, name: str, call_id: str) -> None:
+        who = PROCESS.get()
+        self.tool_runs[name, call_id] += 1
+        self.note(who.name if who else "", "tool", f"{name} {call_id}", "", "began")
+
+    def check_shown(self, reader: Reader) -> None:
+        check_shown(self, reader)
+
+    def saw(
+        self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object
+    ) -> None:
+        """A call was carried out."""
+        answer = type(trouble).__name__ if trouble is not None else ""
+        match value:
+            case Appended():
+                answer = value.value
+                if value is Appended.DUP:
+                    COUNTS["DUP"] += 1
+            case Released.MORE:
+                COUNTS["release answered MORE"] += 1
+            case Posted():
+                answer = value.outcome.value
+                if value.outcome is PostOutcome.ACCEPTED:
+                    self.nonces_kept.add(what.rpartition(" ")[2])
+            case Taken():
+                chat = self.store.chat(CHAT)
+                answer = value.head
+                if what == "takeover" and chat.meta.get("state") in ("generating", "executing_tools"):
+                    COUNTS["takeover in mid-run"] += 1
+            case Loaded():
+                if value.checkpoint is not None:
+                    COUNTS["checkpoint loaded"] += 1
+        if isinstance(trouble, Fenced) and call == "append":
+            self._count_fenced(what)
+        if told == "lost":
+            COUNTS["lost reply"] += 1
+        if self.with_history:
+            if not answer and value is not None and call not in ("load", "read_log", "read_entry"):
+                answer = _brief(value)
+            if call in ("claim", "beat", "heads") and not told and answer in ("[]", "{}", ""):
+                return
+            self.note(process.name, call, what, told, answer)
+
+    def _count_fenced(self, what: str) -> None:
+        expected = what.partition(" after ")[2]
+        chat = self.store.chat(CHAT)
+        if chat.head == expected:
+            COUNTS["append found no command"] += 1
+        elif any(entry.head == expected for entry in self.store.history.get(CHAT, ())):
+            COUNTS["FENCED by a newer owner"] += 1
+        else:
+            COUNTS["FENCED by a rollback"] += 1
+
+    # processes come and go
+
+    def kill(self, process: Process) -> None:
+        """kill -9, now."""
+        if process.is_dead:
+            return
+        COUNTS["process killed"] += 1
+        self.note("outside", "kill", process.name, "", "")
+        self.loop.kill(process)
+        self.dead.append(process)
+        if isinstance(process, Worker):
+            process.way.hang_up()
+            self.later(self.draw_between(0.05, 0.4), self._start_worker, self.workers.index(process))
+
+    def kill_here(self, why: str) -> None:
+        """What runs now kills its own process: not another line of it is run."""
+        who = PROCESS.get()
+        if who is not None and not who.is_dead:
+            self.note(who.name, "dies", why, "", "")
+            self.kill(who)
+            raise asyncio.CancelledError
+
+    def _start_worker(self, slot: int) -> None:
+        self._generations[slot] += 1
+        worker = Worker(self, f"w{slot}-{self._generations[slot]}")
+        self.workers[slot] = worker
+        self.note("outside", "start", worker.name, "", "")
+        self.background(worker.run(), worker)
+
+    def _trouble(self, trouble: Trouble) -> None:
+        self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
+        worker = self.workers[trouble.who]
+        node = self.nodes[trouble.who % len(self.nodes)]
+        reader = self.readers[trouble.who % len(self.readers)]
+        match trouble.kind:
+            case "kill":
+                self.kill(worker)
+            case "pause":
+                self._freeze(worker, trouble.seconds)
+            case "freeze_node":
+                self._freeze(node, trouble.seconds)
+            case "drain":
+                worker.context.run(worker.stop.set)
+                COUNTS["hand-over"] += 1
+                self.later(2.5, self._replace, worker)
+            case "clock":
+                self.clock_offset_ms += int(1000 * trouble.seconds) * (1 if trouble.who == 0 else -1)
+            case "back":
+                self.clock_offset_ms -= 60_000
+            case "interrupt":
+                self.store.interrupt()
+            case "failover":
+                self.replica = Replica(self.store)
+                self.later(trouble.seconds / 2, self._fail_over, trouble.who)
+            case "full":
+                self.is_full = True
+                COUNTS["memory full"] += 1
+                self.later(trouble.seconds, self._empty)
+            case "slow_reader":
+                reader.block()
+                self.later(trouble.seconds, reader.free)
+            case "drop_reader":
+                self.background(reader.drop(), reader.node)
+            case "delete":
+                self.background(self._delete())
+            case other:
+                raise AssertionError(f"no such trouble: {other}")
+
+    def _freeze(self, process: Process, seconds: float) -> None:
+        if not process.is_dead:
+            COUNTS["process frozen"] += 1
+            self.loop.freeze(process)
+            self.later(seconds, self.loop.thaw, process)
+
+    def _replace(self, worker: Worker) -> None:
+        """The drained process has ended, or is killed as a supervisor would."""
+        if not worker.is_dead and worker in self.workers:
+            self.kill(worker)
+
+    def _empty(self) -> None:
+        self.is_full = False
+
+    def _fail_over(self, who: int) -> None:
+        """The primary is lost; what the replica had not yet is gone, and all connections break."""
+        replica, self.replica = self.replica, None
+        if replica is None:
+            return
+        COUNTS["failover"] += 1
+        self.rollbacks += 1
+        had = set(self.store.chat(CHAT).seen)
+        self.store.restore(replica)
+        self.lost_to_rollback |= had - set(self.store.chat(CHAT).seen)
+        self.nonces_kept &= {value.split(" ")[1] for value in self.store.chat(CHAT).seen.values() if " " in value}
+        self.note("outside", "failover", self.store.chat(CHAT).head, "", "")
+        self.store.interrupt()
+
+    async def _delete(self) -> None:
+        """A person deletes the chat; what comes after makes it anew, or finds it gone."""
+        nonce = self.new_nonce()
+        while True:
+            try:
+                gone = await self.any_node().way.delete(CHAT, "local", nonce)
+            except Exception as trouble:  # every failure of a call is repeated with the same nonce
+                self.note("person", "delete", nonce, "", str(trouble))
+                await anyio.sleep(0.2)
+                continue
+            if gone:
+                self.deletes += 1
+                COUNTS["chat deleted"] += 1
+            return
+
+    # the schedule
+
+    def _add_client(self, said: Said) -> None:
+        client = Client(self, said)
+        self.clients[said.request_id] = client
+        self.background(client.run())
+
+    def run(self) -> None:
+        """From the first command until everything rests; then the checks."""
+        CURRENT[:] = [self.chance]
+        asyncio.set_event_loop(None)
+        self.note("outside", "begins", "", "", "")
+        try:
+            self.loop.run_until_complete(self._main())
+        except Stuck as stuck:
+            self.fail(f"nothing is left that could happen, and the world has not settled: {stuck}")
+        finally:
+            CURRENT.clear()
+
+    async def _main(self) -> None:
+        self.nodes = [Node(self, "web1"), Node(self, "web2")]
+        self.readers = [Reader(self, node) for node in self.nodes]
+        self.workers = []
+        for slot in range(3):
+            worker = Worker(self, f"w{slot}-0")
+            self.workers.append(worker)
+            self.background(worker.run(), worker)
+        for node, reader in zip(self.nodes, self.readers, strict=True):
+            self.background(node.run(), node)
+            self.background(reader.run(), node)
+        for said in self.plan.said:
+            self._add_client(said)
+        for trouble in self.plan.troubles:
+            self.later(trouble.at, self._trouble, trouble)
+        self.later(self.plan.quiet_at, self._be_quiet)
+        while not self._has_settled():
+            if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
+                self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
+                break
+            await anyio.sleep(POLL_SECONDS)
+        for error in self.chance.errors:
+            if error not in EXPECTED_ERRORS:
+                self.fail(f"the product logged: {error}")
+        if not self.failures:
+            check_end(self)
+
+    def _be_quiet(self) -> None:
+        self.is_quiet = True
+        self.is_full = False
+        self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
+        self.note("outside", "quiet", "", "", "")
+
+    def _unsettled(self) -> str:
+        """What is still to happen; '' when nothing is."""
+        if not self.is_quiet:
+            return "not yet quiet"
+        waiting = [name for name, client in self.clients.items() if not client.is_done]
+        if waiting:
+            return f"clients wait for {waiting}"
+        chat, bucket = self.store.chat(CHAT), self.store.bucket
+        if chat.inbox:
+            return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
+        if bucket.own or bucket.due:
+            return f"owned {bucket.own}, due {bucket.due}"
+        for reader, node in zip(self.readers, self.nodes, strict=True):
+            here = node.hub._open.get(CHAT)
+            head = here.relay.head if here is not None else "no relay"
+            if head != chat.head:
+                return f"{node.name} stands at {head!r}, not {chat.head!r}"
+            position = Head.parse(chat.head).position if chat.head else 0
+            if reader.state is None or reader.state.position != position:
+                return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
+        return ""
+
+    def _has_settled(self) -> bool:
+        return not self._unsettled()
+
+
+def _brief(value: object) -> str:
+    match value:
+        case [Claimed(), *_]:
+            return " ".join(f"{each.chat_id} from {each.previous or 'nobody'}" for each in value)
+        case dict():
+            return " ".join(f"{key}{each.value if isinstance(each, Beat) else each}" for key, each in value.items())
+        case list():
+            return f"{[getattr(each, 'request_id', each) for each in value]}"
+        case _:
+            return str(value)
