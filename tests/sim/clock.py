@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import structlog
 from anyio._backends import _asyncio as anyio_backend
 
+from protocol import reducer
+from protocol.codec import decode_events
 from server.actor import host, upkeep, writer
 from server.actor import patience as patience_module
 from server.relay import hub, relay
@@ -102,6 +105,10 @@ _STAND_INS: list[tuple[str, object, object]] = [
 ]
 
 
+async def _never(_self: object) -> None:
+    """What is left out of a schedule."""
+
+
 def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> str:
     """Errors of the product are evidence; they go into the history instead of a stream."""
     said = str(fields.get("event"))
@@ -129,6 +136,13 @@ def installed() -> Iterator[None]:
             put(module, name, value)
     # anyio keeps scopes in sets; they hash by their tasks, which have numbers.
     put(anyio_backend.CancelScope, "__hash__", lambda scope: hash(scope._host_task))
+    # Looked up hundreds of times in a schedule, and always the same.
+    backend = anyio_backend.backend_class
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
+            put(module, "get_async_backend", lambda _asynclib_name=None: backend)
+    put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
+    put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

@@ -67,8 +67,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now = 0.0
         self.steps = 0
+        self.tasks: list[asyncio.Task[Any]] = []
         _Task._numbers = itertools.count()
-        self.set_task_factory(_make_task)
+        self.set_task_factory(_make_task)  # type: ignore[arg-type]  # typeshed wants the coroutine's own type
 
     def time(self) -> float:
         return self.now
@@ -134,7 +135,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> asyncio.Task[Any]:  # Any: asyncio's own
-    return _Task(coro, loop=loop, **more)
+    task = _Task(coro, loop=loop, **more)
+    if isinstance(loop, VirtualLoop):
+        loop.tasks.append(task)
+    return task
 
 
 def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:

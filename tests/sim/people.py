@@ -58,7 +58,7 @@ class Node(Process):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        self.way = Way(world, self)
+        self.way = Way(world, self, has_clients=True)
         self.hub = Hub(self.way, world.metrics, heartbeat_seconds=1e6)
 
     async def run(self) -> None:

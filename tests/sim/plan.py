@@ -20,11 +20,12 @@ class Mix:
     lost: dict[str, float] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     count: tuple[int, int] = (0, 0)
-    scripts: dict[str, int] = field(default_factory=lambda: {"say": 4, "slow": 2, "once": 2, "safe": 1, "ide": 1})
+    scripts: dict[str, int] = field(default_factory=lambda: {"say": 6, "slow": 3, "once": 2, "safe": 1, "ide": 1})
     others: tuple[str, ...] = ("params", "abort", "steer", "cancel")
-    commands: tuple[int, int] = (3, 5)
+    commands: tuple[int, int] = (2, 4)
     reposts: float = 0.1
     continues: float = 0.5
+    nodes: int = 1
 
 
 MIXES: dict[str, Mix] = {
@@ -40,6 +41,7 @@ MIXES: dict[str, Mix] = {
         troubles=("pause", "kill", "interrupt"),
         count=(0, 2),
         reposts=0.4,
+        nodes=2,
     ),
     "pause": Mix(
         calls={"slow": 0.02, "lost": 0.02},
@@ -53,18 +55,21 @@ MIXES: dict[str, Mix] = {
         troubles=("clock", "clock", "kill", "pause"),
         count=(2, 4),
         scripts={"say": 3, "slow": 1, "ide": 3, "once": 1},
+        nodes=2,
     ),
     "failover": Mix(
         calls={"lost": 0.02, "twice": 0.03, "late": 0.02},
         troubles=("failover", "failover", "pause", "kill", "back"),
         count=(2, 4),
         reposts=0.3,
+        nodes=2,
     ),
     "slow": Mix(
         calls={"lost": 0.01},
         lost={"publish": 0.15},
         troubles=("slow_reader", "slow_reader", "drop_reader", "freeze_node", "interrupt"),
         count=(2, 4),
+        nodes=2,
     ),
     "poison": Mix(
         calls={"lost": 0.02},

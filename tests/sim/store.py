@@ -154,11 +154,14 @@ class Way(MemoryStore):
     """What one process holds of the store. It has none of `MemoryStore`'s own data; what is not overridden here is
     not used by the parts under test."""
 
-    def __init__(self, world: "World", process: Process) -> None:
+    def __init__(self, world: "World", process: Process, *, has_clients: bool = False) -> None:
+        """`has_clients`: people outside of the process wait for its calls, and hear when it dies."""
         self._world = world
         self._process = process
         self._house = world.store
         self._open: list[tuple[str, Listener]] = []
+        self._asked: dict[asyncio.Future[Any], None] = {}  # in order; Any: each call has its own answer
+        self._has_clients = has_clients
 
     @property
     def buckets(self) -> int:
@@ -214,13 +217,22 @@ class Way(MemoryStore):
             world.later(there, carry, fault)
             if fault == "twice":
                 world.later(there + world.draw_between(0.0, 2.0), carry, "again")
-        return await answer
+        if not self._has_clients:
+            return await answer
+        self._asked[answer] = None
+        try:
+            return await answer
+        finally:
+            self._asked.pop(answer, None)
 
     def hang_up(self) -> None:
         """The process is gone: its connections close."""
         for channel, listener in self._open:
             self._house._switchboard.leave(channel, listener)
         self._open.clear()
+        for answer in list(self._asked):
+            if not answer.done():
+                answer.set_exception(Unavailable("the web node is gone"))
 
     async def post(self, request: PostRequest) -> Posted:
         return await self._call("post", f"{request.request_id} {request.nonce}", partial(self._house.post, request))

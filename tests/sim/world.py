@@ -36,7 +36,7 @@ from tests.sim.tally import COUNTS, METRICS
 
 __all__ = ["World"]
 
-RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.35, drain_seconds=2.0)
+RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.5, drain_seconds=2.0)
 """The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
 
 SETTLE_SECONDS = 60.0
@@ -210,7 +210,7 @@ class World:
 
     def loop_tasks(self) -> set[asyncio.Task[Any]]:
         """All that never ended."""
-        return asyncio.all_tasks(self.loop)
+        return {task for task in self.loop.tasks if not task.done()}
 
     # what the parts tell
 
@@ -291,6 +291,9 @@ class World:
         if isinstance(process, Worker):
             process.way.hang_up()
             self.later(self.draw_between(0.05, 0.4), self._start_worker, self.workers.index(process))
+        elif isinstance(process, Node):
+            process.way.hang_up()
+            self.later(self.draw_between(0.05, 0.4), self._start_node, self.nodes.index(process))
 
     def kill_here(self, why: str) -> None:
         """What runs now kills its own process: not another line of it is run."""
@@ -306,6 +309,15 @@ class World:
         self.workers[slot] = worker
         self.note("outside", "start", worker.name, "", "")
         self.background(worker.run(), worker)
+
+    def _start_node(self, slot: int) -> None:
+        """Its reader comes back, and goes on where it stopped."""
+        old, reader = self.nodes[slot], self.readers[slot]
+        node = self.nodes[slot] = Node(self, f"{old.name.partition('-')[0]}-{len(self.dead)}")
+        reader.node = node
+        self.note("outside", "start", node.name, "", "")
+        self.background(node.run(), node)
+        self.background(reader.run(), node)
 
     def _trouble(self, trouble: Trouble) -> None:
         self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
@@ -409,7 +421,7 @@ class World:
             CURRENT.clear()
 
     async def _main(self) -> None:
-        self.nodes = [Node(self, "web1"), Node(self, "web2")]
+        self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]
         self.readers = [Reader(self, node) for node in self.nodes]
         self.workers = []
         for slot in range(3):
