@@ -229,9 +229,10 @@ class Relay:
                 for entry in loaded.entries[befores.index(self._state.head) :]:
                     await self._fold(entry)
                 return
-        self._state = fold_loaded(self.chat_id, loaded, with_facts=False)
+        state = fold_loaded(self.chat_id, loaded, with_facts=False)
+        await self._know_owner()  # before anything changes: if this fails, the next load finds the readers where they are
+        self._state = state
         self._forget_frames()
-        await self._know_owner()
         for subscriber in list(self.subscribers):
             subscriber.resync("lost_position")
 

@@ -37,6 +37,7 @@ from server.store.port import (
     Taken,
 )
 from tests.sim.loop import Process, at_once
+from tests.sim.tally import COUNTS
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -129,6 +130,8 @@ class SimStore(MemoryStore):
         gone = await super().delete(chat_id, owner, nonce)
         if had and not self.chat(chat_id).head:
             self.history.pop(chat_id, None)
+            self._world.deletes += 1
+            COUNTS["chat deleted"] += 1
         return gone
 
     def ring(self, bucket: int) -> None:

@@ -396,9 +396,7 @@ class World:
                 self.note("person", "delete", nonce, "", str(trouble))
                 await anyio.sleep(0.2)
                 continue
-            if gone:
-                self.deletes += 1
-                COUNTS["chat deleted"] += 1
+            self.note("person", "delete", nonce, "", "gone" if gone else "not there")
             return
 
     # the schedule

@@ -44,6 +44,18 @@ async def test_a_store_that_answers_nonsense_pauses_the_relay_and_costs_readers_
         assert (socket.watcher.snapshots, socket.ended) == (1, None)
 
 
+async def test_a_store_that_fails_in_the_middle_of_a_reload_leaves_no_reader_behind(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(title("a"))
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        house.store.roll_back(CHAT, 1)
+        house.store.fail("meta", "refused")
+        house.store.interrupt()
+        await socket.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)
+        assert socket.watcher.snapshot == await house.snapshot()
+
+
 @pytest.mark.parametrize("call", ["heads", "load"])
 async def test_one_chat_s_trouble_in_a_position_check_does_not_stop_the_checks_of_others(
     house: House, call: str
