@@ -14,7 +14,8 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 @dataclass(frozen=True)
 class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
-    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say."""
+    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`: the store's clock
+    steps back by a minute at once, so that after a failover the same ids come again."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Mix:
     reposts: float = 0.1
     continues: float = 0.5
     nodes: int = 1
+    is_behind: bool = False
 
 
 MIXES: dict[str, Mix] = {
@@ -63,6 +65,15 @@ MIXES: dict[str, Mix] = {
         count=(2, 4),
         reposts=0.3,
         nodes=2,
+    ),
+    "twins": Mix(
+        calls={"lost": 0.02, "slow": 0.02},
+        troubles=("failover", "failover", "kill"),
+        count=(2, 3),
+        scripts={"say": 1},
+        others=("params",),
+        commands=(3, 5),
+        is_behind=True,
     ),
     "slow": Mix(
         calls={"lost": 0.01},

@@ -14,11 +14,12 @@ from multiprocessing import get_context
 from multiprocessing.pool import Pool
 
 from tests.sim.clock import installed
+from tests.sim.mutations import RULES, Rule, switched_off
 from tests.sim.plan import plan_of
 from tests.sim.tally import COUNTS
 from tests.sim.world import World
 
-__all__ = ["Found", "pool", "run_many", "run_one"]
+__all__ = ["Found", "find", "pool", "run_many", "run_one", "run_some"]
 
 SEEDS_PER_TASK = 50
 TASKS_PER_PROCESS = 10
@@ -53,11 +54,13 @@ def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) ->
     return world
 
 
-def run_some(seeds: Iterable[int], mix: str | None = None, *, stop_at_first: bool = False) -> Found:
-    """These seeds, one after the other, in this process."""
+def run_some(
+    seeds: Iterable[int], mix: str | None = None, *, rule: Rule | None = None, stop_at_first: bool = False
+) -> Found:
+    """These seeds, one after the other, in this process; `rule` is switched off."""
     found = Found()
     begun = time.process_time()
-    with installed(), _without_gc():
+    with installed(), switched_off(rule), _without_gc():
         COUNTS.clear()
         for seed in seeds:
             world = run_one(seed, mix)
@@ -84,6 +87,12 @@ def _without_gc() -> Iterator[None]:
 def _task(asked: tuple[int, int, str | None]) -> Found:
     first, count, mix = asked
     return run_some(range(first, first + count), mix)
+
+
+def find(rule_name: str, within: int | None = None) -> Found:
+    """Seeds of the rule's weather until one fails; the last one of `failed` is it."""
+    rule = next(rule for rule in RULES if rule.name == rule_name)
+    return run_some(range(within or rule.within), rule.mix, rule=rule, stop_at_first=True)
 
 
 def pool(processes: int) -> Pool:

@@ -126,9 +126,9 @@ class SimStore(MemoryStore):
         super()._publish(chat_id, entry)
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
-        had = bool(self.chat(chat_id).head)
+        had = "deleted" not in self.chat(chat_id).meta
         gone = await super().delete(chat_id, owner, nonce)
-        if had and not self.chat(chat_id).head:
+        if gone and had:
             self.history.pop(chat_id, None)
             self._world.deletes += 1
             COUNTS["chat deleted"] += 1

@@ -42,6 +42,9 @@ RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.
 SETTLE_SECONDS = 60.0
 """Of virtual time after the last fault. Longer is stuck: nothing that is right waits half as long."""
 
+LATE_SECONDS = 4.0
+"""Three takeovers, which is what poison costs."""
+
 POLL_SECONDS = 0.1
 
 EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
@@ -140,6 +143,8 @@ class World:
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
         self.deletes = 0
+        self.hangs = any(said.script == "hang" for said in plan.said)
+        self._late_aborts = 0
         self._generations = [0, 0, 0]
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -433,11 +438,14 @@ class World:
             self._add_client(said)
         for trouble in self.plan.troubles:
             self.later(trouble.at, self._trouble, trouble)
+        if self.plan.mix.is_behind:
+            self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
         while not self._has_settled():
             if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
                 self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
                 break
+            self._watch()
             await anyio.sleep(POLL_SECONDS)
         for error in self.chance.errors:
             if error not in EXPECTED_ERRORS:
@@ -450,6 +458,19 @@ class World:
         self.is_full = False
         self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
         self.note("outside", "quiet", "", "", "")
+
+    def _watch(self) -> None:
+        """A command may not lie for long once all is well; and somebody aborts what would hang for ever."""
+        quiet_for = self.loop.now - self.plan.quiet_at
+        inbox = self.store.chat(CHAT).inbox
+        if quiet_for > LATE_SECONDS and not self.failures:
+            late = self.store_ms() - int(1000 * LATE_SECONDS)
+            for entry in inbox.values():
+                if int(entry.inbox_id.partition("-")[0]) < late:
+                    self.fail(f"{entry.request_id} lies in the inbox for more than {LATE_SECONDS:.0f} quiet seconds")
+        if quiet_for > 2 * LATE_SECONDS * (1 + self._late_aborts) and self.hangs:
+            self._late_aborts += 1
+            self._add_client(Said(0.0, f"late{self._late_aborts}", "abort"))
 
     def _unsettled(self) -> str:
         """What is still to happen; '' when nothing is."""
