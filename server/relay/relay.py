@@ -230,7 +230,9 @@ class Relay:
                     await self._fold(entry)
                 return
         state = fold_loaded(self.chat_id, loaded, with_facts=False)
-        await self._know_owner()  # before anything changes: if this fails, the next load finds the readers where they are
+        await (
+            self._know_owner()
+        )  # before anything changes: if this fails, the next load finds the readers where they are
         self._state = state
         self._forget_frames()
         for subscriber in list(self.subscribers):

@@ -27,7 +27,7 @@ __all__ = ["check_end", "check_shown"]
 
 
 def check_shown(world: "World", reader: "Reader") -> None:
-    """What a reader was shown since its last snapshot is a part of the log; while nothing is taken back, at any time."""
+    """What a reader was shown since its last snapshot is a part of the log, always while nothing is taken back."""
     if world.rollbacks or world.deletes or not reader.shown:
         return
     _compare_shown(world, reader)

@@ -23,10 +23,12 @@ from protocol import reducer
 from protocol.codec import decode_events
 from server.actor import host, upkeep, writer
 from server.actor import patience as patience_module
+from server.actor.actor import Actor
 from server.relay import hub, relay
 from server.store import memory
+from tests.sim.tally import COUNTS
 
-__all__ = ["LEASE_SECONDS", "WALL_MS", "CURRENT", "Chance", "installed"]
+__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
@@ -109,6 +111,14 @@ async def _never(_self: object) -> None:
     """What is left out of a schedule."""
 
 
+def _counted(stop_effects: Callable[[Actor], None]) -> Callable[[Actor], None]:
+    def stop(actor: Actor) -> None:
+        stop_effects(actor)
+        COUNTS["self-fence"] += actor._was_cut
+
+    return stop
+
+
 def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> str:
     """Errors of the product are evidence; they go into the history instead of a stream."""
     said = str(fields.get("event"))
@@ -143,6 +153,7 @@ def installed() -> Iterator[None]:
             put(module, "get_async_backend", lambda _asynclib_name=None: backend)
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
+    put(Actor, "stop_effects", _counted(Actor.stop_effects))
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

@@ -11,7 +11,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Coroutine, Generator
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 __all__ = ["PROCESS", "Process", "Stuck", "VirtualLoop", "at_once"]
@@ -69,19 +69,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
         _Task._numbers = itertools.count()
-        self.set_task_factory(_make_task)  # type: ignore[arg-type]  # typeshed wants the coroutine's own type
+        self.set_task_factory(_make_task)
 
     def time(self) -> float:
         return self.now
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
-
-    def start(self, process: Process | None, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task of that process."""
-        if process is None:
-            return self.create_task(coroutine)
-        return self.create_task(coroutine, context=process.context)
+    def _write_to_self(self) -> None:
+        """`call_soon_threadsafe` wakes a selector with it; there is none, and there are no threads."""
 
     def freeze(self, process: Process) -> None:
         process.is_frozen = True
@@ -95,17 +89,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process.is_dead = True
         process.held.clear()
 
-    def revive(self, process: Process) -> None:
-        """For the cleaning up after a schedule: its tasks are to be ended."""
-        process.is_dead = False
-
     def _process_events(self, events: object) -> None:
         """There is no selector."""
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
         while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # what BaseEventLoop does itself
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # as BaseEventLoop does
         if not ready and not self._is_stopping():
             if not scheduled:
                 raise Stuck
@@ -118,7 +108,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Stuck(f"{STEPS_MAX} steps")
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle._cancelled:  # type: ignore[attr-defined]  # the public method costs as much as the step
+            if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to it
             if process is not None:

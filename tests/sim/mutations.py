@@ -160,7 +160,9 @@ def _append_to_anything(put: Put) -> None:
 def _consume_what_is_not_there(put: Put) -> None:
     async def append(self: SimStore, asked: AppendRequest) -> Appended:
         inbox = self.chat(asked.chat_id).inbox
-        return await MemoryStore.append(self, replace(asked, consumed=tuple(c for c in asked.consumed if c[0] in inbox)))
+        return await MemoryStore.append(
+            self, replace(asked, consumed=tuple(c for c in asked.consumed if c[0] in inbox))
+        )
 
     put(SimStore, "append", append)
 
@@ -188,7 +190,7 @@ def _remember_afterwards(put: Put) -> None:
         seen = self.chat(request.chat_id).seen
         if posted.outcome is PostOutcome.ACCEPTED and request.request_id in seen:
             value = seen.pop(request.request_id)
-            self._world.later(0.05, lambda: seen.setdefault(request.request_id, value) and None)
+            self._world.later(0.05, seen.update, {request.request_id: value})
         return posted
 
     put(SimStore, "post", post)

@@ -16,6 +16,7 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
+    ImportChat,
     InternalCommand,
     SetParams,
     ToolDecision,
@@ -25,11 +26,13 @@ from protocol.commands import (
 from protocol.errors import Failed
 from protocol.events import Ack, Event
 from protocol.ids import Position
+from protocol.messages import Message
 from protocol.principal import LOCAL
 from protocol.reducer import Gap, reduce
 from protocol.snapshot import state_from_snapshot
 from protocol.sse import EventFrame, FrameParser
 from protocol.state import ChatState
+from protocol.thread import ThreadChanges
 from server.relay.connection import Connection
 from server.relay.hub import Hub
 from server.relay.subscriber import Subscriber
@@ -190,8 +193,8 @@ class Client:
         while not self.heard:
             if await self._post(world.any_node(), world.new_nonce()):
                 self._news = world.loop.create_future()
-                if self.said.kind == "cancel":
-                    break  # it has no ack of its own; its target's tells
+                if self.said.kind in ("cancel", "import"):
+                    break  # they have no ack of their own; what they do is seen
                 world.later(ACK_SECONDS, self._give_up_waiting, self._news)
                 if not self.heard:
                     await self._news
@@ -219,7 +222,7 @@ class Client:
             digest=self.said.request_id,
             nonce=nonce,
             body=self.body,
-            kind="exempt" if is_exempt else "normal",
+            kind="import" if self.said.kind == "import" else "exempt" if is_exempt else "normal",
             creates=self.said.kind not in ("abort", "decide", "cancel"),
         )
         ours = self._world.nonces_kept
@@ -252,6 +255,11 @@ def _command_of(said: Said) -> Command | InternalCommand:
         "poison": lambda: SetParams(client_request_id=name, patch={"title": f"title {name}"}),
         "abort": lambda: Abort(client_request_id=name),
         "cancel": lambda: CancelQueued(client_request_id=name, target=said.target),
+        "import": lambda: ImportChat(
+            client_request_id=name,
+            thread=ThreadChanges(),
+            messages=[Message(role="user", content=f"{name}: say", message_id=f"msg_{name}")],
+        ),
         "decide": lambda: ToolDecision(client_request_id=name, tool_call_id=said.target, accepted=True),
     }
     return make[said.kind]()

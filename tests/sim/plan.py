@@ -14,8 +14,8 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 @dataclass(frozen=True)
 class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
-    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`: the store's clock
-    steps back by a minute at once, so that after a failover the same ids come again."""
+    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
+    the store's clock steps back by a minute at once, so that after a failover the same ids come again."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -34,20 +34,20 @@ MIXES: dict[str, Mix] = {
     "crash": Mix(
         calls={"dies": 0.02, "lost": 0.02},
         lost={"mail": 0.1, "bell": 0.1},
-        troubles=("kill", "kill", "pause", "drain"),
+        troubles=("kill", "kill", "pause", "drain", "cut"),
         count=(1, 3),
     ),
     "net": Mix(
         calls={"refused": 0.04, "lost": 0.06, "late": 0.03, "twice": 0.06, "slow": 0.02},
         lost={"mail": 0.1, "bell": 0.1, "publish": 0.08},
-        troubles=("pause", "kill", "interrupt"),
+        troubles=("pause", "kill", "interrupt", "cut"),
         count=(0, 2),
         reposts=0.4,
         nodes=2,
     ),
     "pause": Mix(
         calls={"slow": 0.02, "lost": 0.02},
-        troubles=("pause", "pause", "freeze_node"),
+        troubles=("pause", "pause", "freeze_node", "cut"),
         count=(1, 3),
         scripts={"say": 2, "slow": 3, "once": 3, "safe": 1},
     ),
@@ -118,7 +118,8 @@ MIXES: dict[str, Mix] = {
         troubles=("delete", "delete", "kill"),
         count=(1, 2),
         scripts={"say": 3, "slow": 2, "ide": 1},
-        others=("params",),
+        others=("params", "import", "import"),
+        commands=(3, 5),
     ),
 }
 
@@ -187,4 +188,6 @@ def plan_of(seed: int, mix_name: str | None = None) -> Plan:
         Trouble(draw.uniform(0.0, at + 0.6), draw.choice(mix.troubles), draw.randrange(3), draw.uniform(0.05, 1.8))
         for _ in range(draw.randint(*mix.count))
     ]
-    return Plan(seed, name, mix, tuple(said), tuple(sorted(troubles, key=lambda t: t.at)), draw.random() < mix.continues)
+    return Plan(
+        seed, name, mix, tuple(said), tuple(sorted(troubles, key=lambda t: t.at)), draw.random() < mix.continues
+    )

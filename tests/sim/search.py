@@ -4,7 +4,9 @@ A schedule's frozen and dead tasks are never run again, nor destroyed: they stay
 ends, which it does after a few hundred seeds. So seeds run in child processes only, and those leave by `os._exit`.
 """
 
+import atexit
 import gc
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -84,9 +86,9 @@ def _without_gc() -> Iterator[None]:
         gc.enable()
 
 
-def _task(asked: tuple[int, int, str | None]) -> Found:
-    first, count, mix = asked
-    return run_some(range(first, first + count), mix)
+def _task(asked: tuple[int, int, str | None, str]) -> Found:
+    first, count, mix, rule = asked
+    return run_some(range(first, first + count), mix, rule=next((each for each in RULES if each.name == rule), None))
 
 
 def find(rule_name: str, within: int | None = None) -> Found:
@@ -96,11 +98,17 @@ def find(rule_name: str, within: int | None = None) -> Found:
 
 
 def pool(processes: int) -> Pool:
-    return get_context("spawn").Pool(processes, maxtasksperchild=TASKS_PER_PROCESS)
+    """Python processes that are thrown away after a few pieces of work."""
+    return get_context("spawn").Pool(processes, _leave_at_once, maxtasksperchild=TASKS_PER_PROCESS)
 
 
-def run_many(workers: Pool, first: int, count: int, mix: str | None = None) -> Iterator[Found]:
-    """The seeds from `first` on, in pieces, in their order."""
+def _leave_at_once() -> None:
+    """An ending interpreter would destroy what is frozen, and so run its `finally`s without a loop."""
+    atexit.register(os._exit, 0)
+
+
+def run_many(workers: Pool, first: int, count: int, mix: str | None = None, rule: str = "") -> Iterator[Found]:
+    """The seeds from `first` on, in pieces, in their order; `rule` is the name of one that is switched off."""
     end = first + count
-    pieces = [(start, min(SEEDS_PER_TASK, end - start), mix) for start in range(first, end, SEEDS_PER_TASK)]
+    pieces = [(start, min(SEEDS_PER_TASK, end - start), mix, rule) for start in range(first, end, SEEDS_PER_TASK)]
     yield from workers.imap(_task, pieces)

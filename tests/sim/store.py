@@ -125,6 +125,20 @@ class SimStore(MemoryStore):
         self.history.setdefault(chat_id, []).append(entry)
         super()._publish(chat_id, entry)
 
+    async def append(self, request: AppendRequest) -> Appended:
+        held = len(self.chat(request.chat_id).log)
+        answer = await super().append(request)
+        if len(self.chat(request.chat_id).log) < held:
+            COUNTS["trim"] += 1
+        return answer
+
+    async def post(self, request: PostRequest) -> Posted:
+        was_deleted = "deleted" in self.chat(request.chat_id).meta
+        posted = await super().post(request)
+        if was_deleted and "deleted" not in self.chat(request.chat_id).meta:
+            COUNTS["chat made again"] += 1
+        return posted
+
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         had = "deleted" not in self.chat(chat_id).meta
         gone = await super().delete(chat_id, owner, nonce)
@@ -165,6 +179,7 @@ class Way(MemoryStore):
         self._open: list[tuple[str, Listener]] = []
         self._asked: dict[asyncio.Future[Any], None] = {}  # in order; Any: each call has its own answer
         self._has_clients = has_clients
+        self.is_cut = False
 
     @property
     def buckets(self) -> int:
@@ -179,7 +194,7 @@ class Way(MemoryStore):
         answer: asyncio.Future[_T] = world.loop.create_future()
         if world.is_closing:
             raise asyncio.CancelledError
-        fault = world.draw(name)
+        fault = "refused" if self.is_cut else world.draw(name)
         there = world.latency()
 
         def reply(trouble: Exception | None, value: _T | None = None) -> None:

@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from functools import partial
 from typing import Any
 
 import anyio
@@ -22,7 +21,17 @@ from server.actor.upkeep import Upkeep
 from server.actor.workplace import StateCache, Workplace
 from server.agent.place.profile import Profile, Profiles
 from server.providers.registry import Providers
-from server.store.port import Appended, AppendRequest, Beat, Claimed, Fenced, Loaded, Posted, PostOutcome, Released, Taken
+from server.store.port import (
+    Appended,
+    Beat,
+    Claimed,
+    Fenced,
+    Loaded,
+    Posted,
+    PostOutcome,
+    Released,
+    Taken,
+)
 from server.tools.base import Tool
 from server.tools.runner import ToolRunner
 from tests.sim.cast import ScriptedModel, SimTool, ide_tool
@@ -238,9 +247,7 @@ class World:
     def check_shown(self, reader: Reader) -> None:
         check_shown(self, reader)
 
-    def saw(
-        self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object
-    ) -> None:
+    def saw(self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object) -> None:
         """A call was carried out."""
         answer = type(trouble).__name__ if trouble is not None else ""
         match value:
@@ -349,6 +356,9 @@ class World:
             case "failover":
                 self.replica = Replica(self.store)
                 self.later(trouble.seconds / 2, self._fail_over, trouble.who)
+            case "cut":
+                worker.way.is_cut = True
+                self.later(trouble.seconds, self._mend, worker.way)
             case "full":
                 self.is_full = True
                 COUNTS["memory full"] += 1
@@ -368,6 +378,9 @@ class World:
             COUNTS["process frozen"] += 1
             self.loop.freeze(process)
             self.later(seconds, self.loop.thaw, process)
+
+    def _mend(self, way: Way) -> None:
+        way.is_cut = False
 
     def _replace(self, worker: Worker) -> None:
         """The drained process has ended, or is killed as a supervisor would."""
@@ -501,7 +514,8 @@ class World:
 def _brief(value: object) -> str:
     match value:
         case [Claimed(), *_]:
-            return " ".join(f"{each.chat_id} from {each.previous or 'nobody'}" for each in value)
+            claimed = [each for each in value if isinstance(each, Claimed)]
+            return " ".join(f"{each.chat_id} from {each.previous or 'nobody'}" for each in claimed)
         case dict():
             return " ".join(f"{key}{each.value if isinstance(each, Beat) else each}" for key, each in value.items())
         case list():

@@ -1,0 +1,77 @@
+"""Thousands of seeded schedules keep every promise, replay exactly, reach rare states, and notice a missing rule."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing.pool import Pool
+from pathlib import Path
+
+import pytest
+
+from tests.sim.mutations import RULES, Rule
+from tests.sim.search import Found, find, pool, run_many
+from tests.sim.tally import RARE
+
+SEEDS = 1_200
+"""In CI; some 100 of each weather. `python -m tests.sim --seeds 20000` runs more."""
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Pool]:
+    """Schedules run in processes of their own, which are thrown away."""
+    executor = pool(os.cpu_count() or 1)
+    yield executor
+    executor.close()
+    executor.join()
+
+
+@pytest.fixture(scope="module")
+def found(workers: Pool) -> Found:
+    """What all seeds came to."""
+    sum_of_all = Found()
+    for part in run_many(workers, 0, SEEDS):
+        sum_of_all.add(part)
+    return sum_of_all
+
+
+def history(seed: int, mix: str, hash_seed: str) -> bytes:
+    """As a person replays it."""
+    command = [sys.executable, "-m", "tests.sim", "--seed", str(seed), "--mix", mix, "--history"]
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True, timeout=60).stdout
+
+
+def test_no_seed_loses_or_repeats_a_command_or_shows_what_never_was(found: Found) -> None:
+    assert found.seeds == SEEDS
+    assert found.failed == []
+
+
+@pytest.mark.parametrize("state", RARE)
+def test_the_seeds_reach_each_rare_state(found: Found, state: str) -> None:
+    assert found.counts[state] > 0
+
+
+@pytest.mark.parametrize("mix", ["crash", "failover", "slow"])
+def test_a_seed_has_the_same_history_in_every_process(mix: str) -> None:
+    first = history(7, mix, "1")
+    assert first.count(b"\n") > 30
+    assert history(7, mix, "2") == first
+
+
+def test_a_failing_seed_ends_the_search_with_its_number_and_how_to_replay_it() -> None:
+    command = [sys.executable, "-m", "tests.sim", "--rule", "nonce", "--seeds", "50", "--processes", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "python -m tests.sim --seed" in done.stdout
+    assert "answered DUPLICATE" in done.stdout
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_that_is_switched_off_is_noticed(workers: Pool, rule: Rule) -> None:
+    without = workers.apply(find, (rule.name,))
+    assert without.failed, f"{without.seeds} seeds saw nothing wrong without: {rule.name}"
