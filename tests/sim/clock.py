@@ -5,6 +5,7 @@ asks the schedule of the moment; nothing else is touched, and `uninstall` puts a
 one wait longer are shortened, in proportion to the lease. The rule: no number of a schedule comes from the machine.
 """
 
+import asyncio
 import itertools
 import logging
 import random
@@ -28,7 +29,7 @@ from server.relay import hub, relay
 from server.store import memory
 from tests.sim.tally import COUNTS
 
-__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "installed"]
+__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "forget_tasks", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
@@ -128,6 +129,12 @@ def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any])
     raise structlog.DropEvent
 
 
+def forget_tasks() -> None:
+    """Those of the schedule before. Their numbers come again, and a table full of equal hashes is slow."""
+    anyio_backend._task_states.clear()
+    asyncio.tasks._all_tasks.clear()  # type: ignore[attr-defined]  # nothing asks for it, but each new task is added
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """The product's modules live in the schedule's time for as long as the block runs."""
@@ -151,6 +158,7 @@ def installed() -> Iterator[None]:
     for name, module in sorted(sys.modules.items()):
         if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
             put(module, "get_async_backend", lambda _asynclib_name=None: backend)
+    put(anyio_backend, "_task_states", {})  # weak in anyio; `forget_tasks` empties it
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
