@@ -50,6 +50,9 @@ def _compare_shown(world: "World", reader: "Reader") -> None:
 
 
 def check_end(world: "World") -> None:
+    chat = world.store.chat("c1")
+    if "deleted" in chat.meta and (chat.head or chat.log or chat.inbox):
+        world.fail(f"a deleted chat came back: {chat.head}")
     state = _check_folds(world)
     if state is None:
         return
@@ -117,7 +120,7 @@ def _check_commands(world: "World") -> None:
     finals: Counter[str] = Counter()
     accepted: set[str] = set()
     effects: Counter[str] = Counter()
-    for entry in world.store.history.get("c1", []):
+    for entry in (*world.store.former, *world.store.history.get("c1", ())):
         for word in decode_acks(entry.acks) if entry.acks else ():
             if word.final:
                 finals[word.request_id] += 1
@@ -134,7 +137,7 @@ def _check_commands(world: "World") -> None:
     for name, client in world.clients.items():
         if world.deletes:
             if finals[name] > 1 or effects[name] > 1:
-                world.fail(f"{name} took effect {effects[name]} times in a chat that was deleted")
+                world.fail(f"{name} took effect {effects[name]} times in the lives of a chat")
             continue
         if name not in seen:
             if finals[name] or effects[name]:

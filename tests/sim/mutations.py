@@ -250,6 +250,45 @@ def _anybody_takes(put: Put) -> None:
     put(SimStore, "take", take)
 
 
+def _delete_forgets_commands(put: Put) -> None:
+    real = SimStore.delete
+
+    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
+        lives = self._world.deletes
+        gone = await real(self, chat_id, owner, nonce)
+        if self._world.deletes > lives:
+            chat = self.chat(chat_id)
+            chat.seen = {name: value for name, value in chat.seen.items() if name.startswith("!")}
+        return gone
+
+    put(SimStore, "delete", delete)
+
+
+def _delete_forgets_itself(put: Put) -> None:
+    real = SimStore.delete
+
+    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
+        gone = await real(self, chat_id, owner, nonce)
+        self.chat(chat_id).seen.pop(f"!{nonce}", None)
+        return gone
+
+    put(SimStore, "delete", delete)
+
+
+def _delete_leaves_the_owner(put: Put) -> None:
+    real = SimStore.delete
+
+    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
+        bucket = self.bucket
+        own, due = dict(bucket.own), dict(bucket.due)
+        gone = await real(self, chat_id, owner, nonce)
+        bucket.own.update(own)
+        bucket.due.update(due)
+        return gone
+
+    put(SimStore, "delete", delete)
+
+
 # the way back
 
 
@@ -304,6 +343,9 @@ RULES = (
     Rule("release compares the head", "net", _release_any_head, 2_000),
     Rule("release compares owner and head", "net", _anybody_releases, 2_000),
     Rule("take compares the owner", "delete", _anybody_takes, 1_000),
+    Rule("seen survives a delete", "delete", _delete_forgets_commands, 1_000),
+    Rule("a delete remembers its nonce", "delete", _delete_forgets_itself, 1_000),
+    Rule("a delete takes the chat from its owner", "delete", _delete_leaves_the_owner),
     Rule("timers in the state", "timers", _timers_forgotten),
     Rule("poison counter", "poison", _nobody_is_blamed),
     Rule("cached state compared with the head", "crash", _cache_uncompared),

@@ -95,7 +95,7 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
 
 
 class SimStore(MemoryStore):
-    """`history`: the untrimmed log of each chat, as far as it was not rolled back."""
+    """`history`: the untrimmed log of each chat, as far as it was not rolled back; `former`: of its lives before."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.store_ms)
@@ -103,6 +103,8 @@ class SimStore(MemoryStore):
         self._buckets = [Bucket()]
         self._switchboard = _Wires(world)
         self.history: dict[str, list[RawEntry]] = {}
+        self.former: list[RawEntry] = []
+        self._deleted_by: set[str] = set()
 
     @property
     def buckets(self) -> int:
@@ -142,8 +144,11 @@ class SimStore(MemoryStore):
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         had = "deleted" not in self.chat(chat_id).meta
         gone = await super().delete(chat_id, owner, nonce)
-        if gone and had:
-            self.history.pop(chat_id, None)
+        if had and "deleted" in self.chat(chat_id).meta:
+            if nonce in self._deleted_by:
+                self._world.fail(f"the delete {nonce} took effect a second time")
+            self._deleted_by.add(nonce)
+            self.former += self.history.pop(chat_id, [])
             self._world.deletes += 1
             COUNTS["chat deleted"] += 1
         return gone
