@@ -27,7 +27,7 @@ from protocol.errors import Failed
 from protocol.events import Ack, Event
 from protocol.ids import Position
 from protocol.messages import Message
-from protocol.principal import LOCAL
+from protocol.principal import Principal
 from protocol.reducer import Gap, reduce
 from protocol.snapshot import state_from_snapshot
 from protocol.sse import EventFrame, FrameParser
@@ -53,7 +53,10 @@ BUFFER_MAX_BYTES = 900
 ACK_SECONDS = 2.0
 """A client without an ack for so long posts again."""
 
-PRINCIPAL = encode(LOCAL)
+PERSON = Principal("local", frozenset({"approve"}))
+"""One permission: a set of two would be written down in an order that differs from process to process."""
+
+PRINCIPAL = encode(PERSON)
 
 
 class Node(Process):
@@ -95,7 +98,7 @@ class Reader:
                         self._send,
                         tasks,
                         world.metrics,
-                        principal_id=LOCAL.id,
+                        principal_id=PERSON.id,
                         abort=lambda: None,
                         buffer_max_bytes=BUFFER_MAX_BYTES,
                     )
@@ -216,7 +219,7 @@ class Client:
         is_exempt = self.said.kind in ("params", "abort", "decide", "cancel", "poison")
         request = PostRequest(
             chat_id=CHAT,
-            owner=LOCAL.id,
+            owner=PERSON.id,
             principal=PRINCIPAL,
             request_id=self.said.request_id,
             digest=self.said.request_id,

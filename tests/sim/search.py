@@ -21,7 +21,7 @@ from tests.sim.plan import plan_of
 from tests.sim.tally import COUNTS
 from tests.sim.world import World
 
-__all__ = ["Found", "find", "pool", "run_many", "run_one", "run_some"]
+__all__ = ["Found", "find", "find_in_haste", "pool", "run_many", "run_one", "run_some"]
 
 SEEDS_PER_TASK = 50
 TASKS_PER_PROCESS = 10
@@ -92,10 +92,15 @@ def _task(asked: tuple[int, int, str | None, str]) -> Found:
     return run_some(range(first, first + count), mix, rule=next((each for each in RULES if each.name == rule), None))
 
 
-def find(rule_name: str, within: int | None = None) -> Found:
+def find(rule_name: str, *, in_haste: bool = False) -> Found:
     """Seeds of the rule's weather until one fails; the last one of `failed` is it."""
     rule = next(rule for rule in RULES if rule.name == rule_name)
-    return run_some(range(within or rule.within), rule.mix, rule=rule, stop_at_first=True)
+    first = rule.near if in_haste else 0
+    return run_some(range(first, first + rule.within), rule.mix, rule=rule, stop_at_first=True)
+
+
+def find_in_haste(rule_name: str) -> Found:
+    return find(rule_name, in_haste=True)
 
 
 def pool(processes: int) -> Pool:

@@ -45,7 +45,7 @@ from tests.sim.tally import COUNTS, METRICS
 
 __all__ = ["World"]
 
-RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.5, drain_seconds=2.0)
+RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.8, drain_seconds=2.0)
 """The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
 
 SETTLE_SECONDS = 60.0
