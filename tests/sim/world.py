@@ -19,7 +19,7 @@ from protocol.state import ChatState
 from server.actor.host import Host, Rhythm
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import StateCache, Workplace
-from server.agent.place.profile import Profile, Profiles
+from server.agent.place.profile import ChatTools, Profile, Profiles
 from server.providers.registry import Providers
 from server.store.port import (
     Appended,
@@ -73,6 +73,17 @@ class _Cache(StateCache):
         elif had:
             COUNTS["cached state rejected"] += 1
         return found
+
+
+class _Profiles(Profiles):
+    """Nothing that a schedule does changes which tools are offered, so the table is made once."""
+
+    _table: ChatTools | None = None
+
+    def tools_of(self, state: ChatState) -> ChatTools:
+        if self._table is None:
+            self._table = super().tools_of(state)
+        return self._table
 
 
 class Worker(Process):
@@ -139,7 +150,7 @@ class World:
             ide_tool(),
         ]
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
-        self.profiles = Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
+        self.profiles = _Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
         self.tool_runs: Counter[tuple[str, str]] = Counter()
         self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
         self.nonces_kept: set[str] = set()
