@@ -15,38 +15,21 @@ from typing import Any
 import anyio
 
 from protocol.ids import Head
-from protocol.state import ChatState
-from server.actor.host import Host, Rhythm
-from server.actor.upkeep import Upkeep
-from server.actor.workplace import StateCache, Workplace
-from server.agent.place.profile import ChatTools, Profile, Profiles
+from server.agent.place.profile import Profile
 from server.providers.registry import Providers
-from server.store.port import (
-    Appended,
-    Beat,
-    Claimed,
-    Fenced,
-    Loaded,
-    Posted,
-    PostOutcome,
-    Released,
-    Taken,
-)
 from server.tools.base import Tool
-from server.tools.runner import ToolRunner
 from tests.sim.cast import ScriptedModel, SimTool, ide_tool
 from tests.sim.checks import check_end, check_shown
-from tests.sim.clock import CURRENT, LEASE_SECONDS, WALL_MS, Chance
+from tests.sim.clock import CURRENT, WALL_MS, Chance
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
+from tests.sim.witness import saw
+from tests.sim.worker import SimProfiles, Worker
 
 __all__ = ["World"]
-
-RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.8, drain_seconds=2.0)
-"""The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
 
 SETTLE_SECONDS = 60.0
 """Of virtual time after the last fault. Longer is stuck: nothing that is right waits half as long."""
@@ -60,64 +43,6 @@ EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
 """What the product says of work whose owners died three times; in bad weather an innocent one is among them."""
 TAKEN_AFTER = 0.3
 """How long a person thinks before a decision."""
-
-
-class _Cache(StateCache):
-    """Tells how often a cached state was used and how often it was of another history."""
-
-    def pop(self, chat_id: str, head: str) -> tuple[ChatState, Upkeep] | None:
-        had = any(name == chat_id for name, _ in self._states)
-        found = super().pop(chat_id, head)
-        if found is not None:
-            COUNTS["cached state used"] += 1
-        elif had:
-            COUNTS["cached state rejected"] += 1
-        return found
-
-
-class _Profiles(Profiles):
-    """Nothing that a schedule does changes which tools are offered, so the table is made once."""
-
-    _table: ChatTools | None = None
-
-    def tools_of(self, state: ChatState) -> ChatTools:
-        if self._table is None:
-            self._table = super().tools_of(state)
-        return self._table
-
-
-class Worker(Process):
-    """A worker process with its host."""
-
-    def __init__(self, world: "World", name: str) -> None:
-        super().__init__(name)
-        self.way = Way(world, self)
-        self.ids = 0
-        self.stop = asyncio.Event()
-        place = Workplace(
-            worker=name,
-            store=self.way,
-            models=world.models,
-            profiles=world.profiles,
-            runner=ToolRunner(cancel_grace_seconds=0.1),
-            metrics=world.metrics,
-            data_dir=".",
-            new_id=self.new_id,
-            cache=_Cache(),
-        )
-        self.place = place
-        self.host = Host(place, RHYTHM)
-
-    def new_id(self, prefix: str) -> str:
-        self.ids += 1
-        return f"{prefix}_{self.name}_{self.ids}"
-
-    async def run(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.host.run)
-            await self.stop.wait()
-            await self.host.drain()
-            tasks.cancel_scope.cancel()
 
 
 class World:
@@ -150,7 +75,7 @@ class World:
             ide_tool(),
         ]
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
-        self.profiles = _Profiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
+        self.profiles = SimProfiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
         self.tool_runs: Counter[tuple[str, str]] = Counter()
         self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
         self.nonces_kept: set[str] = set()
@@ -259,47 +184,7 @@ class World:
         check_shown(self, reader)
 
     def saw(self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object) -> None:
-        """A call was carried out."""
-        answer = type(trouble).__name__ if trouble is not None else ""
-        match value:
-            case Appended():
-                answer = value.value
-                if value is Appended.DUP:
-                    COUNTS["DUP"] += 1
-            case Released.MORE:
-                COUNTS["release answered MORE"] += 1
-            case Posted():
-                answer = value.outcome.value
-                if value.outcome is PostOutcome.ACCEPTED:
-                    self.nonces_kept.add(what.rpartition(" ")[2])
-            case Taken():
-                chat = self.store.chat(CHAT)
-                answer = value.head
-                if what == "takeover" and chat.meta.get("state") in ("generating", "executing_tools"):
-                    COUNTS["takeover in mid-run"] += 1
-            case Loaded():
-                if value.checkpoint is not None:
-                    COUNTS["checkpoint loaded"] += 1
-        if isinstance(trouble, Fenced) and call == "append":
-            self._count_fenced(what)
-        if told == "lost":
-            COUNTS["lost reply"] += 1
-        if self.with_history:
-            if not answer and value is not None and call not in ("load", "read_log", "read_entry"):
-                answer = _brief(value)
-            if call in ("claim", "beat", "heads") and not told and answer in ("[]", "{}", ""):
-                return
-            self.note(process.name, call, what, told, answer)
-
-    def _count_fenced(self, what: str) -> None:
-        expected = what.partition(" after ")[2]
-        chat = self.store.chat(CHAT)
-        if chat.head == expected:
-            COUNTS["append found no command"] += 1
-        elif any(entry.head == expected for entry in self.store.history.get(CHAT, ())):
-            COUNTS["FENCED by a newer owner"] += 1
-        else:
-            COUNTS["FENCED by a rollback"] += 1
+        saw(self, process, call, what, told, trouble, value)
 
     # processes come and go
 
@@ -381,8 +266,6 @@ class World:
                 self.background(reader.drop(), reader.node)
             case "delete":
                 self.background(self._delete())
-            case other:
-                raise AssertionError(f"no such trouble: {other}")
 
     def _freeze(self, process: Process, seconds: float) -> None:
         if not process.is_dead:
@@ -465,7 +348,7 @@ class World:
         if self.plan.mix.is_behind:
             self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
-        while not self._has_settled():
+        while self._unsettled():
             if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
                 self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
                 break
@@ -517,19 +400,3 @@ class World:
             if reader.state is None or reader.state.position != position:
                 return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
         return ""
-
-    def _has_settled(self) -> bool:
-        return not self._unsettled()
-
-
-def _brief(value: object) -> str:
-    match value:
-        case [Claimed(), *_]:
-            claimed = [each for each in value if isinstance(each, Claimed)]
-            return " ".join(f"{each.chat_id} from {each.previous or 'nobody'}" for each in claimed)
-        case dict():
-            return " ".join(f"{key}{each.value if isinstance(each, Beat) else each}" for key, each in value.items())
-        case list():
-            return f"{[getattr(each, 'request_id', each) for each in value]}"
-        case _:
-            return str(value)
