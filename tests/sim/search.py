@@ -51,7 +51,7 @@ def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) ->
     forget_tasks()
     world = World(plan_of(seed, mix), with_history=with_history)
     world.run()
-    for task in world.loop_tasks():
+    for task in world.loop.tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # they are left where they are
     _KEPT.append(world)
     return world

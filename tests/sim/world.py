@@ -158,10 +158,6 @@ class World:
         self._tasks.add(task)
         return task
 
-    def loop_tasks(self) -> set[asyncio.Task[Any]]:
-        """All that never ended."""
-        return {task for task in self.loop.tasks if not task.done()}
-
     # what the parts tell
 
     def hear(self, request_id: str) -> None:
