@@ -8,7 +8,7 @@ whoever laid it down, and nobody else ever learns that it is there.
 from collections.abc import Sequence
 
 from protocol.blobs import BLOBS_MAX_COUNT, BLOBS_TOTAL_MAX_BYTES, Blob, BlobFacts
-from server.store.connection import Redis
+from server.store.connection import Commands
 from server.store.keys import Keys
 from server.store.port import BlobOutcome, BlobPut
 
@@ -18,7 +18,7 @@ __all__ = ["RedisBlobs"]
 class RedisBlobs:
     """The part of the store that holds large parts."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
 
     async def put_blob(self, request: BlobPut) -> BlobOutcome:

@@ -10,10 +10,12 @@ all of them are confirmed anew; else something published in between would be mis
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
 
 import anyio
+import msgspec
 import structlog
 from redis.asyncio.connection import AbstractConnection
 
@@ -21,7 +23,7 @@ from protocol.errors import Unavailable
 from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, pack
 from server.store.listener import Listener
 
-__all__ = ["Channels"]
+__all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
 
 SILENCE_SECONDS = 1.0
 """Silence after which the server is asked for a sign of life, and again how long it has to answer (DESIGN §3)."""
@@ -35,11 +37,36 @@ REBUILD_PAUSE_SECONDS = 0.1
 _log = structlog.get_logger(__name__)
 
 
-class Channels:
-    """Start `run` in the store's task group, then `subscribe` from anywhere."""
+class Words(msgspec.Struct, frozen=True):
+    """What this kind of channel calls things."""
 
-    def __init__(self, redis: Redis) -> None:
+    subscribe: bytes
+    unsubscribe: bytes
+    message: bytes
+
+
+PLAIN = Words(b"SUBSCRIBE", b"UNSUBSCRIBE", b"message")
+SHARDED = Words(b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"smessage")
+"""Of a Cluster: a channel lives on the node that has its slot, and is taken from us when the slot moves."""
+
+
+class Subscriptions(Protocol):
+    """The store's channels, be they on one server (`Channels`) or on many (`cluster_channels.ClusterChannels`)."""
+
+    def subscribe(self, channels: Sequence[bytes]) -> AbstractAsyncContextManager[Listener]: ...
+
+
+def _not_told() -> None:
+    return None
+
+
+class Channels:
+    """Start `run` in the store's task group, then `subscribe` from anywhere. `on_loss` is told of a lost connection."""
+
+    def __init__(self, redis: Redis, words: Words = PLAIN, on_loss: Callable[[], None] = _not_told) -> None:
         self._redis = redis
+        self._words = words
+        self._on_loss = on_loss
         self._listeners: dict[bytes, list[Listener]] = {}
         self._confirmed: set[bytes] = set()
         self._unanswered: dict[bytes, int] = {}
@@ -53,12 +80,7 @@ class Channels:
         listener = Listener(channels)
         try:
             for channel in channels:
-                holders = self._listeners.setdefault(channel, [])
-                holders.append(listener)
-                if len(holders) == 1:
-                    self._say(b"SUBSCRIBE", channel)
-                elif channel in self._confirmed:
-                    listener.confirm(channel)
+                self.add(channel, listener)
             try:
                 with anyio.fail_after(SUBSCRIBE_TIMEOUT_SECONDS):
                     await listener.ready.wait()
@@ -67,16 +89,28 @@ class Channels:
             yield listener
         finally:
             for channel in channels:
-                holders = self._listeners[channel]
-                holders.remove(listener)
-                if not holders:
-                    del self._listeners[channel]
-                    self._confirmed.discard(channel)
-                    self._say(b"UNSUBSCRIBE", channel)
+                self.drop(channel, listener)
+
+    def add(self, channel: bytes, listener: Listener) -> None:
+        """From here on it is told of what comes, once it is confirmed."""
+        holders = self._listeners.setdefault(channel, [])
+        holders.append(listener)
+        if len(holders) == 1:
+            self._say(self._words.subscribe, channel)
+        elif channel in self._confirmed:
+            listener.confirm(channel)
+
+    def drop(self, channel: bytes, listener: Listener) -> None:
+        holders = self._listeners[channel]
+        holders.remove(listener)
+        if not holders:
+            del self._listeners[channel]
+            self._confirmed.discard(channel)
+            self._say(self._words.unsubscribe, channel)
 
     def _say(self, verb: bytes, channel: bytes) -> None:
         self._outbox.append(pack(verb, channel))
-        if verb == b"SUBSCRIBE":
+        if verb == self._words.subscribe:
             self._unanswered[channel] = self._unanswered.get(channel, 0) + 1
         self._has_outbox.set()
 
@@ -99,6 +133,7 @@ class Channels:
                 with suppress(Exception):  # it is broken or being closed; either way we are done with it
                     await connection.disconnect(nowait=True)
                 self._end()
+            self._on_loss()
             await anyio.sleep(REBUILD_PAUSE_SECONDS)
 
     def _begin(self) -> None:
@@ -106,13 +141,13 @@ class Channels:
         self._outbox.clear()
         self._unanswered.clear()
         for channel in self._listeners:
-            self._say(b"SUBSCRIBE", channel)
+            self._say(self._words.subscribe, channel)
         self._heard_at = asyncio.get_running_loop().time()
 
     def _end(self) -> None:
         self._confirmed.clear()
         for listener in {holder for holders in self._listeners.values() for holder in holders}:
-            listener.lose()
+            listener.lose(self._listeners)
 
     async def _leave(self, connection: AbstractConnection) -> None:
         """A demoted server goes on taking subscriptions, and may never hear again what it would have to pass on."""
@@ -129,10 +164,12 @@ class Channels:
         if not isinstance(reply, list):
             return  # PONG, while no channel is subscribed
         kind, channel = reply[0], reply[1]
-        if kind == b"message":
+        if kind == self._words.message:
             for listener in self._listeners.get(channel, ()):
                 listener.offer(reply[2])
-        elif kind == b"subscribe":
+        elif kind == self._words.unsubscribe.lower() and channel in self._confirmed:
+            raise Unavailable("a channel has moved to another node")  # we did not ask for that
+        elif kind == self._words.subscribe.lower():
             left = self._unanswered.get(channel, 0) - 1
             if left > 0:  # the answer to a SUBSCRIBE that was taken back since; the one that counts is on its way
                 self._unanswered[channel] = left

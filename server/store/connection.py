@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,7 +24,18 @@ from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.store.route import CONNECT_TIMEOUT_SECONDS, Route, Value, pack
 from server.store.scripts import SCRIPTS
 
-__all__ = ["COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS", "Redis", "Reply", "Value", "explain_error", "pack"]
+__all__ = [
+    "COMMAND_TIMEOUT_SECONDS",
+    "CONNECT_TIMEOUT_SECONDS",
+    "Commands",
+    "Redirected",
+    "Redis",
+    "Reply",
+    "ScriptMissing",
+    "Value",
+    "explain_error",
+    "pack",
+]
 
 Reply = Any  # Any: a reply is whatever nest of bytes, ints, None and lists the command promises; its caller knows
 
@@ -65,6 +76,9 @@ _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.ReadOnlyError, _REFUSALS["READONLY"]),
     (redis_errors.NoPermissionError, _REFUSALS["NOPERM"]),
     (redis_errors.AuthenticationError, "the store refuses the user or password"),
+    (redis_errors.ClusterDownError, _REFUSALS["CLUSTERDOWN"]),
+    (redis_errors.TryAgainError, _REFUSALS["TRYAGAIN"]),
+    (redis_errors.MasterDownError, _REFUSALS["MASTERDOWN"]),
     (redis_errors.TimeoutError, "the store does not answer"),
     (redis_errors.ConnectionError, "the store cannot be reached"),
     (TimeoutError, "the store does not answer"),
@@ -75,6 +89,8 @@ _TEXTS: tuple[tuple[type[Exception], str], ...] = (
 
 def explain_error(wrong: Exception) -> ThreadcastError:
     """Our error for a foreign one. The only place where redis exceptions end."""
+    if isinstance(wrong, redis_errors.AskError):  # MOVED too
+        return Redirected(wrong)
     for kind, text in _TEXTS:
         if isinstance(wrong, kind):
             return Unavailable(f"{text} ({wrong})" if str(wrong) else text)
@@ -101,8 +117,29 @@ class _Command:
             self.answer.set_exception(explain_error(wrong))
 
 
-class _ScriptMissing(ThreadcastError):
-    """NOSCRIPT, on its way from a lane to `Redis.call`."""
+class ScriptMissing(ThreadcastError):
+    """NOSCRIPT, on its way from a lane to `call`."""
+
+
+class Redirected(Unavailable):
+    """MOVED or ASK: another node of a Cluster has the slot, so the command did not run."""
+
+    def __init__(self, wrong: redis_errors.AskError) -> None:
+        super().__init__("the store is a Cluster: write store.url as redis+cluster://host:port")
+        self.slot: int = wrong.slot_id
+        self.host: str = wrong.node_addr[0]
+        self.port: int = wrong.node_addr[1]
+        self.is_ask = not isinstance(wrong, redis_errors.MovedError)
+
+
+class Commands(Protocol):
+    """What the nouns say to the store, be it one server (`Redis`) or many (`cluster.Cluster`)."""
+
+    def send(self, *command: Value) -> "asyncio.Future[Reply]": ...
+
+    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value) -> Reply: ...
+
+    async def all(self, commands: Sequence[Sequence[Value]]) -> list[Reply]: ...
 
 
 class Redis:
@@ -166,7 +203,7 @@ class Redis:
         command = (b"EVALSHA", script.sha, len(keys), *keys, *arguments)
         try:
             return await self.send(*command)
-        except _ScriptMissing:
+        except ScriptMissing:
             await self.send(b"SCRIPT", b"LOAD", script.source)
             return await self.send(*command)
 
@@ -237,7 +274,7 @@ class Redis:
                     try:
                         reply = await connection.read_response()
                     except redis_errors.NoScriptError:
-                        wrong: Exception = _ScriptMissing("NOSCRIPT")
+                        wrong: Exception = ScriptMissing("NOSCRIPT")
                     except redis_errors.ResponseError as refused:
                         wrong = explain_error(refused)
                         self.route.leave_if_demoted(connection, refused)

@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from redis.asyncio.connection import AbstractConnection
 
 from server.store.bounds import BEAT_BATCH
-from server.store.channels import Channels
+from server.store.channels import Subscriptions
+from server.store.cluster import Cluster
+from server.store.cluster_bell import cluster_bell
 from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, explain_error, pack
 from server.store.keys import Keys
 from server.store.news import Mail
@@ -59,9 +61,9 @@ class _RedisBell:
 class RedisDispatch:
     """The part of the store that finds an owner for a chat."""
 
-    _redis: Redis
+    _redis: Redis | Cluster
     _keys: Keys
-    _channels: Channels
+    _channels: Subscriptions
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
         keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket))
@@ -126,6 +128,10 @@ class RedisDispatch:
 
     @asynccontextmanager
     async def bell(self) -> AsyncIterator[DueBell]:
+        if isinstance(self._redis, Cluster):
+            async with cluster_bell(self._redis, self._keys) as many:
+                yield many
+            return
         connection = self._redis.route.connection()
         try:
             yield _RedisBell(self._redis, self._keys, connection)

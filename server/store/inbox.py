@@ -15,7 +15,7 @@ from server.store.bounds import (
     SEEN_GENERATION,
     SEEN_TTL_SECONDS,
 )
-from server.store.connection import Redis
+from server.store.connection import Commands
 from server.store.keys import Keys
 from server.store.port import InboxEntry, Posted, PostOutcome, PostRequest, shelf_of
 
@@ -39,7 +39,7 @@ _dead_letters = msgspec.json.Encoder()
 class RedisInbox:
     """The part of the store that holds what is still to be done."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
 
     async def post(self, request: PostRequest) -> Posted:

@@ -15,6 +15,7 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
 `P bell`                   list        until popped; at most one token
 `P dead`                   list        the newest 1,000; commands given up
+`P never`                  nothing     no key has this name, see `never_of`
 `P chats:<shelf>`          zset        for ever; chat → last_active; of an owner, or of a chat (`port.shelf_of`)
 
 `P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
@@ -31,12 +32,21 @@ match `[A-Za-z0-9_-]{1,128}` before they come here, so no id can spell another's
 
 from zlib import crc32
 
-__all__ = ["BUCKETS", "BUCKETS_KEY", "ChatKeys", "Keys"]
+__all__ = ["BUCKETS", "BUCKETS_KEY", "ChatKeys", "Keys", "never_of"]
 
 BUCKETS = 16
 """Enough to spread over a Cluster, few enough to sweep in one pipeline (DISPATCH §7). Used at the first start only."""
 
 BUCKETS_KEY = b"tc:buckets"
+
+
+def never_of(key: bytes) -> bytes:
+    """A key beside this one that never exists. In a Cluster every script names it among its KEYS.
+
+    While a slot is moved key by key, a script all of whose KEYS are there would begin, and be stopped in its middle by
+    the first key that is not: a torn step. One that names a missing key is refused before it begins (TRYAGAIN).
+    """
+    return key[: key.index(b"}") + 1] + b":never"
 
 
 class ChatKeys:

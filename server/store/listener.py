@@ -6,7 +6,7 @@ missed something reads None, and compares the head.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 __all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
 
@@ -22,8 +22,8 @@ class Listener:
         self.channels = tuple(channels)
         self.unconfirmed = set(channels)
         self.ready = asyncio.Event()
-        self.has_missed = False
         self.dropped_count = 0
+        self._missed: list[set[bytes]] = []  # what was lost together, until all of it is confirmed anew
         self._queue: deque[bytes | None] = deque()
         self._queue_bytes = 0
         self._news = asyncio.Event()
@@ -53,15 +53,25 @@ class Listener:
         self._news.set()
 
     def confirm(self, channel: bytes) -> None:
+        """The server has this channel. Once that is so of all that were lost together, the reader is told."""
         self.unconfirmed.discard(channel)
-        if self.unconfirmed:
-            return
-        if self.has_missed:
-            self.has_missed = False
+        for lost in self._missed:
+            lost.discard(channel)
+        if not all(self._missed):
+            self._missed = [lost for lost in self._missed if lost]
             self.offer(None)
-        self.ready.set()
+        if not self.unconfirmed:
+            self.ready.set()
 
-    def lose(self) -> None:
-        """The connection is gone. Who was not ready yet has missed nothing that was promised."""
-        self.unconfirmed = set(self.channels)
-        self.has_missed = self.has_missed or self.ready.is_set()
+    def lose(self, channels: Collection[bytes]) -> None:
+        """A connection is gone, with these. Who was not ready yet has missed nothing that was promised."""
+        mine = {channel for channel in self.channels if channel in channels}
+        self.unconfirmed |= mine
+        if self.ready.is_set() and mine:
+            self._missed = [lost for lost in (each - mine for each in self._missed) if lost]
+            self._missed.append(mine)
+
+    def go_on(self) -> None:
+        """Read what is confirmed; the rest counts as lost, so that its coming is told."""
+        self.ready.set()
+        self.lose(frozenset(self.unconfirmed))

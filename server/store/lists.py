@@ -7,9 +7,9 @@ It writes nothing: `post`, `append` and `delete` keep these keys in the same ste
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from server.store.channels import Channels
+from server.store.channels import Subscriptions
 from server.store.chat_meta import META_FIELDS, page_of, read_meta
-from server.store.connection import Redis, Value
+from server.store.connection import Commands, Value
 from server.store.keys import Keys
 from server.store.news import Mail
 from server.store.port import ChatMeta, ChatPage, Place
@@ -24,9 +24,9 @@ def _decode(values: Sequence[bytes | None]) -> list[str | None]:
 class RedisLists:
     """The part of the store that knows which chats there are."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
-    _channels: Channels
+    _channels: Subscriptions
 
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return read_meta(

@@ -15,9 +15,9 @@ from protocol.errors import Internal
 from protocol.ids import EntryId
 from server.store import checkpoint
 from server.store.bounds import EMPTY_CHAT_TTL_SECONDS, PUBLISH_MAX_BYTES
-from server.store.channels import Channels
+from server.store.channels import Subscriptions
 from server.store.chat_meta import check_owner
-from server.store.connection import Redis, Reply, Value
+from server.store.connection import Commands, Reply, Value
 from server.store.keys import Keys
 from server.store.news import Notices
 from server.store.port import Appended, AppendRequest, Fenced, Loaded, Notice, shelf_of
@@ -56,9 +56,9 @@ def parse_entry(reply: Reply) -> RawEntry:
 class RedisLog:
     """The part of the store that holds logs."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
-    _channels: Channels
+    _channels: Subscriptions
 
     async def append(self, request: AppendRequest) -> Appended:
         check_owner(request)

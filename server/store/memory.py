@@ -87,8 +87,9 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
     def _keep(self, chat_id: str, chat: Chat) -> None:
         self._chats[chat_id] = chat
 
-    async def ping(self) -> None:
+    async def ping(self) -> Sequence[str]:
         await self._arrive()
+        return ()
 
     async def now_ms(self) -> int:
         return (await self._arrive())[2]

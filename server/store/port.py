@@ -285,9 +285,8 @@ class Store(Protocol):
 
     def bucket_of(self, chat_id: str) -> int: ...
 
-    async def ping(self) -> str | None:
-        """Raises Unavailable unless the store answers and accepts writes. Where it may move by itself (behind
-        Sentinel): the address that it has now."""
+    async def ping(self) -> Standing:
+        """Raises Unavailable unless the store answers and accepts writes; of several nodes, unless one does."""
 
     async def now_ms(self) -> int: ...
 

@@ -6,11 +6,14 @@ Processes open one each. Entering connects, fixes the number of buckets at the s
 scripts; leaving closes all connections.
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from protocol.errors import Internal
 from server.store.blobs import RedisBlobs
 from server.store.channels import Channels
+from server.store.cluster import Cluster
+from server.store.cluster_channels import ClusterChannels
 from server.store.connection import LANES, Redis
 from server.store.dispatch import RedisDispatch
 from server.store.inbox import RedisInbox
@@ -18,6 +21,7 @@ from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
 from server.store.sentinel import route_to
+from server.store.slots import is_cluster_url
 from server.store.traces import RedisTraces
 from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
@@ -28,11 +32,18 @@ __all__ = ["RedisStore"]
 class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisTraces, RedisTurns, RedisWhispers):
     """Implements `server.store.port.Store`. An async context manager, entered once."""
 
+    _redis: Redis | Cluster
+    _channels: Channels | ClusterChannels
+
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        """`url`: redis://, rediss:// or unix://, as redis-py reads them; or of Sentinel, as `store_url.py` does."""
-        self._redis = Redis(route_to(url), lanes=lanes)
+        """`url`: redis://, rediss:// or unix://, as redis-py reads them; of Sentinel or a Cluster, as `store_url.py` does."""
         self._keys = Keys(BUCKETS)
-        self._channels = Channels(self._redis)
+        if is_cluster_url(url):
+            self._redis = Cluster(url, lanes=lanes)
+            self._channels = ClusterChannels(self._redis)
+        else:
+            self._redis = Redis(route_to(url), lanes=lanes)
+            self._channels = Channels(self._redis)
 
     async def __aenter__(self) -> "RedisStore":
         """Raises Unavailable when the store does not answer; then nothing is left open."""
@@ -45,7 +56,8 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
             # What the first start wrote counts for ever: with another number, chats would be looked for elsewhere.
             self._keys = Keys(buckets)
             await self._redis.load_scripts()
-            self._redis.tasks.start_soon(self._channels.run)
+            if isinstance(self._channels, Channels):
+                self._redis.tasks.start_soon(self._channels.run)
         except BaseException:
             await self._redis.__aexit__(None, None, None)
             raise
@@ -63,10 +75,12 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
     def bucket_of(self, chat_id: str) -> int:
         return self._keys.bucket_of(chat_id)
 
-    async def ping(self) -> str | None:
+    async def ping(self) -> Standing:
+        if isinstance(self._redis, Cluster):
+            return await self._redis.ping()
         await self._redis.call("writable", ())
         address = self._redis.route.address
-        return None if address is None else str(address)
+        return Standing(primary=None if address is None else str(address))
 
     async def now_ms(self) -> int:
         seconds, microseconds = await self._redis.send(b"TIME")

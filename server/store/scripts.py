@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["SCRIPTS", "Script"]
+__all__ = ["SCRIPTS", "SHARDED_SCRIPTS", "Script"]
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -19,12 +19,17 @@ class Script(msgspec.Struct, frozen=True):
     sha: bytes
 
 
-def _read(path: Path) -> Script:
-    source = path.read_bytes()
+def _script(name: str, source: bytes) -> Script:
     # SHA-1 is how Redis names scripts, not a question of security.
-    return Script(path.stem, source, sha1(source, usedforsecurity=False).hexdigest().encode())
+    return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
 SCRIPTS: dict[str, Script] = {
-    path.stem: _read(path) for path in sorted((Path(__file__).parent / "scripts").glob("*.lua"))
+    path.stem: _script(path.stem, path.read_bytes())
+    for path in sorted((Path(__file__).parent / "scripts").glob("*.lua"))
 }
+
+SHARDED_SCRIPTS: dict[str, Script] = {
+    name: _script(name, script.source.replace(b"'PUBLISH'", b"'SPUBLISH'")) for name, script in SCRIPTS.items()
+}
+"""The same steps for a Cluster: what they publish stays with the node of the slot, whose subscribers it counts."""

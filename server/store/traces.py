@@ -8,7 +8,7 @@ however late its worker comes.
 from collections.abc import Iterable, Sequence
 
 from server.store.bounds import TRACES_MAX_COUNT
-from server.store.connection import Redis, Value
+from server.store.connection import Commands, Value
 from server.store.keys import Keys
 from server.store.port import TraceRecord
 
@@ -18,7 +18,7 @@ __all__ = ["RedisTraces", "each_once"]
 class RedisTraces:
     """The part of the store that holds traces."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
 
     async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:

@@ -4,7 +4,7 @@ It does not know what a turn is nor who refuses it; `redis_store.py` combines it
 counted holds for all web processes at once, and the same turn is never counted twice.
 """
 
-from server.store.connection import Redis
+from server.store.connection import Commands
 from server.store.keys import Keys
 from server.store.port import TurnSpent
 
@@ -14,7 +14,7 @@ __all__ = ["RedisTurns"]
 class RedisTurns:
     """The part of the store that counts turns."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
 
     async def spend_turn(self, principal_id: str, turn: str, per_hour: int, per_day: int) -> TurnSpent:

@@ -7,8 +7,8 @@ it with the other nouns. The rule: a whisper may be lost, so whoever needs an an
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from server.store.channels import Channels
-from server.store.connection import Redis
+from server.store.channels import Subscriptions
+from server.store.connection import Commands
 from server.store.keys import Keys
 
 __all__ = ["RedisWhispers"]
@@ -17,9 +17,9 @@ __all__ = ["RedisWhispers"]
 class RedisWhispers:
     """The part of the store that only passes on."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
-    _channels: Channels
+    _channels: Subscriptions
 
     async def whisper(self, topic: str, payload: bytes) -> int:
         return int(await self._redis.send(b"PUBLISH", self._keys.whisper_channel(topic), payload))
