@@ -24,7 +24,7 @@ from server.store.connection import LANES, Redirected, Redis, Reply, ScriptMissi
 from server.store.keys import never_of
 from server.store.route import Route
 from server.store.scripts import SHARDED_SCRIPTS, Script
-from server.store.slots import NodeName, ClusterUrl, View, at, slot_of
+from server.store.slots import ClusterUrl, NodeName, View, at, slot_of
 
 __all__ = ["Cluster", "Node"]
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.store.connection import explain_error
 from server.store.route import Route, pack
-from server.store.slots import NodeName, ClusterUrl, View, parse_view
+from server.store.slots import ClusterUrl, NodeName, View, parse_view
 
 __all__ = ["ClusterView"]
 

@@ -13,7 +13,7 @@ from redis.crc import key_slot
 
 from server.store.connection import Reply
 
-__all__ = ["SLOTS", "NodeName", "ClusterUrl", "View", "is_cluster_url", "parse_view", "slot_of"]
+__all__ = ["SLOTS", "ClusterUrl", "NodeName", "View", "is_cluster_url", "parse_view", "slot_of"]
 
 SLOTS = 16_384
 """Of every Cluster (the specification's number)."""

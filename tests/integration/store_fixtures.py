@@ -20,8 +20,9 @@ from server.store.memory import MemoryStore
 from server.store.port import Appended, AppendRequest, Claimed, PostOutcome, PostRequest, Store, Taken
 from server.store.redis_store import RedisStore
 from server.store.server_process import ServerProcess, find_binary, start_server
+from tests.failover.cluster_nodes import Nodes, running_cluster
 
-STORES = ("memory", "valkey", "redis7")
+STORES = ("memory", "valkey", "redis7", "cluster")
 """Every implementation of the port and every server it must run on."""
 
 LEASE_MS = 60_000
@@ -58,6 +59,13 @@ def redis7_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
     yield from running_server(Path(binary), tmp_path_factory.mktemp("redis7"))
 
 
+@pytest.fixture(scope="session")
+def cluster_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Three nodes of the embedded server, a third of the slots each."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
 def fresh_url(server: ServerProcess) -> str:
     """A database of the server with nothing in it."""
     url = f"{server.url}?db={next(_databases) % 16}"
@@ -77,6 +85,12 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """Each test that asks for it runs on every implementation."""
     if request.param == "memory":
         yield MemoryStore()
+        return
+    if request.param == "cluster":
+        nodes: Nodes = request.getfixturevalue("cluster_nodes")
+        nodes.flush()
+        async with RedisStore(nodes.url) as clustered:
+            yield clustered
         return
     server: ServerProcess = request.getfixturevalue(f"{request.param}_server")
     async with fresh_store(server) as opened:
