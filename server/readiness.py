@@ -8,6 +8,7 @@ comes within `READY_SECONDS`, whatever the store does.
 from typing import Literal
 
 import anyio
+import msgspec
 
 from protocol.errors import Unavailable
 from protocol.messages import JsonObject
@@ -48,12 +49,13 @@ class Readiness:
             return 503, {"status": "starting", "detail": "the process has not opened all that it needs yet"}
         try:
             with anyio.fail_after(READY_SECONDS):
-                primary = await self._store.ping()
+                standing = await self._store.ping()
         except Unavailable as trouble:
             return _unavailable(trouble.message)
         except TimeoutError:
             return _unavailable(f"no answer within {READY_SECONDS:g} s")
-        return 200, {"status": "ready", "store": "ok"} | ({} if primary is None else {"primary": primary})
+        said = {"status": "ready", "store": "partly" if standing.away else "ok"}
+        return 200, said | msgspec.to_builtins(standing)
 
 
 def _unavailable(trouble: str) -> tuple[int, JsonObject]:

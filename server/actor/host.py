@@ -7,6 +7,7 @@ lease only avoids double work; safety is the fence's and the append's business.
 
 import random
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +71,8 @@ class Host:
         self._crashed: dict[str, None] = {}  # in the order of their crashes
         self._is_draining = False
         self._drained = anyio.Event()
-        self._beaten_at = time.monotonic()
+        self._kept_at: dict[str, float] = {}  # by chat: when its lease was last known to begin
+        self._beating: set[int] = set()  # buckets whose beat is on its way
 
     @property
     def name(self) -> str:
@@ -81,8 +83,8 @@ class Host:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sweep_forever, tasks)
             tasks.start_soon(self._listen_to_bells, tasks)
-            tasks.start_soon(self._listen_to_mail)
-            tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._listen_to_mail, tasks)
+            tasks.start_soon(self._beat_forever, tasks)
             tasks.start_soon(self._fence_self)
             tasks.start_soon(self._watch_lag)
 
@@ -144,13 +146,13 @@ class Host:
                 self._note("bell", trouble)
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 
-    async def _listen_to_mail(self) -> None:
+    async def _listen_to_mail(self, tasks: TaskGroup) -> None:
         while True:
             try:
                 async with self._place.store.mail(self._place.worker) as mail:
                     async for chat_id in mail:
                         if chat_id is None:
-                            await self._beat()  # rebuilt: the beat's answer tells what was missed
+                            self._beat(tasks)  # rebuilt: the beat's answer tells what was missed
                         elif (actor := self._actors.get(chat_id)) is not None:
                             actor.notify()
             except Failed as trouble:
@@ -161,8 +163,10 @@ class Host:
         room = min(CLAIM_MAX, self._rhythm.max_chats - len(self._actors))
         if room <= 0:
             return
+        asked_at = time.monotonic()
         claimed = await self._place.store.claim(bucket, self._place.worker, room, self._rhythm.lease_ms)
         for chat in claimed:
+            self._kept_at[chat.chat_id] = asked_at
             self._adopt(chat, tasks)
 
     def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
@@ -191,6 +195,8 @@ class Host:
             _forget_oldest(self._crashed)
         finally:
             del self._actors[actor.chat_id]
+            if actor.chat_id not in self._again:
+                self._kept_at.pop(actor.chat_id, None)
             self._place.metrics.chats_active.set(len(self._actors))
             self._drained.set()
         if end is End.UNFOLDABLE:
@@ -218,40 +224,57 @@ class Host:
         except Failed as trouble:
             _log.warning("chat.not_set_aside", chat_id=chat_id, error=trouble.message)  # it is, when the lease is over
 
-    async def _beat_forever(self) -> None:
+    async def _beat_forever(self, tasks: TaskGroup) -> None:
         while True:
             await anyio.sleep(self._rhythm.beat_seconds)
-            try:
-                await self._beat()
-            except Failed as trouble:
-                _log.warning("beat.missed", chats=len(self._actors))
-                self._note("beat", trouble)
+            self._beat(tasks, self._beating)
 
     async def _fence_self(self) -> None:
-        """Stop effects in time, by a clock of its own: a beat that hangs must not keep us from noticing."""
+        """Stop effects in time, by a clock of its own: a beat that hangs must not keep us from noticing. Each chat for
+        itself, since the node of its bucket may be the only one that is away."""
+        trusted_seconds = SELF_FENCE_SHARE * self._rhythm.lease_seconds
         while True:
-            left_seconds = self._beaten_at + SELF_FENCE_SHARE * self._rhythm.lease_seconds - time.monotonic()
-            if left_seconds > 0:
-                await anyio.sleep(left_seconds)
-                continue
-            for actor in self._actors.values():
-                actor.stop_effects()
-            await anyio.sleep(self._rhythm.beat_seconds)  # then the tools that began meanwhile
+            pause_seconds = self._rhythm.beat_seconds  # then the tools that began meanwhile
+            now = time.monotonic()
+            for chat_id, actor in self._actors.items():
+                left_seconds = self._kept_at.get(chat_id, now) + trusted_seconds - now
+                if left_seconds > 0:
+                    pause_seconds = min(pause_seconds, left_seconds)
+                else:
+                    actor.stop_effects()
+            await anyio.sleep(pause_seconds)
 
-    async def _beat(self) -> None:
-        chats = list(self._actors)
+    def _beat(self, tasks: TaskGroup, but: Collection[int] = ()) -> None:
+        """Each bucket for itself, all in one tick: one whose node does not answer keeps none of the others waiting."""
+        by_bucket: dict[int, list[str]] = {}
+        for chat_id in self._actors:
+            by_bucket.setdefault(self._place.store.bucket_of(chat_id), []).append(chat_id)
+        for bucket, chats in by_bucket.items():
+            if bucket not in but:
+                tasks.start_soon(self._beat_bucket, bucket, chats)
+
+    async def _beat_bucket(self, bucket: int, chats: list[str]) -> None:
+        self._beating.add(bucket)
         started_at = time.monotonic()
-        answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats) if chats else {}
-        self._beaten_at = max(self._beaten_at, started_at)  # the mail's beat may have overtaken the clock's
+        try:
+            answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats)
+        except Failed as trouble:
+            _log.warning("beat.missed", chats=len(chats), bucket=bucket)
+            self._note("beat", trouble)
+            return
+        finally:
+            self._beating.discard(bucket)
         for chat_id, answer in answers.items():
             actor = self._actors.get(chat_id)
-            if actor is None or answer is Beat.MINE:
+            if actor is None:
                 continue
-            if answer is Beat.MAIL:
-                actor.notify()
-            else:
+            if answer is Beat.LOST:
                 _log.warning("lease.lost", chat_id=chat_id)
                 actor.lose()
+                continue
+            self._kept_at[chat_id] = max(self._kept_at.get(chat_id, 0.0), started_at)  # a later one may have overtaken
+            if answer is Beat.MAIL:
+                actor.notify()
 
     async def _watch_lag(self) -> None:
         while True:

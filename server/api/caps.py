@@ -33,7 +33,8 @@ async def livez(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """`GET /readyz`: 200 when commands can be taken, else 503 and why not. Behind Sentinel, `primary` takes them."""
+    """`GET /readyz`: 200 when commands can be taken, else 503 and why not. Behind Sentinel, `primary` takes them; of a
+    Cluster, all of `nodes` but those in `away`, whose chats wait while the others go on."""
     return answer(*await edge_of(request).readiness.look())
 
 

@@ -18,6 +18,7 @@ from server.console.doctor_mcp import Verdict, mcp_findings
 from server.console.doctor_models import model_finding
 from server.settings import Provider, Settings
 from server.settings.sources import BadSettings, Loaded, load_settings
+from server.store.standing import Standing
 from threadcast import Client, Unreachable
 
 __all__ = ["Finding", "doctor", "examine", "local_url"]
@@ -35,12 +36,6 @@ class Finding(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.verdict:<5} {self.what:<14} {self.text}"
-
-
-class _Ready(msgspec.Struct, frozen=True):
-    """What `/readyz` says, as far as it concerns us."""
-
-    primary: str | None = None
 
 
 def doctor(environ: Mapping[str, str], file: str | None) -> int:
@@ -138,19 +133,18 @@ async def _served_store(client: Client) -> Finding:
     except (Unreachable, TimeoutError):
         return Finding("fail", "store", f"the server did not say within {PATIENCE_SECONDS:g} s")
     if answer.status_code == 200:
-        return Finding("ok", "store", f"the server says that it is ready{_primary_in(answer.content)}")
+        try:
+            standing = msgspec.json.decode(answer.content, type=Standing)
+        except msgspec.DecodeError:
+            standing = Standing()
+        return _standing("the server says that it is ready", standing)
     return Finding("fail", "store", f"the server is not ready: {answer.text.strip()[:300]}")
 
 
-def _primary_in(body: bytes) -> str:
-    try:
-        return _at(msgspec.json.decode(body, type=_Ready).primary)
-    except msgspec.DecodeError:
-        return ""
-
-
-def _at(primary: str | None) -> str:
-    return "" if primary is None else f"; the sentinels name {primary} as its primary"
+def _standing(text: str, standing: Standing) -> Finding:
+    if standing.away:
+        return Finding("fail", "store", f"nodes of the Cluster take no writes: {'; '.join(standing.away)[:300]}")
+    return Finding("ok", "store", f"{text}{standing}")
 
 
 async def _own_store(settings: Settings) -> Finding:
@@ -166,9 +160,9 @@ async def _own_store(settings: Settings) -> Finding:
     try:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with RedisStore(settings.store.url.reveal()) as store:
-                primary = await store.ping()
+                standing = await store.ping()
     except ThreadcastError as wrong:
         return Finding("fail", "store", f"store.url: {wrong.message}")
     except TimeoutError:
         return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
-    return Finding("ok", "store", f"the one of store.url answers{_at(primary)}")
+    return _standing("the one of store.url answers", standing)

@@ -205,17 +205,26 @@ class Hub:
             await anyio.sleep(TICK_SECONDS)
             try:
                 await self._check_positions(time.monotonic())
-            except Unavailable:
-                continue  # the relays notice by themselves; checks go on when the store is back
             except Exception:  # the boundary of a round of checks: the next one may succeed
                 _log.exception("relay.check_failed")
 
     async def _check_positions(self, now: float) -> None:
-        """Compare heads, all in one pipeline. A relay that moved meanwhile is left alone."""
-        asked = [(here.relay, here.relay.head) for here in self._open.values() if _is_due(here.relay, now)]
-        if not asked:
-            return
-        heads = await self._store.heads([relay.chat_id for relay, _ in asked])
+        """Compare heads, all in one pipeline, but each bucket for itself: its node may be away. A relay that moved
+        meanwhile is left alone."""
+        by_bucket: dict[int, list[tuple[Relay, str]]] = {}
+        for here in self._open.values():
+            if _is_due(here.relay, now):
+                bucket = self._store.bucket_of(here.relay.chat_id)
+                by_bucket.setdefault(bucket, []).append((here.relay, here.relay.head))
+        async with anyio.create_task_group() as tasks:
+            for asked in by_bucket.values():
+                tasks.start_soon(self._check_bucket, asked, now)
+
+    async def _check_bucket(self, asked: list[tuple[Relay, str]], now: float) -> None:
+        try:
+            heads = await self._store.heads([relay.chat_id for relay, _ in asked])
+        except Unavailable:
+            return  # the relays notice by themselves; checks go on when the store is back
         async with anyio.create_task_group() as tasks:
             for (relay, head_then), head in zip(asked, heads, strict=True):
                 relay.checked_at = now

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from server.settings.store_url import SENTINEL_SCHEMES, parse_sentinel_url
+from server.settings.store_url import CLUSTER_SCHEMES, SENTINEL_SCHEMES, parse_cluster_url, parse_sentinel_url
 from server.settings.values import Name, Secret, Section
 
 __all__ = ["Auth", "Permission", "Server", "Store", "Token"]
@@ -55,8 +55,8 @@ class Store(Section, frozen=True):
     """Redis ≥ 7.0 or Valkey, such as redis://127.0.0.1:6379/0; it may hold a password. Behind Sentinel:
     redis+sentinel://a:26379,b:26379,c:26379/service/0 (`rediss+sentinel` with TLS), with user and password of the
     primary before the hosts, and those of the sentinels as ?sentinel_username=…&sentinel_password=…; then a failover
-    needs no restart. Unset: a private store in `data_dir`. Set it to run several processes, or to keep the data
-    elsewhere."""
+    needs no restart. A Cluster by some of its nodes: redis+cluster://a:6379,b:6379 (`rediss+cluster` with TLS). Unset:
+    a private store in `data_dir`. Set it to run several processes, or to keep the data elsewhere."""
 
     data_dir: str = ".threadcast"
     """Where the private store and the files of tools lie. Change it to keep several servers apart."""
@@ -70,15 +70,16 @@ class Store(Section, frozen=True):
 
     def __post_init__(self) -> None:
         scheme = "" if self.url is None else self.url.reveal().partition("://")[0]
-        if self.url is not None and scheme in SENTINEL_SCHEMES:
+        if self.url is not None and scheme in (*SENTINEL_SCHEMES, *CLUSTER_SCHEMES):
+            parse = parse_sentinel_url if scheme in SENTINEL_SCHEMES else parse_cluster_url
             try:
-                parse_sentinel_url(self.url.reveal())
+                parse(self.url.reveal())
             except ValueError as wrong:
                 raise ValueError(f"url: {wrong}") from None
         elif self.url is not None and scheme not in ("redis", "rediss", "unix"):
             raise ValueError(
                 "url: write it as redis://host:port/database, rediss://…, unix:///path, "
-                "or redis+sentinel://host:port,host:port/service/database"
+                "redis+sentinel://host:port,host:port/service/database or redis+cluster://host:port,host:port"
             )
         if self.url is not None and self.memory:
             raise ValueError("memory = true is for the private store; take either memory or url away")

@@ -1,8 +1,10 @@
-"""The URL of a store behind Sentinel, taken apart: who is asked, for which service, and how the primary is spoken to.
+"""The URL of a store of several servers, taken apart: who is asked, for what, and how the servers are spoken to.
 
     redis+sentinel://[user:password@]host[:port],host[:port]/service[/database][?option=value]
+    redis+cluster://[user:password@]host[:port],host[:port][?option=value]
 
-It reaches nothing; `settings/serving.py` refuses what it cannot read, `store/sentinel.py` connects. `rediss+sentinel`
+It reaches nothing; `settings/serving.py` refuses what it cannot read, `store/sentinel.py` and `store/cluster.py`
+connect. `rediss+sentinel`
 means TLS, to the sentinels and to the primary. User, password and database are the primary's; the sentinels' own stand
 in the options `sentinel_username` and `sentinel_password`. All other options are redis-py's and hold for both. The
 rule: no message repeats a part of the URL, since any of it may be a secret put in the wrong place.
@@ -12,15 +14,28 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
-__all__ = ["SENTINEL_SCHEMES", "SentinelUrl", "parse_sentinel_url"]
+__all__ = [
+    "CLUSTER_SCHEMES",
+    "SENTINEL_SCHEMES",
+    "ClusterUrl",
+    "SentinelUrl",
+    "parse_cluster_url",
+    "parse_sentinel_url",
+]
 
 SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
+CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
 
 SENTINEL_PORT = 26_379
 """The one that Sentinel listens on unless told otherwise (redis.io, High availability with Redis Sentinel)."""
 
+NODE_PORT = 6_379
+"""The one that Redis listens on unless told otherwise."""
+
+_CLUSTER_SHAPE = "write it as redis+cluster://[user:password@]host:port,host:port, without a database"
 _SHAPE = "write it as redis+sentinel://[user:password@]host:port,host:port/service/database"
 _URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<authority>[^/?#]*)/(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
+_CLUSTER_URL = re.compile(r"(?P<scheme>rediss?\+cluster)://(?P<authority>[^/?#]*)/?0?(?P<query>\?[^#]*)?")
 _HOST = re.compile(r"^(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<name>[^\s:\[\]/@]+))(?::(?P<port>[0-9]{1,5}))?$")
 _SERVICE = re.compile(r"^[A-Za-z0-9._-]+$")
 """What Sentinel itself lets a service be called (sentinel.c: letters, digits and ".-_")."""
@@ -54,13 +69,38 @@ def parse_sentinel_url(url: str) -> SentinelUrl:
             options.append((name, value))
     query = f"?{urlencode(options)}" if options else ""
     mine = ":".join(quote(value, safe="") for value in own.values()) + "@" if any(own.values()) else ""
-    sentinels = tuple(f"{scheme}://{mine}{_address(host)}{query}" for host in hosts.split(","))
+    wrong = f"{_SHAPE}; each sentinel is a host, or host:port, between commas"
+    sentinels = tuple(f"{scheme}://{mine}{_address(host, SENTINEL_PORT, wrong)}{query}" for host in hosts.split(","))
     return SentinelUrl(sentinels, service, f"{scheme}://{credentials}{at}primary.invalid/{database or 0}{query}")
 
 
-def _address(text: str) -> str:
+class ClusterUrl(NamedTuple):
+    """`seeds` are addresses, `host:port`; any one of them knows the others."""
+
+    scheme: str
+    credentials: str
+    seeds: tuple[str, ...]
+    query: str
+
+    def of(self, address: str) -> str:
+        """The URL of one node, as redis-py reads it: all are entered in the same way."""
+        return f"{self.scheme}://{self.credentials}{address}/0{self.query}"
+
+
+def parse_cluster_url(url: str) -> ClusterUrl:
+    """Raises ValueError, in words for people."""
+    parts = _CLUSTER_URL.fullmatch(url)
+    if parts is None:
+        raise ValueError(_CLUSTER_SHAPE)
+    credentials, at, hosts = parts["authority"].rpartition("@")
+    wrong = f"{_CLUSTER_SHAPE}; each node is a host, or host:port, between commas"
+    seeds = tuple(_address(host, NODE_PORT, wrong) for host in hosts.split(","))
+    return ClusterUrl(parts["scheme"].partition("+")[0], credentials + at, seeds, parts["query"] or "")
+
+
+def _address(text: str, usual_port: int, wrong: str) -> str:
     found = _HOST.match(text.strip())
-    if found is None or not 0 < int(found["port"] or SENTINEL_PORT) < 65_536:
-        raise ValueError(f"{_SHAPE}; each sentinel is a host, or host:port, between commas")
+    if found is None or not 0 < int(found["port"] or usual_port) < 65_536:
+        raise ValueError(wrong)
     host = f"[{found['six']}]" if found["six"] else found["name"]
-    return f"{host}:{found['port'] or SENTINEL_PORT}"
+    return f"{host}:{found['port'] or usual_port}"

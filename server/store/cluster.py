@@ -18,13 +18,15 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
+from server.settings.store_url import parse_cluster_url
 from server.store.channels import SHARDED, Channels
 from server.store.cluster_view import ClusterView
 from server.store.connection import LANES, Redirected, Redis, Reply, ScriptMissing, Value
 from server.store.keys import never_of
 from server.store.route import Route
 from server.store.scripts import SHARDED_SCRIPTS, Script
-from server.store.slots import ClusterUrl, NodeName, View, at, slot_of
+from server.store.slots import NodeName, View, at, slot_of
+from server.store.standing import Standing
 
 __all__ = ["Cluster", "Node"]
 
@@ -75,7 +77,7 @@ class Cluster:
     """Enter it once; entering asks for the map. Its interface is `connection.Commands`, and `node_of` for channels."""
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        self._url = ClusterUrl(url)
+        self._url = parse_cluster_url(url)
         self._lanes = lanes
         self._view = ClusterView(self._url)
         self._owners: dict[int, NodeName] = {}
@@ -157,8 +159,8 @@ class Cluster:
             if isinstance(result, BaseException) and not isinstance(result, Unavailable):
                 raise result
 
-    async def ping(self) -> list[str]:
-        """What is wrong, a sentence for each primary that takes no writes. Raises Unavailable when none takes any."""
+    async def ping(self) -> Standing:
+        """Which nodes there are, and which take no writes. Raises Unavailable when none takes any."""
         nodes = list(self._nodes.values())
         script = SHARDED_SCRIPTS["writable"]
 
@@ -179,13 +181,9 @@ class Cluster:
         troubles = [trouble for trouble in said if trouble]
         if len(troubles) == len(nodes):
             raise Unavailable("no node of the store's Cluster takes writes: " + "; ".join(troubles))
-        return troubles
+        return Standing(nodes=tuple(node.address for node in nodes), away=tuple(troubles))
 
     # where things are
-
-    @property
-    def nodes(self) -> list[Node]:
-        return list(self._nodes.values())
 
     def node_of(self, key: bytes) -> Node | None:
         """Who serves a key or channel now, as far as we know."""

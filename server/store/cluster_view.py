@@ -8,9 +8,10 @@ import asyncio
 from contextlib import suppress
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
+from server.settings.store_url import ClusterUrl
 from server.store.connection import explain_error
 from server.store.route import Route, pack
-from server.store.slots import ClusterUrl, NodeName, View, parse_view
+from server.store.slots import NodeName, View, parse_view
 
 __all__ = ["ClusterView"]
 

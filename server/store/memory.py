@@ -50,6 +50,7 @@ from server.store.port import (
     Taken,
     shelf_of,
 )
+from server.store.standing import Standing
 
 __all__ = ["MemoryStore"]
 
@@ -87,9 +88,9 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
     def _keep(self, chat_id: str, chat: Chat) -> None:
         self._chats[chat_id] = chat
 
-    async def ping(self) -> Sequence[str]:
+    async def ping(self) -> Standing:
         await self._arrive()
-        return ()
+        return Standing()
 
     async def now_ms(self) -> int:
         return (await self._arrive())[2]

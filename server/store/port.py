@@ -19,6 +19,7 @@ import msgspec
 from protocol.blobs import Blob, BlobFacts
 from protocol.entries import RawEntry
 from protocol.ids import EntryId
+from server.store.standing import Standing
 
 __all__ = [
     "AppendRequest",

@@ -6,10 +6,10 @@ Processes open one each. Entering connects, fixes the number of buckets at the s
 scripts; leaving closes all connections.
 """
 
-from collections.abc import Sequence
 from types import TracebackType
 
 from protocol.errors import Internal
+from server.settings.store_url import CLUSTER_SCHEMES
 from server.store.blobs import RedisBlobs
 from server.store.channels import Channels
 from server.store.cluster import Cluster
@@ -21,7 +21,7 @@ from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
 from server.store.sentinel import route_to
-from server.store.slots import is_cluster_url
+from server.store.standing import Standing
 from server.store.traces import RedisTraces
 from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
@@ -36,9 +36,9 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
     _channels: Channels | ClusterChannels
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        """`url`: redis://, rediss:// or unix://, as redis-py reads them; of Sentinel or a Cluster, as `store_url.py` does."""
+        """`url`: redis://, rediss:// or unix://, as redis-py reads them; of Sentinel or a Cluster, see `store_url.py`."""
         self._keys = Keys(BUCKETS)
-        if is_cluster_url(url):
+        if url.partition("://")[0] in CLUSTER_SCHEMES:
             self._redis = Cluster(url, lanes=lanes)
             self._channels = ClusterChannels(self._redis)
         else:

@@ -6,14 +6,13 @@ views the one with the highest epoch counts, since a node that was away still be
 
 from collections.abc import Sequence
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 from redis.crc import key_slot
 
 from server.store.connection import Reply
 
-__all__ = ["SLOTS", "ClusterUrl", "NodeName", "View", "is_cluster_url", "parse_view", "slot_of"]
+__all__ = ["SLOTS", "NodeName", "View", "parse_view", "slot_of"]
 
 SLOTS = 16_384
 """Of every Cluster (the specification's number)."""
@@ -21,32 +20,10 @@ SLOTS = 16_384
 NodeName: TypeAlias = str
 """`host:port`; an IPv6 host in brackets."""
 
-SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
-
 
 def slot_of(key: bytes) -> int:
     """CRC16 of the hash tag, modulo 16,384."""
     return key_slot(key)
-
-
-def is_cluster_url(url: str) -> bool:
-    return url.partition("://")[0] in SCHEMES
-
-
-class ClusterUrl:
-    """`redis+cluster://[user:password@]host:port[,host:port…][/][?option=value]`: where to begin, and how to enter."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._scheme = SCHEMES[parts.scheme]
-        self._user, at, hosts = parts.netloc.rpartition("@")
-        self._user += at
-        self._query = f"?{parts.query}" if parts.query else ""
-        self.seeds: tuple[NodeName, ...] = tuple(_with_port(host) for host in hosts.split(",") if host)
-
-    def of(self, address: NodeName) -> str:
-        """The URL of one node, as redis-py reads it. Cluster has one database only."""
-        return f"{self._scheme}://{self._user}{address}/0{self._query}"
 
 
 class View(msgspec.Struct, frozen=True):
@@ -98,8 +75,3 @@ def at(host: str, port: int, asked: NodeName) -> NodeName:
     elif ":" in host and not host.startswith("["):
         host = f"[{host}]"
     return f"{host}:{port}"
-
-
-def _with_port(host: str) -> NodeName:
-    """6379 where none is written."""
-    return host if host.rpartition(":")[2].isdigit() and not host.endswith("]") else f"{host}:6379"

@@ -84,7 +84,7 @@ class ClusterNode:
 
     def ask(self, *command: str | int | bytes) -> Any:  # Any: a reply is what the command promises
         """The reply as the wire has it."""
-        return self._client.execute_command(*command)
+        return self._client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
 
     def facts(self) -> dict[str, str]:
         """CLUSTER INFO; nothing while it does not answer."""
