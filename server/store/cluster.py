@@ -42,8 +42,8 @@ LOOK_PAUSE_SECONDS = 0.2
 HOPS_MAX = 3
 """Redirections of one command. A slot that moves gives one; more than two mean that the nodes disagree."""
 
-PING_SECONDS = 1.0
-"""For the answer of one node to whether it takes writes."""
+PING_SECONDS = 0.7
+"""For the answer of one node to whether it takes writes; all of them inside the second that /readyz takes."""
 
 UNUSED_SECONDS = 30.0
 """A node without slots stays connected so long: while a slot moves to it, commands are sent there one by one."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from server.store.embedded import VOLATILE
+from server.store.embedded import PERSISTENT
 from server.store.server_process import ServerProcess, find_binary, start_server
 from server.store.slots import SLOTS, slot_of
 
@@ -69,8 +69,13 @@ class ClusterNode:
             "enable-debug-command": "local",
         }
         flat = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
-        self._process = start_server(self._binary, self._directory, [*VOLATILE, *flat])
+        self._process = start_server(self._binary, self._directory, [*PERSISTENT, *flat])
         self._process.wait_ready_blocking()
+
+    def cut_off(self, replica: "ClusterNode") -> None:
+        """From here on nothing of what is written here reaches that replica, which does not know it."""
+        replica.ask("CONFIG", "SET", "masterauth", "wrong")
+        self.ask("CLIENT", "KILL", "TYPE", "replica")
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.process.signal(number)
@@ -151,8 +156,8 @@ class Nodes:
         living = [node for node in self.all if node.process.is_alive]
         wait_for(lambda: all(node.facts().get("cluster_state") == "ok" for node in living))
 
-    def move_slot(self, key: bytes, source: ClusterNode, target: ClusterNode, between: Callable[[], None]) -> int:
-        """Reshard one slot, key by key as operators' tools do; `between` is called in the middle. How many moved."""
+    def move_slot(self, key: bytes, source: ClusterNode, target: ClusterNode) -> int:
+        """Reshard one slot, key by key as operators' tools do, as slowly as if it held much. How many keys it had."""
         slot = slot_of(key)
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
@@ -160,8 +165,7 @@ class Nodes:
         while names := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
             source.ask("MIGRATE", "127.0.0.1", target.port, names[0], 0, 5_000)
             moved += 1
-            if moved == 3:
-                between()
+            time.sleep(POLL_SECONDS)
         for node in (target, source, *(each for each in self.primaries if each not in (source, target))):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         return moved
