@@ -139,6 +139,7 @@ class Channels:
     def _begin(self) -> None:
         """A new connection knows no channel: what was to be said is replaced by one look at who listens now."""
         self._outbox.clear()
+        self._has_outbox.clear()  # else `_speak` would turn without a pause: nothing is left that it could send
         self._unanswered.clear()
         for channel in self._listeners:
             self._say(self._words.subscribe, channel)

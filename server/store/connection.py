@@ -125,7 +125,10 @@ class Redirected(Unavailable):
     """MOVED or ASK: another node of a Cluster has the slot, so the command did not run."""
 
     def __init__(self, wrong: redis_errors.AskError) -> None:
-        super().__init__("the store is a Cluster: write store.url as redis+cluster://host:port")
+        super().__init__(
+            f"slot {wrong.slot_id} is served by {wrong.node_addr[0]}:{wrong.node_addr[1]}: "
+            "the store is a Cluster, write store.url as redis+cluster://host:port"
+        )
         self.slot: int = wrong.slot_id
         self.host: str = wrong.node_addr[0]
         self.port: int = wrong.node_addr[1]
