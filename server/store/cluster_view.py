@@ -4,8 +4,9 @@ It keeps nothing but the addresses it once heard of; `cluster.py` decides when t
 all are asked at once with one deadline, and of what came in time the view with the highest epoch is believed.
 """
 
-import asyncio
 from contextlib import suppress
+
+import anyio
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.settings.store_url import ClusterUrl
@@ -16,7 +17,11 @@ from server.store.slots import NodeName, View, parse_view
 __all__ = ["ClusterView"]
 
 ASK_SECONDS = 1.0
-"""For one node's answer: milliseconds while it is well. With the pause between looks, a promotion is noticed in 2 s."""
+"""For one node's answer: milliseconds while it is well."""
+
+GRACE_SECONDS = 0.25
+"""For the others, once one has answered that all is well: a node that hangs would only make us see the promotion of its
+replica later."""
 
 ASKED_MAX = 12
 """Nodes asked at a time: one that is up to date is enough, and with so many there is one."""
@@ -37,7 +42,7 @@ class ClusterView:
             Internal: they answer, and are no Cluster.
         """
         addresses = list(dict.fromkeys((*nodes, *self._url.seeds, *self._heard_of)))[:ASKED_MAX]
-        answers = dict(zip(addresses, await asyncio.gather(*map(self._ask, addresses)), strict=True))
+        answers = await self._ask_all(addresses)
         troubles = {address: said.message for address, said in answers.items() if isinstance(said, ThreadcastError)}
         best: View | None = None
         for said in answers.values():
@@ -53,16 +58,33 @@ class ClusterView:
             self._heard_of = best.others
         return best, troubles
 
-    async def _ask(self, address: NodeName) -> View | ThreadcastError:
+    async def _ask_all(self, addresses: list[NodeName]) -> dict[NodeName, View | ThreadcastError]:
+        """What each said, ASK_SECONDS after all were asked, or GRACE_SECONDS after that all is well."""
+        answers: dict[NodeName, View | ThreadcastError] = {
+            address: Unavailable("it does not answer") for address in addresses
+        }
+        with anyio.CancelScope() as patience:
+            async with anyio.create_task_group() as tasks:
+                for address in addresses:
+                    tasks.start_soon(self._ask, address, answers, patience)
+        return answers
+
+    async def _ask(
+        self, address: NodeName, answers: dict[NodeName, View | ThreadcastError], patience: anyio.CancelScope
+    ) -> None:
         connection = Route(self._url.of(address)).connection()  # not opened by the route: replicas may answer too
         try:
-            async with asyncio.timeout(ASK_SECONDS):
+            with anyio.fail_after(ASK_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call] # redis-py's
                 await connection.send_packed_command([pack(b"CLUSTER", b"INFO"), pack(b"CLUSTER", b"SLOTS")], False)
                 info = await connection.read_response()
-                return parse_view(info, await connection.read_response(), address)
+                said = parse_view(info, await connection.read_response(), address)
         except Exception as wrong:  # boundary: the foreign errors of this connection
-            return explain_error(wrong)
+            answers[address] = explain_error(wrong)
+        else:
+            answers[address] = said
+            if said.is_ok:
+                patience.deadline = min(patience.deadline, anyio.current_time() + GRACE_SECONDS)
         finally:
             with suppress(Exception):  # closing a broken connection may fail; there is nothing left to lose
                 await connection.disconnect(nowait=True)

@@ -19,7 +19,7 @@ from server.store.embedded import PERSISTENT
 from server.store.server_process import ServerProcess, find_binary, start_server
 from server.store.slots import SLOTS, slot_of
 
-__all__ = ["BINARIES", "ClusterNode", "Nodes", "running_cluster"]
+__all__ = ["BINARIES", "ClusterNode", "Nodes", "running_cluster", "wait_for"]
 
 NODE_TIMEOUT_MS = 1_000
 """After this silence a node counts as failed; a replica is then promoted within about as much again."""

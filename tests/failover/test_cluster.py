@@ -119,8 +119,8 @@ async def test_without_a_node_its_chats_are_refused_with_the_reason_the_others_g
     finally:
         lost.start()
     for chat_id in away:
+        await house.post(chat_id, user_message("b", "are you there?"))
         async with watching(house.url, chat_id) as watcher:
-            await house.post(chat_id, user_message("b", "are you there?"))
             await watcher.until(partial(_has_said, texts=["before", "are you there?"]))
     with anyio.fail_after(5):
         while (await house.readiness())[1] != {"status": "ready", "store": "ok"}:
