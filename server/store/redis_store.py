@@ -36,7 +36,7 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
     _channels: Channels | ClusterChannels
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        """`url`: redis://, rediss:// or unix://, as redis-py reads them; of Sentinel or a Cluster, see `store_url.py`."""
+        """`url`: redis://, rediss:// or unix://, as redis-py reads them; else as `settings/store_url.py` does."""
         self._keys = Keys(BUCKETS)
         if url.partition("://")[0] in CLUSTER_SCHEMES:
             self._redis = Cluster(url, lanes=lanes)

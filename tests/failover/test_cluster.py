@@ -123,5 +123,7 @@ async def test_without_a_node_its_chats_are_refused_with_the_reason_the_others_g
         async with watching(house.url, chat_id) as watcher:
             await watcher.until(partial(_has_said, texts=["before", "are you there?"]))
     with anyio.fail_after(5):
-        while (await house.readiness())[1] != {"status": "ready", "store": "ok"}:
+        while (said := (await house.readiness())[1])["store"] != "ok":
             await anyio.sleep(0.1)
+    assert sorted(said["nodes"]) == sorted(node.name for node in house.nodes.primaries)
+    assert "away" not in said

@@ -11,6 +11,7 @@ from protocol.errors import Unavailable
 from server.store import route
 from server.store.port import Notice, Posted, PostOutcome
 from server.store.redis_store import RedisStore
+from server.store.standing import Standing
 from tests.failover.servers import Pair, both_servers, free_port
 from tests.integration.store_fixtures import CHAT, command
 
@@ -111,7 +112,7 @@ async def test_a_user_who_may_not_ask_for_role_and_info_can_use_the_store(pair: 
     url = pair.url.replace("//", "//plain:word@")
     async with RedisStore(url) as store:
         assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED
-        assert await store.ping() is None
+        assert await store.ping() == Standing()
 
 
 @both_servers
