@@ -19,7 +19,7 @@ from server.store.embedded import PERSISTENT
 from server.store.server_process import ServerProcess, find_binary, start_server
 from server.store.slots import SLOTS, slot_of
 
-__all__ = ["BINARIES", "ClusterNode", "Nodes", "running_cluster", "wait_for"]
+__all__ = ["BINARIES", "ClusterNode", "Nodes", "free_ports", "running_cluster", "wait_for"]
 
 NODE_TIMEOUT_MS = 1_000
 """After this silence a node counts as failed; a replica is then promoted within about as much again."""
@@ -39,7 +39,7 @@ class ClusterNode:
     def __init__(self, binary: Path, directory: Path) -> None:
         self._binary = binary
         self._directory = directory
-        self.port, self._bus_port = _free_ports(2)
+        self.port, self._bus_port = free_ports(2)
         self._client = redis.Redis(port=self.port, socket_timeout=2, protocol=2)
         self._client.response_callbacks.clear()
         self._process: ServerProcess | None = None
@@ -178,7 +178,7 @@ def wait_for(look: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     held = [socket.socket() for _ in range(count)]
     try:
         for each in held:
