@@ -104,6 +104,21 @@ async def test_commands_and_channels_go_where_their_slot_goes(empty: Nodes) -> N
         assert await store.watchers(CHAT) == 1
 
 
+async def test_who_only_listens_goes_with_the_slot_too(empty: Nodes) -> None:
+    """It sends no command that would be told of the move; the node takes the channel from it."""
+    async with RedisStore(empty.url) as store, RedisStore(empty.url) as listening, listening.follow(CHAT) as notices:
+        taken = await owned(store)
+        await move(empty, KEYS.chat(CHAT).log)
+        await store.append(first := entry(taken.head))
+        with anyio.fail_after(WAIT_SECONDS):
+            while (await anext(notices)).kind != "reconnected":
+                pass
+        await store.append(second := entry(first.head))
+        with anyio.fail_after(WAIT_SECONDS):
+            while (await anext(notices)).head != second.head:
+                pass
+
+
 async def test_bells_ring_where_their_slot_has_gone(empty: Nodes) -> None:
     async with RedisStore(empty.url) as store, store.bell() as bell:
         await move(empty, KEYS.chat(CHAT).bell)

@@ -1,6 +1,7 @@
 """What only a real server can show: restarts, refusals, deadlines, the batcher, lifetimes, the table of keys."""
 
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import redis
 from anyio.lowlevel import checkpoint
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from protocol.errors import Internal, Unavailable
 from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
@@ -213,6 +215,27 @@ async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: OwnSe
         own_server.process.signal(signal.SIGCONT)
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(notices)).kind == "reconnected"
+
+
+async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
+    own_server: OwnServer, own_store: RedisStore
+) -> None:
+    """What it had to say then is not said any more; a wait for it once turned without a pause, and nothing else ran."""
+    with capture_logs() as logs:
+        async with own_store.follow(CHAT):
+            own_server.kill()
+
+            async def is_lost() -> bool:
+                return any(line["event"] == "channels.lost" for line in logs)
+
+            await eventually(is_lost)
+        own_server.restart()
+    longest_seconds = 0.0
+    for _ in range(60):  # for as long as the rebuild may take: how long the event loop is not free
+        asked_at = time.monotonic()
+        await anyio.sleep(0.01)
+        longest_seconds = max(longest_seconds, time.monotonic() - asked_at)
+    assert longest_seconds < 0.5
 
 
 async def test_follow_of_a_frozen_server_is_refused_in_time(own_server: OwnServer, own_store: RedisStore) -> None:

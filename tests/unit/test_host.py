@@ -306,6 +306,30 @@ async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> N
     assert statuses == ["running", "outcome_unknown"]
 
 
+async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> None:
+    """In a Cluster one node may be away: its chats are fenced, those of the others beat on."""
+    tool = GatedTool(retry="once")
+    house = House(tool)
+    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
+    other = next(f"c{n}" for n in range(100) if house.store.bucket_of(f"c{n}") != house.store.bucket_of(CHAT))
+    async with house.watching() as watcher, house.watching(other) as elsewhere, house.hosting("w1", rhythm):
+        await house.post(call())
+        await tool.entered()
+        beat = house.store.hold("beat")
+        await beat.entered()
+        await house.post(call(), chat_id=other)
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+        await tool.entered(2)
+        await house.store.called("beat", house.store.calls["beat"] + 30)  # 0.6 s, longer than it may go without
+        tool.go_on.set()
+        await elsewhere.at_rest(1, DEADLINE_SECONDS)
+        beat.let_go()
+    assert (await house.tool_statuses(), await house.tool_statuses(other)) == (
+        ["running", "outcome_unknown"],
+        ["running", "done"],
+    )
+
+
 async def test_a_store_that_was_away_ends_nothing(house: House) -> None:
     async with house.watching() as watcher, house.hosting("w1"):
         await house.post(say("write", model=ESSAY))
