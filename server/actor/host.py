@@ -73,6 +73,7 @@ class Host:
         self._drained = anyio.Event()
         self._kept_at: dict[str, float] = {}  # by chat: when its lease was last known to begin
         self._beating: set[int] = set()  # buckets whose beat is on its way
+        self._sweeping: set[int] = set()  # and those whose sweep is
 
     @property
     def name(self) -> str:
@@ -105,21 +106,21 @@ class Host:
     async def _sweep_forever(self, tasks: TaskGroup) -> None:
         while True:
             if self._has_room():
-                troubles: list[Failed] = []
-                async with anyio.create_task_group() as sweep:  # one tick, so one pipeline
-                    for bucket in range(self._place.store.buckets):
-                        sweep.start_soon(self._sweep, bucket, tasks, troubles)
-                if troubles:
-                    self._note("claim", troubles[0])
-                    await anyio.sleep(STORE_PAUSE_SECONDS)
+                for bucket in range(self._place.store.buckets):  # one tick, so one pipeline
+                    if bucket not in self._sweeping:
+                        tasks.start_soon(self._sweep, bucket, tasks)
             await anyio.sleep(self._rhythm.sweep_seconds * random.uniform(0.5, 1.5))
 
-    async def _sweep(self, bucket: int, tasks: TaskGroup, troubles: list[Failed]) -> None:
-        """One bucket; its trouble is not that of the others."""
+    async def _sweep(self, bucket: int, tasks: TaskGroup) -> None:
+        """One bucket; its trouble is not that of the others, nor do they wait for it."""
+        self._sweeping.add(bucket)
         try:
             await self._claim(bucket, tasks)
         except Failed as trouble:
-            troubles.append(trouble)
+            self._note("claim", trouble)
+            await anyio.sleep(STORE_PAUSE_SECONDS)
+        finally:
+            self._sweeping.discard(bucket)
 
     def _note(self, call: str, trouble: Failed) -> None:
         """That the store is away is expected; any other error is a mistake somewhere."""
