@@ -43,6 +43,7 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
+@pytest.mark.parametrize("house", ["valkey"], indirect=True)
 @pytest.mark.parametrize("name", PLAYED)
 async def test_on_a_cluster_a_client_sees_what_the_transcript_says(house: ClusterHouse, name: str) -> None:
     async with Target(house.url) as target:
