@@ -16,6 +16,7 @@ from server.assembly import Furniture, authenticator_of, furnish, open_store, qu
 from server.http import HttpServer, listening, serving
 from server.probes import Door, Probes
 from server.readiness import Readiness
+from server.lag import watched_lag
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
@@ -50,6 +51,7 @@ async def _run(settings: Settings, startup: Startup, *, has_worker: bool) -> Non
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
         stop = await stack.enter_async_context(stop_requested(readiness))
+        await stack.enter_async_context(watched_lag(metrics))
         listener = stack.enter_context(listening(settings.server.host, settings.server.port))
         door = Door(Probes(readiness))
         server = await stack.enter_async_context(serving(listener, door))

@@ -43,6 +43,14 @@ Every event of a chat, one JSON object a line, from a snapshot on, for as long a
   threadcast tail my-notes | jq -r .type
   threadcast tail my-notes --raw          the very bytes of the stream"""
 
+_DEAD_LETTERS = """\
+A command that ends its worker each time it is taken up is refused after three tries (its client sees the code
+`poison`), and a copy is kept for you: the newest 1,000 of each bucket. This reads them from the store itself: the one
+of store.url (REDIS_URL), or the private one of a server that runs here.
+
+  threadcast dead-letters
+  threadcast dead-letters --json | jq -r .body"""
+
 _TOKEN = """\
 A new bearer token. The lines for threadcast.toml go to standard output, the token itself to standard error:
 
@@ -107,6 +115,10 @@ def _run(options: argparse.Namespace) -> int:
             from server.console.doctor import doctor
 
             return doctor(os.environ, options.config)
+        case "dead-letters":
+            from server.console.dead_letters import dead_letters
+
+            return dead_letters(os.environ, options.config, as_json=options.json, limit=options.limit)
         case "conformance":
             return _run_conformance(options)
     return _run_client(options)
@@ -250,6 +262,11 @@ def _parser() -> argparse.ArgumentParser:
 
     doctor = command("doctor", "check configuration, store and models, a line each")
     doctor.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
+
+    letters = command("dead-letters", "commands that were given up because they killed their workers", _DEAD_LETTERS)
+    letters.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
+    letters.add_argument("--limit", type=int, default=20, metavar="N", help="the newest N (20)")
+    letters.add_argument("--json", action="store_true", help="one JSON object a line, with the whole command")
 
     token = command("token", "make a bearer token and the lines that let it in", _TOKEN)
     token.add_argument("id", nargs="?", default="me", metavar="ID", help="whom it speaks for (me)")

@@ -121,6 +121,9 @@ METRICS_CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Around the 10 ms and 30 ms of the budget (DESIGN §13)."""
 
+_LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""From what a busy loop always has to what costs a worker its leases (3.5 s)."""
+
 _MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """From an instant model to a cold one that loads first."""
 
@@ -175,7 +178,10 @@ class Metrics:
         self.relay_reloads = count("relay_reloads_total", "Times a relay read its chat anew", "reason")
 
         # The process.
-        self.event_loop_lag_seconds = gauge("event_loop_lag_seconds", "How late the event loop ran its last timer")
+        self.event_loop_lag_seconds = histogram(
+            "event_loop_lag_seconds", "How late the event loop ran its timers", _LAG_SECONDS
+        )
+        self.event_loop_blocked = count("event_loop_blocked_total", "Times the event loop stood still for a second")
 
     def render(self) -> bytes:
         """All of it in the Prometheus text format, for `METRICS_CONTENT_TYPE`."""

@@ -24,6 +24,7 @@ from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
 from server.http import listening, serving
 from server.probes import Probes
+from server.lag import watched_lag
 from server.providers.openai.chat import warm_import
 from server.readiness import Readiness
 from server.redaction import Redactor, secrets_of
@@ -60,6 +61,7 @@ async def _work(settings: Settings, startup: Startup) -> None:
     furniture = furnish(settings)
     async with (
         stop_requested(readiness) as stop,
+        watched_lag(metrics),
         _probed(settings, readiness, metrics),
         open_store(settings) as (store, _),
         furniture.mcp.running(at_once=True),
@@ -157,6 +159,7 @@ async def hosting(
         data_dir=str(data_dir),
         title_model=settings.models.title,
         traces=traces,
+        answer_seconds=settings.limits.answer_timeout_seconds,
         authorizations=vault or Vault(store),
     )
     host = Host(place, rhythm_of(settings))

@@ -40,7 +40,6 @@ CRASHED = "crashed"
 REMEMBERED_MAX = 10_000
 """Chats whose crashes or unreadable logs are remembered, the newest; a forgotten one starts to count anew."""
 
-LAG_PROBE_SECONDS = 0.5
 STORE_PAUSE_SECONDS = 0.5
 
 
@@ -87,7 +86,6 @@ class Host:
             tasks.start_soon(self._listen_to_mail, tasks)
             tasks.start_soon(self._beat_forever, tasks)
             tasks.start_soon(self._fence_self)
-            tasks.start_soon(self._watch_lag)
 
     async def drain(self) -> int:
         """Give every chat back at its next safe point; returns how many were left when the time was up."""
@@ -276,12 +274,6 @@ class Host:
             self._kept_at[chat_id] = max(self._kept_at.get(chat_id, 0.0), started_at)  # a later one may have overtaken
             if answer is Beat.MAIL:
                 actor.notify()
-
-    async def _watch_lag(self) -> None:
-        while True:
-            asked_at = time.monotonic()
-            await anyio.sleep(LAG_PROBE_SECONDS)
-            self._place.metrics.event_loop_lag_seconds.set(time.monotonic() - asked_at - LAG_PROBE_SECONDS)
 
 
 def _forget_oldest(remembered: dict[str, Any]) -> None:  # Any: whatever is remembered of them

@@ -30,6 +30,9 @@ LAST_WORDS_CHARACTERS = 2_000
 
 DESCRIPTION_MAX_CHARACTERS = 200
 
+NOTE_SECONDS = 0.5
+"""For noting that a process did not start after all, against a cancellation: an abort is done within a second."""
+
 
 class CommitPort(Protocol):
     """The running turn, as what a tool is lent needs it."""
@@ -100,7 +103,7 @@ class ChatProcesses:
         return [each.process_id for each in state.private.relations.processes if each.process_id not in self._mine]
 
     async def aclose(self) -> None:
-        """End them all; within half a second."""
+        """End them all; within a second and a half, whatever hangs."""
         async with anyio.create_task_group() as tasks:
             for process_id in self._mine:
                 tasks.start_soon(self.kill, process_id)
@@ -115,6 +118,14 @@ def write_ends(ledger: Ledger, views: Sequence[ProcessView]) -> None:
 def write_lost(ledger: Ledger, process_ids: Sequence[str]) -> None:
     for process_id in process_ids:
         end_process(ledger, process_id, "lost", None)
+
+
+async def _make_directory(path: str) -> None:
+    """Raises ToolFailed: the disk is full, or refuses."""
+    try:
+        await anyio.Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as wrong:
+        raise ToolFailed(f"The tools' directory cannot be made: {wrong.strerror}.") from wrong
 
 
 class ProcessCalls:
@@ -147,10 +158,11 @@ class ProcessCalls:
             raise ToolFailed(f"{process_id.message}.")
         begun = process_id
         try:
-            await anyio.Path(place.data_dir).mkdir(parents=True, exist_ok=True)
+            await _make_directory(place.data_dir)
             await self._processes.start(begun, argv, cwd or place.data_dir, env or {})
         except BaseException:  # also a cancellation: what was not started does not run
-            with anyio.CancelScope(shield=True):
+            # What is not noted in time is found by the next owner, who writes it down as lost.
+            with anyio.move_on_after(NOTE_SECONDS, shield=True):
                 await self._turn.commit(lambda ledger: ledger.note(ProcessEnded(process_id=begun)))
             raise
         return begun

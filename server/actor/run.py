@@ -74,6 +74,7 @@ class Turn:
             new_id=place.new_id,
             data_dir=place.data_dir,
             authorizations=place.authorizations,
+            answer_seconds=place.answer_seconds,
         )
 
     @property

@@ -11,7 +11,7 @@ from protocol.ids import NewId
 from protocol.state import ChatState
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
-from server.agent.loop import Authorizations, ModelTable
+from server.agent.loop import ANSWER_SECONDS, Authorizations, ModelTable
 from server.agent.place.profile import Profiles
 from server.store.port import Store
 from server.telemetry import Metrics
@@ -71,6 +71,7 @@ class Workplace:
     title_model: str = ""
     traces: Traces | None = None
     authorizations: Authorizations | None = None
+    answer_seconds: float = ANSWER_SECONDS
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
     processes: ProcessPool = field(default_factory=ProcessPool)

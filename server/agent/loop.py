@@ -47,10 +47,15 @@ from server.tools.chats import ChatsPort
 from server.tools.processes import ProcessesPort
 from server.tools.runner import ToolRun, ToolRunner
 
-__all__ = ["AgentLoop", "Authorizations", "ChatPort", "ModelTable"]
+__all__ = ["ANSWER_SECONDS", "AgentLoop", "Authorizations", "ChatPort", "ModelTable"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
+
+
+ANSWER_SECONDS = 1_800.0
+"""For one model call. Its silence is the provider's business (`idle_timeout_seconds`); this ends one that drips, or
+keeps its connection alive and says nothing. The longest answers of slow local models take some ten minutes."""
 
 
 class ChatPort(Protocol):
@@ -128,6 +133,7 @@ class AgentLoop:
         new_id: NewId,
         data_dir: str,
         authorizations: Authorizations | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._chat = chat
         self._models = models
@@ -136,6 +142,7 @@ class AgentLoop:
         self._new_id = new_id
         self._data_dir = data_dir
         self._authorizations = authorizations
+        self._answer_seconds = answer_seconds
         self.current: Step | None = None
         self.step_ended = anyio.Event()
 
@@ -223,14 +230,18 @@ class AgentLoop:
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()
-        async with aclosing(provider.stream(request)) as deltas:
-            async for delta in deltas:
-                if not assembler.has_started:
-                    self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
-                trace.feed(delta)
-                op = assembler.feed(delta)
-                if op is not None:
-                    await self._chat.stream(op)
+        with anyio.move_on_after(self._answer_seconds) as patience:
+            async with aclosing(provider.stream(request)) as deltas:
+                async for delta in deltas:
+                    if not assembler.has_started:
+                        self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
+                    trace.feed(delta)
+                    op = assembler.feed(delta)
+                    if op is not None:
+                        await self._chat.stream(op)
+        if patience.cancelled_caught:
+            text = f"The model did not finish within {self._answer_seconds:g} s and was stopped."
+            raise ModelFailed("timeout", text, retryable=True)
 
     async def _ask_another(self, step: CallModel, model: str) -> CallModel:
         """The same round and the same message, answered by `model`, since the one that was asked is down (EVT-14)."""

@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import structlog
 
 from server.settings import Settings
 from server.store.embedded import EmbeddedStore
 from server.store.redis_store import RedisStore
 
 __all__ = ["open_store"]
+
+_log = structlog.get_logger()
 
 
 @asynccontextmanager
@@ -22,6 +25,8 @@ async def open_store(settings: Settings) -> AsyncIterator[tuple[RedisStore, Call
     """
     if settings.store.url is not None:
         async with RedisStore(settings.store.url.reveal()) as store:
+            for warning in (await store.health()).warnings:
+                _log.warning("store.advice", text=warning)
             yield store, _announce_nowhere
         return
     async with (

@@ -59,6 +59,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with Client(local_url(settings), token) as client:
         is_ours, server = await _server(client, settings)
         findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
+        findings += await _store_health(settings)
         findings.append(await _assistants(settings))
         servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)
         mcp = [Finding(verdict, what, text) for verdict, what, text in servers]
@@ -166,3 +167,25 @@ async def _own_store(settings: Settings) -> Finding:
     except TimeoutError:
         return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
     return _standing("the one of store.url answers", standing)
+
+
+async def _store_health(settings: Settings) -> list[Finding]:
+    """What an operator should know of a store that answers; whether it does, another check says."""
+    from server.console.dead_letters import store_url
+    from server.store.redis_store import RedisStore
+
+    url = store_url(settings)
+    if url is None:
+        return []
+    try:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            async with RedisStore(url) as store:
+                health, given_up = await store.health(), await store.dead_letters_count()
+    except (ThreadcastError, TimeoutError):
+        return []
+    found = [Finding("note", "store", warning) for warning in health.warnings]
+    if given_up:
+        found.append(
+            Finding("note", "store", f"{given_up} commands were given up: `threadcast dead-letters` shows them")
+        )
+    return found

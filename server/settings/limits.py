@@ -58,6 +58,10 @@ class Limits(Section, frozen=True):
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 20
     """Model calls in one run. Raise it for agents that work long."""
 
+    answer_timeout_seconds: Seconds = 1_800.0
+    """For one answer of a model, however it drips; `idle_timeout_seconds` of its provider ends silence sooner. Raise it
+    for models that think for longer than half an hour."""
+
     tool_timeout_seconds: Seconds = 30.0
     """For tools that name no timeout of their own."""
 

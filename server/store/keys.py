@@ -151,6 +151,9 @@ class Keys:
     def bell(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"bell"
 
+    def dead(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"dead"
+
     def bells(self) -> list[bytes]:
         return [prefix + b"bell" for prefix in self._prefixes]
 

@@ -16,6 +16,7 @@ from server.store.cluster import Cluster
 from server.store.cluster_channels import ClusterChannels
 from server.store.connection import LANES, Redis
 from server.store.dispatch import RedisDispatch
+from server.store.health import RedisHealth
 from server.store.inbox import RedisInbox
 from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
@@ -29,8 +30,10 @@ from server.store.whispers import RedisWhispers
 __all__ = ["RedisStore"]
 
 
-class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisTraces, RedisTurns, RedisWhispers):
-    """Implements `server.store.port.Store`. An async context manager, entered once."""
+class RedisStore(
+    RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, RedisTraces, RedisTurns, RedisWhispers, RedisHealth
+):
+    """Implements `server.store.port.Store`, and what operators ask. An async context manager, entered once."""
 
     _redis: Redis | Cluster
     _channels: Channels | ClusterChannels
@@ -49,8 +52,11 @@ class RedisStore(RedisInbox, RedisLog, RedisDispatch, RedisLists, RedisBlobs, Re
         """Raises Unavailable when the store does not answer; then nothing is left open."""
         await self._redis.__aenter__()
         try:
-            await self._redis.send(b"SET", BUCKETS_KEY, BUCKETS, b"NX")
-            buckets = int(await self._redis.send(b"GET", BUCKETS_KEY))
+            known = await self._redis.send(b"GET", BUCKETS_KEY)
+            if known is None:  # a write only then: a store whose memory or disk is full can still be read from
+                await self._redis.send(b"SET", BUCKETS_KEY, BUCKETS, b"NX")
+                known = await self._redis.send(b"GET", BUCKETS_KEY)
+            buckets = int(known)
             if not 1 <= buckets <= 100:
                 raise Internal(f"{BUCKETS_KEY.decode()} is {buckets}: the store belongs to another program")
             # What the first start wrote counts for ever: with another number, chats would be looked for elsewhere.

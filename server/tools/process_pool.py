@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
+import structlog
+
 from protocol.errors import ToolFailed
 from server.tools.processes import ProcessView
 
@@ -37,10 +39,16 @@ KILL_GRACE_SECONDS = 0.4
 LAST_WORDS_SECONDS = 0.2
 """For what lies in the pipe of a process that has ended."""
 
+GONE_SECONDS = 1.0
+"""From SIGKILL to the end. The kernel takes microseconds, unless the process sleeps in a driver or on a dead network
+disk: then nobody can end it, and a worker must not wait for it."""
+
 REAP_PAUSE_SECONDS = 0.005
 
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
 """What a process sees of the worker's environment, in which keys of providers lie."""
+
+_log = structlog.get_logger()
 
 _GUARD = Path(__file__).with_name("process_child.py")
 
@@ -137,7 +145,8 @@ class ProcessPool:
         return running.view("running", None) if running is not None else self._ended.get(key)
 
     async def kill(self, key: Key) -> None:
-        """SIGTERM, then SIGKILL; returns when it is gone. One that does not run is gone already."""
+        """SIGTERM, then SIGKILL; returns when it is gone, or cannot be ended: then it is left behind. One that does not
+        run is gone already."""
         running = self._running.get(key)
         if running is None:
             return
@@ -148,13 +157,19 @@ class ProcessPool:
                 await running.over.wait()
         except TimeoutError:
             running.signal(signal.SIGKILL)
-            await running.over.wait()  # without a deadline: the kernel ends it
+            try:
+                async with asyncio.timeout(GONE_SECONDS):
+                    await running.over.wait()
+            except TimeoutError:
+                _log.error("process.left_behind", pid=running.guard.pid, process_id=key[1])
 
     async def aclose(self) -> None:
-        """End them all, at once."""
+        """End them all, at once; what cannot be ended is left behind."""
         await asyncio.gather(*(self.kill(key) for key in list(self._running)))
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, watching = await asyncio.wait(self._tasks, timeout=GONE_SECONDS)
+            for task in watching:
+                task.cancel()
 
     async def _watch(self, running: _Running, report: int) -> None:
         """Read what it prints until its guard is gone, then say how it ended."""

@@ -180,7 +180,7 @@ async def _drive(tool: Tool, arguments: JsonObject, call: _Call) -> ToolResult:
 
 def failed_result(text: str) -> ToolResult:
     """A failure as the model sees it."""
-    return ToolResult(content=_clean(text)[:SENTENCE_MAX_CHARS], failed=True)
+    return ToolResult(content=_clean(text[:SENTENCE_MAX_CHARS]), failed=True)
 
 
 def _checked(result: ToolResult) -> ToolResult:
@@ -199,14 +199,16 @@ def _checked(result: ToolResult) -> ToolResult:
         return failed_result(f"The tool returned payloads of more than {PAYLOADS_MAX_BYTES} bytes.")
     if patch_bytes > OBJECT_MAX_BYTES:
         return failed_result(f"The tool returned a metadata_patch of more than {OBJECT_MAX_BYTES} bytes.")
-    return msgspec.structs.replace(result, content=_cut(_clean(result.content)))
+    return msgspec.structs.replace(result, content=_cut(result.content))
 
 
 def _cut(text: str) -> str:
-    encoded = text.encode()
-    if len(encoded) <= RESULT_MAX_BYTES:
-        return text
-    note = f"\n[cut: {len(encoded)} bytes in all]"
+    """`text` as JSON can say it, at most `RESULT_MAX_BYTES` of it. A giant is cut before it is encoded: each copy of a
+    hundred megabytes would cost as much again, and a blink of everybody's time."""
+    encoded = text[:RESULT_MAX_BYTES].encode(errors="replace")
+    if len(text) <= RESULT_MAX_BYTES and len(encoded) <= RESULT_MAX_BYTES:
+        return encoded.decode()
+    note = f"\n[cut: {len(text)} characters in all]"
     return encoded[: RESULT_MAX_BYTES - len(note)].decode(errors="ignore") + note
 
 
@@ -224,7 +226,7 @@ def _fit(progress: Progress) -> Progress:
 
 
 def _short(text: str | None) -> str | None:
-    return None if text is None else _clean(text)[:SENTENCE_MAX_CHARS]
+    return None if text is None else _clean(text[:SENTENCE_MAX_CHARS])
 
 
 def _clean(text: str) -> str:

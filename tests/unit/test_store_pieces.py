@@ -87,7 +87,7 @@ def test_foreign_errors_become_ours(wrong: Exception, kind: type[ThreadcastError
 
 
 def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> None:
-    leaving = {"beat", "release", "handover", "delete", "quarantine"}
+    leaving = {"beat", "release", "handover", "delete", "quarantine", "turn_return"}
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
         reading = name in {"load", "blob_get"}

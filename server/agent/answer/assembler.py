@@ -53,6 +53,11 @@ ARGUMENTS_MAX_CHARACTERS = 256_000
 """Of all calls of one answer: what a tool's result may hold, too."""
 
 
+ANSWER_MAX_CHARACTERS = 1_000_000
+"""Of one answer's text and reasoning together: twice what the longest answers of today's models hold (128,000 tokens).
+A model that never ends stops here, and costs no more than this in every snapshot of its chat."""
+
+
 class _OpenCall:
     """One call as far as it has come. Arguments are kept as parts, joined when the list is published."""
 
@@ -88,6 +93,7 @@ class Assembler:
         self._logs_reasoning = reasoning == "log"
         self._reasoning: list[str] = []
         self._published_characters = -1
+        self._characters = 0
         self._calls: dict[int, _OpenCall] = {}
         self._thinking: list[JsonObject] = []
         self.prices: Prices | None = None
@@ -102,12 +108,18 @@ class Assembler:
         self.provider_data: list[JsonObject] = []
 
     def feed(self, delta: Delta) -> DeltaOp | None:
-        """What the message becomes by `delta`, or None when nothing shows."""
+        """What the message becomes by `delta`, or None when nothing shows.
+
+        Raises:
+            ModelFailed: the answer is longer than one may be.
+        """
         self.has_started = True
         match delta:
             case TextDelta():
+                self._count(delta.text)
                 return AppendContent(delta.text) if delta.text else None
             case ReasoningDelta():
+                self._count(delta.text)
                 if self._logs_reasoning:
                     self._reasoning.append(delta.text)
                 return AppendReasoning(delta.text) if delta.text and self._shows_reasoning else None
@@ -137,6 +149,13 @@ class Assembler:
             case Finished():
                 self.finish_reason = delta.reason
                 return None
+
+    def _count(self, text: str) -> None:
+        self._characters += len(text)
+        if self._characters > ANSWER_MAX_CHARACTERS:
+            raise ModelFailed(
+                "llm_error", f"The model wrote more than {ANSWER_MAX_CHARACTERS} characters and was stopped."
+            )
 
     def _fragment(self, delta: ToolCallDelta) -> DeltaOp | None:
         call = self._calls.get(delta.index)

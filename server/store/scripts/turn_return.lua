@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- turn_return: take back a turn that was counted, since nothing came of it.
 -- KEYS turns
 -- ARGV turn

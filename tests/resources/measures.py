@@ -1,0 +1,150 @@
+"""What the tests of this room measure and take away: memory, open files, disk, metrics of real processes.
+
+Nothing here asserts; bounds stand in the tests. Only processes that a test started are looked at, by their pid. The
+one rule: a measure is read from the kernel or from the process's own metrics, never guessed from time.
+"""
+
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from server.store.server_process import ServerProcess, find_binary, start_server
+
+__all__ = [
+    "DEADLINE_SECONDS",
+    "PeakMemory",
+    "append_only_bytes",
+    "eventually",
+    "file_size_limit",
+    "metric",
+    "metrics",
+    "ready",
+    "rss_bytes",
+    "small_filesystem",
+    "started_store",
+]
+
+DEADLINE_SECONDS = 30.0
+"""For any single thing that a test waits for on a busy machine."""
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process now."""
+    return _status_kb(pid, "VmRSS") * 1_024
+
+
+class PeakMemory:
+    """The most resident memory that a process had since this was made, as the kernel noted it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # proc(5): resets VmHWM to the present RSS
+        self.start_bytes = rss_bytes(pid)
+
+    @property
+    def growth_bytes(self) -> int:
+        return _status_kb(self._pid, "VmHWM") * 1_024 - self.start_bytes
+
+
+def _status_kb(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1])
+    raise AssertionError(f"process {pid} has no {field}")
+
+
+async def metrics(url: str) -> str:
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+        return (await client.get(f"{url}/metrics")).text
+
+
+async def metric(url: str, name: str) -> float:
+    """The sum over all labels of `threadcast_<name>`; `name` may go on with `{label="value"}`."""
+    total = 0.0
+    for line in (await metrics(url)).splitlines():
+        found = re.fullmatch(r"(?:threadcast_)?(\S+?)(\{.*\})? (\S+)", line)
+        if found and (found[1] == name or f"{found[1]}{found[2] or ''}" == name):
+            total += float(found[3])
+    return total
+
+
+async def ready(url: str, wanted: int) -> str:
+    """Wait until /readyz answers with that status; what it said."""
+    said = ""
+
+    async def is_so() -> bool:
+        nonlocal said
+        async with httpx2.AsyncClient(timeout=10) as client:
+            answer = await client.get(f"{url}/readyz")
+        said = answer.text
+        return answer.status_code == wanted
+
+    await eventually(is_so)
+    return said
+
+
+async def eventually(look: Callable[[], Awaitable[object]], seconds: float = DEADLINE_SECONDS) -> None:
+    """Look until it is so. For what another process brings about and nobody announces."""
+    with anyio.fail_after(seconds):
+        while not await look():
+            await anyio.sleep(0.02)
+
+
+@contextmanager
+def started_store(directory: Path, arguments: tuple[str, ...]) -> Iterator[ServerProcess]:
+    server = start_server(find_binary(), directory, arguments)
+    server.wait_ready_blocking()
+    try:
+        yield server
+    finally:
+        if server.is_alive:
+            server.signal(signal.SIGCONT)
+        server.stop_blocking()
+
+
+def append_only_bytes(directory: Path) -> int:
+    """The largest file of the append-only log below a server's directory."""
+    return max((file.stat().st_size for file in directory.glob("appendonlydir/*.aof")), default=0)
+
+
+@contextmanager
+def file_size_limit(pid: int, limit_bytes: int) -> Iterator[None]:
+    """No file of that process may grow beyond `limit_bytes`: its writes fail as on a full disk, without any mount.
+
+    The signal that would end the process is ignored by all that Python has started through `child.py`.
+    """
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def small_filesystem(directory: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of its own of that size; the test is skipped where it may not be mounted."""
+    directory.mkdir(parents=True, exist_ok=True)
+    asked = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(directory)]
+    try:
+        mounted = subprocess.run(asked, capture_output=True, timeout=10, check=False)
+    except OSError as wrong:
+        pytest.skip(f"no file system can be mounted here: {wrong}")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield directory
+    finally:
+        for _ in range(50):  # who had files open there may be ending just now
+            if subprocess.run(["umount", str(directory)], capture_output=True, timeout=10, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
