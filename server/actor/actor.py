@@ -77,6 +77,8 @@ class Actor:
         self._is_lost = False
         self._is_fenced = False
         self._was_cut = False
+        self._is_abandoned = False
+        self._writer: Writer | None = None
         self._turn: Turn | None = None
         self._patience = Patience(place.metrics)
         self._titling = Titling(place, self._end_turn)
@@ -96,6 +98,13 @@ class Actor:
         """The lease went to somebody else."""
         self._is_lost = self._patience.is_over = True
         self._wake.set()
+
+    def abandon(self) -> None:
+        """The worker ends now, whether or not the store answers."""
+        self._is_abandoned = True
+        self.lose()
+        if self._writer is not None:
+            self._writer.give_up()
 
     def stop_effects(self) -> None:
         """The store has not answered for too long: a tool that must not run twice is cancelled now, whatever else this
@@ -125,6 +134,8 @@ class Actor:
             except Lost:
                 return End.LOST
             except Fenced:
+                if self._is_abandoned:
+                    return End.LOST
                 _log.warning("actor.fenced", chat_id=self.chat_id)
                 self._why, self._has_mail, self._turn = "retake", True, None
                 self._is_fenced = self._was_cut = False
@@ -138,7 +149,7 @@ class Actor:
 
     async def _own(self) -> End:
         """From a fence to the end of this ownership. Raises Lost, Fenced, Gap, NewerVersion."""
-        writer = await self._open()
+        writer = self._writer = await self._open()
         postman = Postman(self._place.store, self._patience, writer, self._look)
         over: Fenced | Lost
         async with anyio.create_task_group() as tasks:
@@ -182,14 +193,14 @@ class Actor:
                 fence=Fence(place.worker, self._why),
             )
             state, _ = fold_checked(state, fence, with_facts=True)
-            return self._writer(taken, state, upkeep)
+            return self._new_writer(taken, state, upkeep)
         loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
         state = fold_loaded(self.chat_id, loaded, with_facts=True)
-        return self._writer(taken, state, Upkeep.of(loaded))
+        return self._new_writer(taken, state, Upkeep.of(loaded))
 
-    def _writer(self, taken: Taken, state: ChatState, upkeep: Upkeep) -> Writer:
+    def _new_writer(self, taken: Taken, state: ChatState, upkeep: Upkeep) -> Writer:
         return Writer(
             self._place.store,
             self._place.worker,

@@ -96,6 +96,8 @@ class Host:
             while self._actors:
                 self._drained = anyio.Event()
                 await self._drained.wait()
+        for actor in self._actors.values():
+            actor.abandon()
         return len(self._actors)
 
     def _has_room(self) -> bool:

@@ -98,6 +98,8 @@ class Writer:
         self._changed = anyio.Event()
         self._last_append_at = 0.0
         self._is_over = False
+        self._is_given_up = False
+        self._appending: anyio.CancelScope | None = None
         self._meta: tuple[tuple[str, str], ...] = ()
 
     async def commit(self, write: Callable[[Ledger], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
@@ -115,6 +117,13 @@ class Writer:
                 with anyio.CancelScope(shield=True):
                     await self._append(ledger, consumed)
         return result
+
+    def give_up(self) -> None:
+        """Wait for the store no longer: what it has not answered is left to the next owner, who reads how far it came.
+        A commit heeds no cancellation, since nobody would know whether it was written."""
+        self._is_given_up = True
+        if self._appending is not None:
+            self._appending.cancel()
 
     async def changed(self) -> None:
         """Wait for the next entry; look at `state` before, without waiting in between."""
@@ -252,19 +261,22 @@ class Writer:
         )
 
     async def _append_until_answered(self, request: AppendRequest) -> Appended:
-        """Raises Fenced, also when the store stays away for a minute."""
+        """Raises Fenced, also when the store stays away for a minute, or until `give_up`."""
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         pause = RETRY_FIRST_SECONDS
-        while True:
-            try:
-                return await self._store.append(request)
-            except Unavailable as trouble:
-                self._metrics.store_errors.labels("append").inc()
-                if time.monotonic() > give_up_at:
-                    _log.error("append.given_up", chat_id=request.chat_id, error=str(trouble))
-                    raise Fenced from trouble
-                await anyio.sleep(pause)
-                pause = min(2 * pause, RETRY_MAX_SECONDS)
+        with anyio.CancelScope() as self._appending:
+            while not self._is_given_up:
+                try:
+                    return await self._store.append(request)
+                except Unavailable as trouble:
+                    self._metrics.store_errors.labels("append").inc()
+                    if time.monotonic() > give_up_at:
+                        _log.error("append.given_up", chat_id=request.chat_id, error=str(trouble))
+                        raise Fenced from trouble
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, RETRY_MAX_SECONDS)
+        _log.warning("append.given_up", chat_id=request.chat_id, error="the worker ends")
+        raise Fenced
 
     def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, ChatState]:
         """The append, frozen: a repeat sends the very same bytes (DISPATCH trap 16)."""

@@ -57,7 +57,7 @@ def dead_letters(environ: Mapping[str, str], file: str | None, *, as_json: bool,
     for letter in letters:
         print(json.dumps(msgspec.to_builtins(letter)) if as_json else line_of(letter))
     if not as_json:
-        print(f"{count} commands were given up" if count else "no command was given up", file=sys.stderr)
+        print(f"commands given up: {count}" if count else "no command was given up", file=sys.stderr)
     return 0
 
 

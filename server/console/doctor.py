@@ -185,7 +185,5 @@ async def _store_health(settings: Settings) -> list[Finding]:
         return []
     found = [Finding("note", "store", warning) for warning in health.warnings]
     if given_up:
-        found.append(
-            Finding("note", "store", f"{given_up} commands were given up: `threadcast dead-letters` shows them")
-        )
+        found.append(Finding("note", "store", f"commands given up: {given_up}; `threadcast dead-letters` shows them"))
     return found

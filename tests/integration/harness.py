@@ -55,6 +55,10 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._popen.poll() is not None
+
     def log_text(self) -> str:
         return self._log.read_text()
 

@@ -407,7 +407,7 @@ async def test_result_is_cut_at_its_bound_inside_no_character_and_says_so(head: 
     whole = head + fits
     cut = (await Desk().run(made(lambda: whole))).result.content
     text, note = cut.split("\n")
-    assert note == f"[cut: {len(whole.encode())} bytes in all]"
+    assert note == f"[cut: {len(whole)} characters in all]"
     assert text == whole[: len(text)]
     assert RESULT_MAX_BYTES - 2 <= len(cut.encode()) <= RESULT_MAX_BYTES
 

@@ -53,6 +53,9 @@ ARGUMENTS_MAX_CHARACTERS = 256_000
 """Of all calls of one answer: what a tool's result may hold, too."""
 
 
+CALLS_MAX_COUNT = 128
+"""Of one answer: what providers promise to offer at once; the list of all is sent with each new one."""
+
 ANSWER_MAX_CHARACTERS = 1_000_000
 """Of one answer's text and reasoning together: twice what the longest answers of today's models hold (128,000 tokens).
 A model that never ends stops here, and costs no more than this in every snapshot of its chat."""
@@ -160,6 +163,8 @@ class Assembler:
     def _fragment(self, delta: ToolCallDelta) -> DeltaOp | None:
         call = self._calls.get(delta.index)
         if call is None:
+            if len(self._calls) >= CALLS_MAX_COUNT:
+                raise ModelFailed("llm_error", f"The model asked for more than {CALLS_MAX_COUNT} calls at once.")
             call = self._calls[delta.index] = _OpenCall(self._unused_id(delta.id))
         if delta.name:
             call.name += delta.name

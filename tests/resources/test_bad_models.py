@@ -1,0 +1,90 @@
+"""Models that never end: each is stopped by a bound, says so in its chat, and costs nobody else anything.
+
+Bounds: characters and calls of an answer, bytes of an event, silence, and the time of a whole answer.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from server.agent.answer.assembler import ANSWER_MAX_CHARACTERS, ARGUMENTS_MAX_CHARACTERS, CALLS_MAX_COUNT
+from server.providers.sse_split import EVENT_MAX_BYTES
+from tests.integration.harness import Process, Watcher, command, start, user_message, watching
+from tests.resources.bad_models import BadModels, bad_models
+from tests.resources.measures import PeakMemory, eventually
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = """
+[models]
+default = "bad/endless"
+
+[models.providers.bad]
+kind = "openai_chat"
+base_url = "{base_url}"
+api_key = "none"
+idle_timeout_seconds = 1.0
+
+[limits]
+answer_timeout_seconds = 6.0
+"""
+
+
+@pytest.fixture
+async def models() -> AsyncIterator[BadModels]:
+    async with bad_models() as running:
+        yield running
+
+
+@pytest.fixture
+async def server(models: BadModels, tmp_path: Path) -> AsyncIterator[Process]:
+    config = tmp_path / "threadcast.toml"
+    config.write_text(CONFIG.format(base_url=models.base_url))
+    arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
+    with start(*arguments, log=tmp_path / "log") as process:
+        yield await process.ready()
+
+
+async def ask(server: Process, models: BadModels, model: str) -> tuple[Watcher, PeakMemory]:
+    """Ask it, until the run has ended and the model was hung up on."""
+    async with watching(server.url, model) as watcher:
+        peak = PeakMemory(server.pid)
+        await command(server.url, model, user_message("a", "speak", params={"model": f"bad/{model}"}))
+        await watcher.at_rest()
+
+    async def has_left() -> bool:
+        return model in models.has_left
+
+    await eventually(has_left)
+    return watcher, peak
+
+
+def trouble_of(watcher: Watcher) -> tuple[str, str]:
+    """How the run ended: its outcome and the sentence."""
+    (end,) = [f for f in watcher.frames if f["type"] == "runtime_updated" and f.get("outcome")]
+    error = end.get("error") or ""
+    return str(end["outcome"]), str(error)
+
+
+async def test_each_bad_model_is_stopped_by_its_bound(server: Process, models: BadModels) -> None:
+    expected = {
+        "silent": ("went silent", 60_000_000),  # the first one: the SDK is read in meanwhile
+        "endless": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
+        "endless-thoughts": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
+        "calls": (f"more than {CALLS_MAX_COUNT} calls", 40_000_000),
+        "arguments": (f"more than {ARGUMENTS_MAX_CHARACTERS} characters of arguments", 40_000_000),
+        "one-line": ("could not be read", 6 * EVENT_MAX_BYTES),
+        "dripping": ("did not finish within 6 s", 40_000_000),
+    }
+    for model, (words, growth_max_bytes) in expected.items():
+        watcher, peak = await ask(server, models, model)
+        outcome, sentence = trouble_of(watcher)
+        print(f"{model}: {peak.growth_bytes / 1e6:.1f} MB for {models.sent_bytes[model] / 1e6:.1f} MB sent")
+        assert outcome != "complete", model
+        assert words in sentence, (model, sentence)
+        assert peak.growth_bytes < growth_max_bytes, model
+    async with watching(server.url, "others") as other:
+        await command(server.url, "others", user_message("a", "all well?", params={"model": "demo/echo"}))
+        await other.at_rest()
+        assert other.messages[1] == ("assistant", "You said: all well?")

@@ -1,0 +1,38 @@
+"""A process is told to end while its store does not answer: it ends within its time all the same."""
+
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+
+from server.store.embedded import VOLATILE
+from tests.integration.harness import command, start, user_message, watching
+from tests.resources.measures import started_store
+
+pytestmark = pytest.mark.anyio
+
+STOP_SECONDS = 15.0
+"""The drain of one second, what hangs on the store (4 s a call), and a busy machine; without the bound it is a minute,
+and a container engine kills after ten."""
+
+
+async def test_a_server_ends_in_time_although_its_store_hangs_in_the_middle_of_an_answer(tmp_path: Path) -> None:
+    with started_store(tmp_path / "store", tuple(VOLATILE)) as store:
+        environment = {"REDIS_URL": store.url, "THREADCAST_LIMITS__DRAIN_SECONDS": "1"}
+        with start("serve", "--port", "0", log=tmp_path / "log", environment=environment) as server:
+            await server.ready()
+            async with watching(server.url, "c1") as watcher:
+                params = {"model": "demo/essay?words=300&rate=100"}
+                await command(server.url, "c1", user_message("a", "write", params=params))
+                await watcher.until(lambda w: w.types().count("stream_delta") > 3)
+                store.signal(signal.SIGSTOP)
+                with anyio.fail_after(STOP_SECONDS):
+                    assert await server.stop() == 0
+            assert "append.given_up" in server.log_text()
+        store.signal(signal.SIGCONT)
+        with start("serve", "--port", "0", log=tmp_path / "log", environment=environment) as again:
+            await again.ready()
+            async with watching(again.url, "c1") as later:
+                await later.at_rest()
+            assert len(later.messages[1][1].split()) == 300, "what was not written was said once more, once"
