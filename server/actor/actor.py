@@ -77,7 +77,6 @@ class Actor:
         self._is_lost = False
         self._is_fenced = False
         self._was_cut = False
-        self._is_abandoned = False
         self._writer: Writer | None = None
         self._turn: Turn | None = None
         self._patience = Patience(place.metrics)
@@ -95,16 +94,11 @@ class Actor:
         self._wake.set()
 
     def lose(self) -> None:
-        """The lease went to somebody else."""
+        """The lease went to somebody else, or the worker ends: nothing of this chat is waited for any more."""
         self._is_lost = self._patience.is_over = True
-        self._wake.set()
-
-    def abandon(self) -> None:
-        """The worker ends now, whether or not the store answers."""
-        self._is_abandoned = True
-        self.lose()
         if self._writer is not None:
             self._writer.give_up()
+        self._wake.set()
 
     def stop_effects(self) -> None:
         """The store has not answered for too long: a tool that must not run twice is cancelled now, whatever else this
@@ -134,7 +128,7 @@ class Actor:
             except Lost:
                 return End.LOST
             except Fenced:
-                if self._is_abandoned:
+                if self._is_lost:
                     return End.LOST
                 _log.warning("actor.fenced", chat_id=self.chat_id)
                 self._why, self._has_mail, self._turn = "retake", True, None

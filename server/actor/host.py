@@ -97,7 +97,7 @@ class Host:
                 self._drained = anyio.Event()
                 await self._drained.wait()
         for actor in self._actors.values():
-            actor.abandon()
+            actor.lose()
         return len(self._actors)
 
     def _has_room(self) -> bool:

@@ -275,7 +275,7 @@ class Writer:
                         raise Fenced from trouble
                     await anyio.sleep(pause)
                     pause = min(2 * pause, RETRY_MAX_SECONDS)
-        _log.warning("append.given_up", chat_id=request.chat_id, error="the worker ends")
+        _log.warning("append.given_up", chat_id=request.chat_id, error="the chat is lost, or the worker ends")
         raise Fenced
 
     def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, ChatState]:

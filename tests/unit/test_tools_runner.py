@@ -117,7 +117,7 @@ async def test_failure_becomes_a_short_result_and_never_a_traceback() -> None:
         assert await failure_of(made(exits_in_a_generator)) == "The tool failed: SystemExit."
         assert await failure_of(made(never_says)) == "The tool failed: RuntimeError."
         assert "metadata_patch" in await failure_of(made(lambda: patches_badly))
-        assert await failure_of(made(lambda: lies)) == "The tool failed: AttributeError."
+        assert await failure_of(made(lambda: lies)) == "The tool failed: TypeError."
     assert {line["event"] for line in logs} == {"tool.failed"}
 
 
