@@ -67,6 +67,9 @@ class Relay:
         self._histories = 0
         self._frames: deque[tuple[Frame, int]] = deque()
         self._frames_bytes = 0
+        self._recalling = anyio.Lock()
+        self._recalled_at = -1  # in which history
+        self._log_holds_more = False
         self._snapshot: tuple[bytes, int] | None = None
         self._lock = anyio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
 
@@ -141,18 +144,61 @@ class Relay:
     async def _frames_after(self, place: Position) -> Sequence[Frame] | None:
         """The frames after `place`, or None when it is not of this history or something after it is gone.
 
-        What is not held is read from the log, once: what is folded meanwhile is held.
+        What is not held is read from the log: once for all who come, as far as frames are kept in memory; what lies
+        before that, for each who asks for it. What is folded meanwhile is held.
         """
         if not resume_is_possible(self._state, place.epoch, place.position):
             return None
-        first = self._frames[0][0].position if self._frames else self._state.position + 1
-        if place.position + 1 >= first:
+        if place.position + 1 < self._first_held:
+            await self._recall()
+            if not resume_is_possible(self._state, place.epoch, place.position):
+                return None
+        if place.position + 1 >= self._first_held:
             return self._held_after(place.position)
+        if self._recalled_at == self._histories and not self._log_holds_more:
+            return None
         head, history = self._state.head, self._histories
-        entries = await self._store.read_log(self.chat_id)
+        async with self._loads:
+            entries = await self._store.read_log(self.chat_id)
         if self._histories != history or all(entry.head != head for entry in entries):
             return None
         return self._frames_from_log(entries, place.position)
+
+    @property
+    def _first_held(self) -> int:
+        return self._frames[0][0].position if self._frames else self._state.position + 1
+
+    async def _recall(self) -> None:
+        """Read into memory what the log holds before the first frame that is held, as far as there is room. After a
+        restart all readers of a chat resume at once, and the log is read once for them."""
+        async with self._recalling:
+            if self._recalled_at == self._histories:
+                return
+            head, history = self._state.head, self._histories
+            async with self._loads:
+                entries = await self._store.read_log(self.chat_id)
+            if self._histories != history or all(entry.head != head for entry in entries):
+                return
+            self._recalled_at = history
+            self._log_holds_more = self._keep_before(entries)
+
+    def _keep_before(self, entries: list[RawEntry]) -> bool:
+        """Frames of the log in front of those that are held; True: memory was full before the log was through."""
+        for entry in reversed(entries):
+            raws = split_array(entry.events)
+            size_each = len(entry.events) // max(1, len(raws))
+            first = entry.position - len(raws) + 1
+            for at in range(entry.position, first - 1, -1):
+                if at >= self._first_held:  # held, or beyond what is folded: the relay hears of it in a moment
+                    continue
+                raw = bytes(raws[at - first])
+                if at != self._first_held - 1 or b'"branch_selected"' in raw[:26]:
+                    return False
+                if len(self._frames) >= HELD_MAX_EVENTS or self._frames_bytes + size_each > HELD_MAX_BYTES:
+                    return True
+                self._frames.appendleft((Frame(self.chat_id, raw, entry.entry_id.epoch, at), size_each))
+                self._frames_bytes += size_each
+        return False
 
     def _held_after(self, position: int) -> list[Frame]:
         return [frame for frame, _ in self._frames if frame.position > position]

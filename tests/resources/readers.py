@@ -1,0 +1,150 @@
+"""Readers by the thousand: raw sockets that keep the bytes of an event stream, or never read any.
+
+Cheap on purpose: a reader costs a socket and a buffer, and its stream is taken apart only when somebody asks. Streams
+with the same bytes are folded once. The rule: what a reader received is checked with the one reducer, as a client does.
+"""
+
+import asyncio
+import re
+import resource
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Self
+
+from protocol.sse import EventFrame, FrameParser
+from tests.integration.harness import Watcher
+
+__all__ = ["HerdReader", "StalledReader", "allow_open_files", "fold_all"]
+
+CHUNK = re.compile(rb"([0-9a-f]+)\r\n")
+
+
+def allow_open_files(count: int) -> int:
+    """Raise this process's bound, which its children inherit; returns how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(soft, wanted)
+
+
+class StalledReader:
+    """Asks for a stream and never reads a byte of it."""
+
+    def __init__(self, url: str, chat_id: str) -> None:
+        host, port = url.removeprefix("http://").split(":")
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        self._socket.settimeout(10)
+        self._socket.connect((host, int(port)))
+        self._socket.sendall(_request(chat_id, ""))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class HerdReader(asyncio.Protocol):
+    """One subscription. `events` counts its blocks; `news` is set at each piece, `ended` at the end."""
+
+    def __init__(self, chat_id: str, last_event_id: str = "") -> None:
+        self.chat_id = chat_id
+        self.ended = asyncio.Event()
+        self.has_some = asyncio.Event()
+        self.is_resumed = bool(last_event_id)
+        self._last_event_id = last_event_id
+        self._pieces: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+
+    async def open(self, url: str) -> Self:
+        host, port = url.removeprefix("http://").split(":")
+        await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+        return self
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(_request(self.chat_id, self._last_event_id))
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self.has_some.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.has_some.set()
+        self.ended.set()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def holds(self, words: bytes) -> bool:
+        """In one of the last pieces that came."""
+        return words in b"".join(self._pieces[-4:])
+
+    @property
+    def body(self) -> bytes:
+        """All of the stream, out of its HTTP chunks."""
+        raw = b"".join(self._pieces)
+        head, _, rest = raw.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head[:200]
+        found: list[bytes] = []
+        while (size := CHUNK.match(rest)) and int(size[1], 16):
+            end = size.end() + int(size[1], 16)
+            found.append(rest[size.end() : end])
+            rest = rest[end + 2 :]
+        return b"".join(found)
+
+    @property
+    def last_event_id(self) -> str:
+        ids = re.findall(rb"(?m)^id: ?(\S+)$", self.body)
+        return ids[-1].decode() if ids else self._last_event_id
+
+    @property
+    def retry_ms(self) -> int | None:
+        told = re.findall(rb"(?m)^retry: ?(\d+)$", self.body)
+        return int(told[-1]) if told else None
+
+
+def fold_all(
+    readers: Iterable[HerdReader], before: dict[HerdReader, Watcher] | None = None
+) -> dict[HerdReader, Watcher]:
+    """What each of them holds. `before`: what those hold that go on after an earlier stream."""
+    known: dict[tuple[str, bytes, int], Watcher] = {}
+    found: dict[HerdReader, Watcher] = {}
+    for reader in readers:
+        start = (before or {}).get(reader)
+        key = (reader.chat_id, reader.body, id(start))
+        if key not in known:
+            watcher = known[key] = Watcher(reader.chat_id)
+            if start is not None:
+                watcher.state = start.state
+                watcher.frames = list(start.frames)
+            for frame in FrameParser().feed(reader.body):
+                if isinstance(frame, EventFrame):
+                    watcher.take(frame)
+        found[reader] = known[key]
+    return found
+
+
+async def open_all(url: str, readers: Sequence[HerdReader], at_once: int = 200) -> None:
+    """Connect them all, as fast as the server accepts; each has its first bytes."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(reader: HerdReader) -> None:
+        async with gate:
+            await reader.open(url)
+            await reader.has_some.wait()
+
+    await asyncio.gather(*(one(reader) for reader in readers))
+
+
+def close_all(readers: Iterable[HerdReader | StalledReader]) -> None:
+    for reader in readers:
+        with suppress(OSError):
+            reader.close()
+
+
+def _request(chat_id: str, last_event_id: str) -> bytes:
+    place = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
+    return f"GET /v1/chats/subscribe?chat_id={chat_id} HTTP/1.1\r\nHost: 127.0.0.1\r\n{place}\r\n".encode()
