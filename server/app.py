@@ -13,7 +13,7 @@ import anyio
 from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
-from server.http import HttpServer, listening, serving
+from server.http import HttpServer, allow_open_files, listening, serving
 from server.probes import Door, Probes
 from server.readiness import Readiness
 from server.lag import watched_lag
@@ -52,6 +52,7 @@ async def _run(settings: Settings, startup: Startup, *, has_worker: bool) -> Non
     async with AsyncExitStack() as stack:
         stop = await stack.enter_async_context(stop_requested(readiness))
         await stack.enter_async_context(watched_lag(metrics))
+        allow_open_files(settings.limits.streams_max)
         listener = stack.enter_context(listening(settings.server.host, settings.server.port))
         door = Door(Probes(readiness))
         server = await stack.enter_async_context(serving(listener, door))

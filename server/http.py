@@ -7,18 +7,22 @@ rule: closing is two steps, `close_soon` and `ended`, and between them whoever s
 """
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
+import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Conflict
 from server.api.opening import ABORT
 
-__all__ = ["CLOSE_SECONDS", "HttpServer", "listening", "serving"]
+__all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "listening", "serving"]
+
+_log = structlog.get_logger()
 
 SEND_BUFFER_BYTES = 65_536
 """What the kernel may keep for a reader who does not read (DESIGN §5)."""
@@ -26,8 +30,26 @@ SEND_BUFFER_BYTES = 65_536
 BACKLOG = 2_048
 """Connections that may wait to be accepted: a reconnect herd after a restart."""
 
+OTHER_FILES = 1_000
+"""Besides open streams: connections of commands, of models and tools, to the store, and processes' pipes."""
+
 CLOSE_SECONDS = 3
 """How long uvicorn waits for the last answers."""
+
+
+def allow_open_files(streams_max: int) -> int:
+    """Raise this process's soft bound on open files as far as its streams need and the hard one allows; the new one.
+    Many systems begin with 1,024, which a thousand readers use up long before `limits.streams_max`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = streams_max + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft != resource.RLIM_INFINITY and soft < streams_max + OTHER_FILES:
+        _log.info("streams.bounded", open_files=soft, streams_max=streams_max)
+    return soft
 
 
 @contextmanager

@@ -180,7 +180,15 @@ class ProcessPool:
         for descriptor, take, ended in ((out, running.add, printed), (report, told.extend, reported)):
             os.set_blocking(descriptor, False)
             loop.add_reader(descriptor, _drain, loop, descriptor, take, ended)
-        await reported.wait()  # closed with the guard
+        try:
+            await reported.wait()  # closed with the guard
+        except asyncio.CancelledError:  # it is left behind
+            for descriptor in (out, report):
+                loop.remove_reader(descriptor)
+            running.guard.stdout.close()
+            os.close(report)
+            os.close(running.life)
+            raise
         # A guard that ended by itself has taken its group along; one that a signal ended has not.
         running.signal(signal.SIGKILL)
         try:

@@ -95,7 +95,9 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
             begun = time.monotonic()
             lives = await _alive_while(web.url, open_all(web.url, herd))
             cpu = await metric(web.url, "process_cpu_seconds_total")
-            print(f"{HERD} readers were in after {time.monotonic() - begun:.1f} s, {lives} signs of life, CPU {cpu:.1f} s")
+            print(
+                f"{HERD} readers were in after {time.monotonic() - begun:.1f} s, {lives} signs of life, CPU {cpu:.1f} s"
+            )
             assert lives > 0
             reads, before = _log_reads(client), reads
             print(f"{reads - before} reads of logs")

@@ -1,9 +1,10 @@
-"""What an assembler makes of a stream that breaks off."""
+"""What an assembler makes of a stream that breaks off, and of one that never ends."""
 
 import pytest
 
-from server.agent.answer.assembler import Assembler
-from server.providers.base import ToolCallDelta
+from protocol.errors import ModelFailed
+from server.agent.answer.assembler import ANSWER_MAX_CHARACTERS, CALLS_MAX_COUNT, Assembler
+from server.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 
 @pytest.mark.parametrize(
@@ -14,3 +15,20 @@ def test_of_a_broken_stream_only_calls_count_whose_arguments_came_whole(argument
     assembler.feed(ToolCallDelta(index=0, id="call", name="clock", arguments=arguments))
     assert [call.function.name for call in assembler.tool_calls()] == ["clock"]
     assert [call.function.name for call in assembler.answer(is_broken=True).calls] == ["clock"][: int(is_whole)]
+
+
+@pytest.mark.parametrize("delta", [TextDelta("x" * 1_000), ReasoningDelta("x" * 1_000)])
+def test_an_answer_may_be_so_long_and_no_longer(delta: Delta) -> None:
+    assembler = Assembler(set(), lambda: "made", reasoning="off")
+    for _ in range(ANSWER_MAX_CHARACTERS // 1_000):
+        assembler.feed(delta)
+    with pytest.raises(ModelFailed, match=f"more than {ANSWER_MAX_CHARACTERS} characters"):
+        assembler.feed(TextDelta("x"))
+
+
+def test_an_answer_may_ask_for_so_many_calls_and_no_more() -> None:
+    assembler = Assembler(set(), lambda: "made")
+    for index in range(CALLS_MAX_COUNT):
+        assembler.feed(ToolCallDelta(index=index, id=f"call{index}", name="clock", arguments="{}"))
+    with pytest.raises(ModelFailed, match=f"more than {CALLS_MAX_COUNT} calls"):
+        assembler.feed(ToolCallDelta(index=CALLS_MAX_COUNT, id="more", name="clock", arguments="{}"))

@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 
 from protocol.errors import ToolFailed
+from server.tools import process_pool
 from server.tools.process_pool import ENDED_KEPT, OUTPUT_MAX_BYTES, ProcessPool
 from server.tools.processes import ProcessView
 from tests.unit.faulty_store import DEADLINE_SECONDS
@@ -214,3 +215,22 @@ async def test_a_guard_that_is_killed_leaves_nothing_behind(bench: Bench) -> Non
     end = await bench.end("p")
     assert end.status == "killed"
     await until_gone(int(end.output))
+
+
+async def test_a_process_that_nobody_can_end_is_left_behind_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is that sleeps in a driver: no signal reaches it."""
+    pool = ProcessPool()
+    await pool.start(("c1", "p"), ["sleep", "600"], cwd=str(tmp_path), env={}, on_end=lambda view: None)
+    guard = pool._running["c1", "p"].guard
+    monkeypatch.setattr(process_pool, "GONE_SECONDS", 0.05)
+    monkeypatch.setattr(process_pool, "KILL_GRACE_SECONDS", 0.05)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(process_pool._Running, "signal", lambda *_: None)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await pool.kill(("c1", "p"))
+            assert pool.runs(("c1", "p")), "it has not ended"
+            await pool.aclose()
+    with anyio.fail_after(DEADLINE_SECONDS):  # our end of its pipe is closed, which ends it when signals do reach it
+        await anyio.to_thread.run_sync(guard.wait)

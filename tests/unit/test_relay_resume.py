@@ -184,3 +184,21 @@ async def test_a_reader_that_comes_back_while_the_chat_is_deleted_does_not_keep_
         await back.watcher.until(lambda w: w.snapshots == 1, DEADLINE_SECONDS)
         assert back.watcher.snapshot == encode(snapshot_of(empty_state(CHAT)))
         t.cancel_scope.cancel()
+
+
+async def test_all_who_resume_share_one_look_into_the_log(house: House) -> None:
+    await busy_chat(house)
+    state, stood = empty_state(CHAT), []
+    for entry in await MemoryStore.read_log(house.store, CHAT):
+        state, events = fold_checked(state, entry, with_facts=False)
+        stood += [state] if events else []
+    async with Hub(house.store, house.metrics).running() as hub, AsyncExitStack() as stack:
+        for number in range(50):
+            socket = Socket()
+            socket.watcher.state = before = stood[number % (len(stood) - 1)]
+            place = Position(before.epoch, before.position, 0)
+            await stack.enter_async_context(reading(hub, socket=socket, place=place))
+            await socket.watcher.until(lambda w: w.state is not None and w.state.position == state.position)
+            assert socket.watcher.snapshots == 0
+            assert socket.watcher.snapshot == encode(snapshot_of(state))
+        assert house.store.calls["read_log"] == 1

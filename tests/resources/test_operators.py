@@ -1,0 +1,115 @@
+"""What operators are told: of a store that would throw chats away or is nearly full, and of how many files may be open.
+
+The store's own words come from a real one; `doctor` and the start of a process say the same sentences.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+import redis
+
+from server.app import OTHER_FILES
+from server.store.embedded import VOLATILE
+from server.store.health import StoreHealth
+from server.store.redis_store import RedisStore
+from server.store.server_process import ServerProcess
+from tests.integration.harness import ROOT, start
+from tests.resources.measures import DEADLINE_SECONDS, file_size_limit, started_store
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServerProcess]:
+    with started_store(tmp_path / "store", tuple(VOLATILE)) as server:
+        yield server
+
+
+def doctor(store: ServerProcess, directory: Path) -> str:
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "REDIS_URL": store.url}
+    asked = subprocess.run(
+        [sys.executable, "-m", "server.cli", "doctor"],
+        cwd=directory,
+        env={**environment, "THREADCAST_SERVER__PORT": "0"},
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    return asked.stdout.decode() + asked.stderr.decode()
+
+
+async def test_a_store_that_would_evict_chats_is_warned_of_by_doctor_and_at_the_start(
+    store: ServerProcess, tmp_path: Path
+) -> None:
+    assert "eviction" not in doctor(store, tmp_path)
+    with redis.Redis.from_url(store.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    said = doctor(store, tmp_path)
+    assert "note  store" in said
+    assert "eviction policy is allkeys-lru" in said and "Set maxmemory-policy noeviction" in said
+    with start("web", "--port", "0", log=tmp_path / "log", environment={"REDIS_URL": store.url}) as web:
+        await web.ready()
+        assert "store.advice" in web.log_text() and "allkeys-lru" in web.log_text()
+
+
+async def test_a_store_that_is_nearly_full_or_whose_disk_fails_says_what_to_do(store: ServerProcess) -> None:
+    async with RedisStore(store.url) as opened:
+        assert (await opened.health()).warnings == []
+        with redis.Redis.from_url(store.url) as client:
+            client.config_set("maxmemory", "1")
+            full = await opened.health()
+            assert full.maxmemory_bytes == 1 and "Raise maxmemory, or delete chats" in full.warnings[0]
+            client.config_set("maxmemory", "0")
+            client.config_set("appendonly", "yes")
+
+            async def disk_fails() -> bool:
+                return (await opened.health()).disk_fails
+
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while client.info("persistence")["aof_rewrite_in_progress"]:
+                    await anyio.sleep(0.02)
+            with file_size_limit(store.pid, 1), anyio.fail_after(DEADLINE_SECONDS):
+                while not await disk_fails():
+                    with suppress(redis.RedisError):
+                        client.set("k", "v")
+                    await anyio.sleep(0.05)
+                assert "free space there" in (await opened.health()).warnings[-1]
+
+
+def test_what_a_hosted_store_does_not_tell_is_no_trouble() -> None:
+    assert StoreHealth.of({}).warnings == []
+    assert StoreHealth.of({"maxmemory_policy": "noeviction", "maxmemory": "x"}).warnings == []
+    assert "thrown away 3 keys" in StoreHealth.of({"evicted_keys": "3"}).warnings[0]
+
+
+@pytest.mark.parametrize("streams_max", [100, 1_000_000])
+async def test_a_server_may_open_as_many_files_as_its_streams_need(
+    store: ServerProcess, tmp_path: Path, streams_max: int
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard < 2_000:
+        pytest.skip("this user's hard bound on open files tells nothing")
+    environment = {"REDIS_URL": store.url, "THREADCAST_LIMITS__STREAMS_MAX": str(streams_max)}
+    with _soft_bound(256), start("web", "--port", "0", log=tmp_path / "log", environment=environment) as web:
+        await web.ready()
+        soft, _ = resource.prlimit(web.pid, resource.RLIMIT_NOFILE)
+        assert soft == min(streams_max + OTHER_FILES, hard)
+        assert ("streams.bounded" in web.log_text()) is (soft < streams_max + OTHER_FILES)
+
+
+@contextmanager
+def _soft_bound(count: int) -> Iterator[None]:
+    """This process's soft bound on open files, which children inherit."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
