@@ -417,3 +417,23 @@ async def test_every_line_from_inside_an_actor_says_its_own_chat(house: House) -
     failures = [line["chat_id"] for line in logs if line["event"] == "model.failed"]
     assert sorted(failures) == ["a", "a", "a", "b", "b", "b", "c", "c", "c"]
     assert structlog.contextvars.get_contextvars() == {}
+
+
+# answers of the store that nobody has listed
+
+
+@pytest.mark.parametrize("call", ["claim", "beat", "take", "load", "read_inbox", "append", "release"])
+async def test_an_answer_that_nobody_has_listed_ends_no_worker(house: House, call: str) -> None:
+    async with house.watching() as watcher, house.hosting("w1"):
+        await house.post(say("first"))
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+        house.store.fail(call, "broken reply")
+        await house.post(say("second"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while watcher.runs_ended < 2 or not watcher.state or not watcher.state.is_at_rest:
+                house.store.clock.now_ms += FAST.lease_ms  # the chat of an actor that failed waits for its lease
+                await anyio.sleep(0.02)
+        await house.post(say("third"))
+        await watcher.at_rest(3, DEADLINE_SECONDS)
+    users = [text for role, text in watcher.messages if role == "user"]
+    assert users == ["first", "second", "third"]
