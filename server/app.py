@@ -14,9 +14,9 @@ from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
 from server.http import HttpServer, allow_open_files, listening, serving
+from server.lag import watched_lag
 from server.probes import Door, Probes
 from server.readiness import Readiness
-from server.lag import watched_lag
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault

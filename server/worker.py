@@ -23,8 +23,8 @@ from server.actor.host import Host
 from server.actor.workplace import Workplace
 from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
 from server.http import listening, serving
-from server.probes import Probes
 from server.lag import watched_lag
+from server.probes import Probes
 from server.providers.openai.chat import warm_import
 from server.readiness import Readiness
 from server.redaction import Redactor, secrets_of

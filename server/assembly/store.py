@@ -25,7 +25,7 @@ async def open_store(settings: Settings) -> AsyncIterator[tuple[RedisStore, Call
     """
     if settings.store.url is not None:
         async with RedisStore(settings.store.url.reveal()) as store:
-            for warning in (await store.health()).warnings:
+            for warning in await store.advice():
                 _log.warning("store.advice", text=warning)
             yield store, _announce_nowhere
         return

@@ -180,10 +180,10 @@ async def _store_health(settings: Settings) -> list[Finding]:
     try:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with RedisStore(url) as store:
-                health, given_up = await store.health(), await store.dead_letters_count()
+                advice, given_up = await store.advice(), await store.dead_letters_count()
     except (ThreadcastError, TimeoutError):
         return []
-    found = [Finding("note", "store", warning) for warning in health.warnings]
+    found = [Finding("note", "store", warning) for warning in advice]
     if given_up:
         found.append(Finding("note", "store", f"commands given up: {given_up}; `threadcast dead-letters` shows them"))
     return found

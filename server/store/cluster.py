@@ -159,6 +159,18 @@ class Cluster:
             if isinstance(result, BaseException) and not isinstance(result, Unavailable):
                 raise result
 
+    async def everyone(self, *command: Value) -> list[Reply]:
+        """Raises Unavailable when nobody answers."""
+        asked = [node.redis.send(*command) for node in self._nodes.values()]
+        said = await asyncio.gather(*asked, return_exceptions=True)
+        for wrong in said:
+            if isinstance(wrong, BaseException) and not isinstance(wrong, Unavailable):
+                raise wrong
+        replies = [reply for reply in said if not isinstance(reply, BaseException)]
+        if not replies:
+            raise self._unserved()
+        return replies
+
     async def ping(self) -> Standing:
         """Which nodes there are, and which take no writes. Raises Unavailable when none takes any."""
         nodes = list(self._nodes.values())

@@ -144,6 +144,9 @@ class Commands(Protocol):
 
     async def all(self, commands: Sequence[Sequence[Value]]) -> list[Reply]: ...
 
+    async def everyone(self, *command: Value) -> list[Reply]:
+        """The reply of each server that can be reached, for what is asked of a server and not of a key."""
+
 
 class Redis:
     """A few lanes to one Redis. Enter it once; entering opens nothing, the first command connects."""
@@ -218,6 +221,9 @@ class Redis:
             if isinstance(result, BaseException):
                 raise result
         return results
+
+    async def everyone(self, *command: Value) -> list[Reply]:
+        return [await self.send(*command)]
 
     async def load_scripts(self) -> None:
         """Raises Internal when the server does not know our kind of script."""

@@ -11,7 +11,7 @@ import msgspec
 
 from protocol.errors import Internal
 from server.store.bounds import DEAD_MAX
-from server.store.connection import Redis
+from server.store.connection import Commands
 from server.store.inbox import DeadLetter
 from server.store.keys import Keys
 
@@ -76,16 +76,21 @@ def _number(info: Mapping[str, str], name: str) -> int:
 class RedisHealth:
     """The part of the store that operators ask."""
 
-    _redis: Redis
+    _redis: Commands
     _keys: Keys
 
-    async def health(self) -> StoreHealth:
-        """Raises Unavailable."""
+    async def health(self) -> list[StoreHealth]:
+        """Of each server that can be reached. Raises Unavailable."""
         try:
-            text = (await self._redis.send(b"INFO")).decode(errors="replace")
+            told = await self._redis.everyone(b"INFO")
         except Internal:  # a hosted server that does not answer INFO
-            return StoreHealth()
-        return StoreHealth.of(dict(line.split(":", 1) for line in text.splitlines() if ":" in line))
+            return []
+        texts = [text.decode(errors="replace") for text in told]
+        return [StoreHealth.of(dict(line.split(":", 1) for line in text.splitlines() if ":" in line)) for text in texts]
+
+    async def advice(self) -> list[str]:
+        """What an operator should know of them, each thing once. Raises Unavailable."""
+        return list(dict.fromkeys(warning for health in await self.health() for warning in health.warnings))
 
     async def dead_letters(self, limit: int = DEAD_MAX) -> list[DeadLetter]:
         """Commands that were given up, the newest of each bucket last. Raises Unavailable."""

@@ -15,7 +15,7 @@ import anyio
 import pytest
 import redis
 
-from server.app import OTHER_FILES
+from server.http import OTHER_FILES
 from server.store.embedded import VOLATILE
 from server.store.health import StoreHealth
 from server.store.redis_store import RedisStore
@@ -61,16 +61,16 @@ async def test_a_store_that_would_evict_chats_is_warned_of_by_doctor_and_at_the_
 
 async def test_a_store_that_is_nearly_full_or_whose_disk_fails_says_what_to_do(store: ServerProcess) -> None:
     async with RedisStore(store.url) as opened:
-        assert (await opened.health()).warnings == []
+        assert await opened.advice() == []
         with redis.Redis.from_url(store.url) as client:
             client.config_set("maxmemory", "1")
-            full = await opened.health()
+            (full,) = await opened.health()
             assert full.maxmemory_bytes == 1 and "Raise maxmemory, or delete chats" in full.warnings[0]
             client.config_set("maxmemory", "0")
             client.config_set("appendonly", "yes")
 
             async def disk_fails() -> bool:
-                return (await opened.health()).disk_fails
+                return (await opened.health())[0].disk_fails
 
             with anyio.fail_after(DEADLINE_SECONDS):
                 while client.info("persistence")["aof_rewrite_in_progress"]:
@@ -80,7 +80,7 @@ async def test_a_store_that_is_nearly_full_or_whose_disk_fails_says_what_to_do(s
                     with suppress(redis.RedisError):
                         client.set("k", "v")
                     await anyio.sleep(0.05)
-                assert "free space there" in (await opened.health()).warnings[-1]
+                assert "free space there" in (await opened.advice())[-1]
 
 
 def test_what_a_hosted_store_does_not_tell_is_no_trouble() -> None:

@@ -67,7 +67,7 @@ def _read_before_the_fence(put: Put) -> None:
         loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
         taken = await self._patience.until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
         state = fold_loaded(self.chat_id, loaded, with_facts=True) if loaded.head else empty_state(self.chat_id)
-        return self._writer(taken, _with_fence(state, taken, place.worker, self._why), Upkeep.of(loaded))
+        return self._new_writer(taken, _with_fence(state, taken, place.worker, self._why), Upkeep.of(loaded))
 
     put(Actor, "_open", open_carelessly)
 
