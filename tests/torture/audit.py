@@ -1,0 +1,94 @@
+"""Reading the truth: every chat's log straight from the store, past all proxies, before a trim can take it.
+
+The torture's own connection to the store. Long logs are read again and again while the run goes on, so that in the end
+every entry that ever was is at hand; the rest is read once. It judges nothing, except that a log never goes back.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.entries import RawEntry
+from protocol.errors import ThreadcastError
+from protocol.events import AT_REST
+from protocol.ids import Head
+from server.store.redis_store import RedisStore
+from tests.torture.evidence import ChatEvidence, Mishap, ToolRun
+
+__all__ = ["Archive", "read_tool_runs"]
+
+AT_ONCE = 20
+"""Chats read at a time: some MB of log."""
+
+PULL_SECONDS = 3.0
+"""Between looks at long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""
+
+
+class Archive:
+    """All entries of all chats, as far as they were read."""
+
+    def __init__(self, store: RedisStore, mishaps: list[Mishap]) -> None:
+        self.store = store
+        self.entries: dict[str, list[RawEntry]] = {}
+        self._mishaps = mishaps
+
+    async def watch(self, chat_ids: Sequence[str]) -> None:
+        """Keep up with these until cancelled. While the store is away there is nothing to miss."""
+        while True:
+            for chat_id in chat_ids:
+                try:
+                    await self.pull(chat_id)
+                except ThreadcastError:
+                    continue
+            await asyncio.sleep(PULL_SECONDS)
+
+    async def pull(self, chat_id: str) -> None:
+        """Add what is new. Raises Unavailable."""
+        held = self.entries.setdefault(chat_id, [])
+        read = await self.store.read_log(chat_id)
+        if not held:
+            held += read
+            return
+        last = held[-1]
+        if last.head not in {entry.head for entry in read}:
+            words = f"after {last.head!r} the log begins with {read[0].before if read else 'nothing'!r}"
+            self._mishaps.append(Mishap("hole", chat_id, f"the log went back, or was trimmed unread: {words}"))
+            return
+        held += [entry for entry in read if entry.entry_id > last.entry_id]
+
+    async def is_settled(self, chat_id: str) -> bool:
+        """At rest, nothing waits. Raises Unavailable."""
+        meta, inbox = await asyncio.gather(self.store.meta(chat_id), self.store.read_inbox(chat_id, 1))
+        return meta is not None and meta.state in AT_REST and not meta.queue and not inbox
+
+    async def positions(self, chat_ids: Sequence[str]) -> dict[str, int]:
+        """Of the last event of each chat. Raises Unavailable."""
+        heads = await self.store.heads(chat_ids)
+        return {name: Head.parse(head).position if head else 0 for name, head in zip(chat_ids, heads, strict=True)}
+
+    async def evidence(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
+        """Everything about these chats. Raises Unavailable."""
+        found: list[ChatEvidence] = []
+        for start in range(0, len(chat_ids), AT_ONCE):
+            some = chat_ids[start : start + AT_ONCE]
+            await asyncio.gather(*(self.pull(chat_id) for chat_id in some))
+            loads = await asyncio.gather(*(self.store.load(chat_id) for chat_id in some))
+            inboxes = await asyncio.gather(*(self.store.read_inbox(chat_id, 100) for chat_id in some))
+            for chat_id, loaded, inbox in zip(some, loads, inboxes, strict=True):
+                found.append(
+                    ChatEvidence(
+                        chat_id=chat_id,
+                        entries=self.entries[chat_id],
+                        loaded=loaded,
+                        inbox_count=len(inbox),
+                        http_snapshot=snapshots.get(chat_id, b""),
+                    )
+                )
+        return found
+
+
+def read_tool_runs(path: Path) -> list[ToolRun]:
+    """What the tools of `tools_app.py` wrote."""
+    if not path.exists():
+        return []
+    return [ToolRun(*line.split()) for line in path.read_text().splitlines()]

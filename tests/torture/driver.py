@@ -1,0 +1,186 @@
+"""A chat's own client: posts its commands, watches its stream, and keeps each command until it has seen it.
+
+The promise of PROTOCOL §15 from the client's side: what was posted is held until its id shows in the stream, and posted
+again after every reconnect. It also answers what the chat asks of people. A driver with the product's own Python client
+is in `real_client.py`.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from protocol.events import Ack, Event, PauseRequired, Snapshot
+from tests.torture.evidence import Asked, Mishap
+from tests.torture.plan import ChatKind, decision, edit, first_command, kind_of, next_command
+from tests.torture.poster import Poster
+from tests.torture.reader import Reader
+
+__all__ = ["Driver", "Pace", "Seen"]
+
+KEPT_MAX = 4
+"""Commands on their way at a time: some wait in the queue, and a refusal for a full one (100) stays out of the way."""
+
+REPOST_SECONDS = 8.0
+"""A command not seen for so long is posted again even if the stream never broke: a relay's own position check may take
+20 s, and a client that knows nothing of relays would lose patience too."""
+
+REDECIDE_SECONDS = 5.0
+"""A question that still stands so long after its answer is answered again."""
+
+
+class Pace:
+    """Slots for posting, `per_second` of them, shared by all drivers."""
+
+    def __init__(self, per_second: float) -> None:
+        self._gap_seconds = 1 / per_second
+        self._next_at = 0.0
+        self.has_ended = False
+
+    async def wait(self) -> bool:
+        """The next slot; False when there will be none."""
+        now = asyncio.get_running_loop().time()
+        self._next_at = max(now, self._next_at) + self._gap_seconds
+        await asyncio.sleep(self._next_at - now)
+        return not self.has_ended
+
+
+class Seen:
+    """The commands of one chat, and which of them its stream has shown."""
+
+    def __init__(self, chat_id: str) -> None:
+        self.chat_id = chat_id
+        self.commands: dict[str, Asked] = {}
+        self.changed = asyncio.Event()
+
+    @property
+    def kept(self) -> list[Asked]:
+        return [asked for asked in self.commands.values() if not asked.is_seen and not _is_refused(asked)]
+
+    def take(self, event: Event | Snapshot) -> None:
+        if isinstance(event, Ack):
+            self._see(event.client_request_id)
+        elif isinstance(event, Snapshot):
+            for ack in event.recent_acks:
+                self._see(ack.client_request_id)
+            for message in event.messages:
+                self._see(message.client_request_id or "")
+            for item in event.runtime.queued_items:
+                self._see(item.client_request_id)
+
+    def _see(self, request_id: str) -> None:
+        asked = self.commands.get(request_id)
+        if asked is not None and not asked.is_seen:
+            asked.is_seen = True
+            self.changed.set()
+
+
+def _is_refused(asked: Asked) -> bool:
+    return bool(asked.answers) and not asked.is_accepted
+
+
+class Driver:
+    """One chat. `run` posts until the pace has ended, and cares for what it posted until everything is `settled`."""
+
+    def __init__(
+        self,
+        number: int,
+        ports: Sequence[int],
+        seed: str,
+        poster: Poster,
+        pace: Pace,
+        settled: asyncio.Event,
+        mishaps: list[Mishap],
+        counts: Counter[str],
+    ) -> None:
+        self.chat_id = f"torture-{number}"
+        self.kind: ChatKind = kind_of(number)
+        self.seen = Seen(self.chat_id)
+        self.reader = Reader(
+            f"driver of {self.chat_id}", [self.chat_id], ports, f"{seed} driver {number}", mishaps, counts,
+            manners="steady", tell=self._hear,
+        )  # fmt: skip
+        self._random = random.Random(f"{seed} plan {number}")
+        self._poster = poster
+        self._pace = pace
+        self._settled = settled
+        self._counts = counts
+        self._count = 0
+        self._decided: dict[str, float] = {}
+
+    async def run(self) -> None:
+        first = first_command(self.chat_id, self.kind, self._new_id("p"))
+        self.seen.commands[first.request_id] = first
+        await self._poster.post(first)
+        async with asyncio.TaskGroup() as tasks:
+            reposting = tasks.create_task(self._repost())
+            deciding = tasks.create_task(self._decide())
+            async with asyncio.TaskGroup() as posting:
+                while await self._pace.wait():
+                    posting.create_task(self._ask())
+                    while len(self.seen.kept) >= KEPT_MAX and not self._pace.has_ended:
+                        await self._change(1.0)
+            await self._settled.wait()
+            reposting.cancel()
+            deciding.cancel()
+
+    def _hear(self, chat_id: str, event: Event | Snapshot) -> None:
+        self.seen.take(event)
+        if isinstance(event, (PauseRequired, Snapshot)):
+            self.seen.changed.set()
+
+    async def _change(self, seconds: float) -> None:
+        self.seen.changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.seen.changed.wait()
+        except TimeoutError:
+            return
+
+    def _new_id(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}-{self.chat_id}-{self._count}"
+
+    async def _ask(self) -> None:
+        """One command, and what follows it at once."""
+        state = self.reader.folds[self.chat_id].state
+        asked = next_command(self.chat_id, self.kind, self._new_id("r"), state, self._random)
+        self.seen.commands[asked.request_id] = asked
+        await self._poster.post_with_a_twist(asked)
+        if asked.type == "user_message" and asked.is_accepted:
+            drawn = self._random.random()
+            if drawn < 0.04:
+                await self._poster.cancel(asked)
+            elif drawn < 0.06:
+                edited = edit(self.chat_id, self._new_id("e"), asked.request_id)
+                self.seen.commands[edited.request_id] = edited
+                await self._poster.post(edited)
+
+    async def _repost(self) -> None:
+        """What is kept goes out again after every reconnect, and when it has been kept for long."""
+        while True:
+            self.reader.opened.clear()
+            try:
+                async with asyncio.timeout(REPOST_SECONDS):
+                    await self.reader.opened.wait()
+            except TimeoutError:
+                if not self.seen.kept:
+                    continue
+            for asked in self.seen.kept:
+                if asked.posts:
+                    self._counts["posted again since it was not seen"] += 1
+                    await self._poster.post(asked)
+
+    async def _decide(self) -> None:
+        """Answer what the chat asks of people, until it asks no more."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._change(1.0)
+            state = self.reader.folds[self.chat_id].state
+            for reason in state.runtime.pause_reasons if state is not None else ():
+                if self._decided.get(reason.tool_call_id, 0.0) + REDECIDE_SECONDS > clock():
+                    continue
+                self._decided[reason.tool_call_id] = clock()
+                asked = decision(self.chat_id, self._new_id("d"), reason, self._random)
+                self.seen.commands[asked.request_id] = asked
+                await self._poster.post(asked)

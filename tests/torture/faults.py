@@ -1,0 +1,183 @@
+"""Which faults strike when: drawn from a seed before the run begins, and carried out while it goes on.
+
+The schedule is a pure function of seed, length, rate and kinds, so the same run can be asked for again (what the
+programs make of it differs from run to run, as it should). Network faults strike one proxy, the others one process;
+never all webs or all workers at a time, else nothing would be tested but waiting.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.torture.house import House, Member
+from tests.torture.proxy import Proxy
+
+__all__ = ["KINDS", "Fault", "Injector", "draw_schedule"]
+
+
+class Kind(NamedTuple):
+    """`weight` is its share; `seconds` how long it lasts, from and to; `meaning` stands in --help."""
+
+    weight: float
+    seconds: tuple[float, float]
+    meaning: str
+
+
+KINDS: dict[str, Kind] = {
+    "cut": Kind(14, (0, 0), "every connection of a line ends in order (FIN)"),
+    "reset": Kind(14, (0, 0), "every connection of a line is reset (RST)"),
+    "delay": Kind(11, (1, 4), "every chunk waits for up to 0.5 s"),
+    "half-open": Kind(8, (2, 6), "what either side writes is swallowed, and nobody is told"),
+    "drop-reply": Kind(26, (0, 0), "the next one to three requests go through, their replies do not"),
+    "throttle": Kind(7, (1, 4), "4 to 40 kB a second"),
+    "refuse": Kind(5, (0.5, 2.5), "nobody gets through"),
+    "kill-worker": Kind(3, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
+    "kill-web": Kind(2, (0.1, 1.0), "kill -9 of a web process, likewise"),
+    "kill-store": Kind(1, (0.05, 1.0), "kill -9 of the store, likewise"),
+    "stop-worker": Kind(3, (3.8, 6.5), "SIGSTOP of a worker for longer than its lease, then SIGCONT"),
+    "stop-web": Kind(2, (1, 5), "SIGSTOP and SIGCONT of a web process"),
+    "stop-store": Kind(1.5, (0.3, 3), "SIGSTOP and SIGCONT of the store"),
+    "end-worker": Kind(2, (0, 0.5), "SIGTERM of a worker, and its replacement"),
+    "end-web": Kind(1.5, (0, 0.5), "SIGTERM of a web process, and its replacement"),
+}
+
+CLIENT_SHARE = 0.35
+"""Of network faults, those between clients and webs; the others lie between processes and the store."""
+
+
+class Fault(NamedTuple):
+    """`number` chooses among what can be struck at that moment, `amount` is a share of the kind's strength."""
+
+    at_seconds: float
+    kind: str
+    number: int
+    amount: float
+    seconds: float
+
+
+def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[str] = ()) -> list[Fault]:
+    """Faults in the order of their times. `kinds`: only these."""
+    rng = random.Random(f"{seed} faults")
+    names = [name for name in KINDS if not kinds or name in kinds]
+    weights = [KINDS[name].weight for name in names]
+    schedule: list[Fault] = []
+    at = rng.expovariate(per_second)
+    while at < seconds:
+        (name,) = rng.choices(names, weights)
+        schedule.append(Fault(at, name, rng.randrange(10**6), rng.random(), rng.uniform(*KINDS[name].seconds)))
+        at += rng.expovariate(per_second)
+    return schedule
+
+
+class Injector:
+    """Carries a schedule out. `struck` counts by kind; `passed` are those that found nothing to strike."""
+
+    def __init__(self, house: House) -> None:
+        self.struck: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self.log: list[tuple[float, str, str]] = []
+        self._house = house
+        self._busy: set[str] = set()
+
+    async def run(self, schedule: Sequence[Fault]) -> None:
+        """All of it, and what lasts is over: afterwards every process runs and every line is whole."""
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for fault in schedule:
+                    await asyncio.sleep(max(0.0, began_at + fault.at_seconds - clock()))
+                    tasks.create_task(self._strike(fault, round(clock() - began_at, 2)))
+        finally:
+            for proxy in self._house.proxies:
+                proxy.heal()
+
+    async def _strike(self, fault: Fault, at_seconds: float) -> None:
+        what, _, whom = fault.kind.partition("-")
+        if what in ("kill", "stop", "end"):
+            name = await self._strike_process(fault, what, whom)
+        else:
+            name = self._strike_line(fault)
+        (self.struck if name else self.passed)[fault.kind] += 1
+        if name:
+            self.log.append((at_seconds, fault.kind, name))
+
+    def _strike_line(self, fault: Fault) -> str:
+        to_webs = [web.to_me for web in self._house.webs if web.to_me is not None]
+        to_store = [member.to_store for member in self._house.members]
+        lines = to_webs if fault.amount < CLIENT_SHARE else to_store
+        proxy = lines[fault.number % len(lines)]
+        _strike_proxy(proxy, fault)
+        return proxy.name
+
+    async def _strike_process(self, fault: Fault, what: str, whom: str) -> str:
+        if whom == "store":
+            return await self._strike_store(fault, what)
+        among = self._house.webs if whom == "web" else self._house.workers
+        ready = [member for member in among if member.is_up and member.name not in self._busy]
+        if len(ready) < 2:
+            return ""
+        member = ready[fault.number % len(ready)]
+        self._busy.add(member.name)
+        try:
+            await _strike_member(member, what, fault.seconds)
+        finally:
+            self._busy.discard(member.name)
+        return member.name
+
+    async def _strike_store(self, fault: Fault, what: str) -> str:
+        store = self._house.store
+        if "store" in self._busy:
+            return ""
+        self._busy.add("store")
+        try:
+            if what == "kill":
+                await store.kill()
+                await asyncio.sleep(fault.seconds)
+                await store.start()
+            else:
+                store.stop()
+                try:
+                    await asyncio.sleep(fault.seconds)
+                finally:
+                    store.go_on()
+        finally:
+            self._busy.discard("store")
+        return "store"
+
+
+async def _strike_member(member: Member, what: str, seconds: float) -> None:
+    if what == "stop":
+        member.stop()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            member.go_on()
+        return
+    if what == "kill":
+        await member.kill()
+    else:
+        await member.end()
+    await asyncio.sleep(seconds)
+    await member.start()
+
+
+def _strike_proxy(proxy: Proxy, fault: Fault) -> None:
+    share = fault.number % 1_000 / 1_000
+    match fault.kind:
+        case "cut":
+            proxy.cut()
+        case "reset":
+            proxy.reset()
+        case "delay":
+            proxy.delay(0.02 + 0.48 * share, fault.seconds)
+        case "half-open":
+            proxy.swallow(fault.seconds)
+        case "drop-reply":
+            proxy.drop_replies(1 + fault.number % 3)
+        case "throttle":
+            proxy.throttle(4_000 + 36_000 * share, fault.seconds)
+        case "refuse":
+            proxy.refuse(fault.seconds)

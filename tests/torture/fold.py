@@ -1,0 +1,118 @@
+"""What one subscriber holds of one chat, frame by frame, and every way in which a frame can be wrong.
+
+Used by all readers, raw ones and those of the real client. It folds with the product's reducer and checks what PROTOCOL
+§4 promises of `seq` and ids on top. States are values, so earlier ones are kept at no cost: a reader may go back to
+one and resume from there. The rule: a `Mistake` is the server's, and what was held is given up with it.
+"""
+
+from collections import deque
+
+import msgspec
+
+from protocol.codec import decode_event, decode_snapshot, encode
+from protocol.events import Event, Snapshot
+from protocol.places import parse_places
+from protocol.reducer import Gap, reduce
+from protocol.snapshot import snapshot_of, state_from_snapshot
+from protocol.state import ChatState
+
+__all__ = ["ChatFold", "FrameHead", "Mistake", "read_head"]
+
+PAST_KEPT = 6
+"""Earlier states of each chat to go back to."""
+
+PAST_EVERY = 25
+"""Frames between them: six reach back beyond what a quick answer takes."""
+
+
+class Mistake(Exception):
+    """A frame that must not come; `kind` is a violation's."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
+class FrameHead(msgspec.Struct, frozen=True):
+    chat_id: str = ""
+    seq: str | None = None
+    type: str = ""
+
+
+_head = msgspec.json.Decoder(FrameHead)
+
+
+def read_head(data: bytes) -> FrameHead:
+    """Which chat a frame speaks of, and where it stands. Raises Mistake."""
+    try:
+        return _head.decode(data)
+    except msgspec.DecodeError as wrong:
+        raise Mistake("frame", f"{data[:200]!r} is no frame: {wrong}") from None
+
+
+class ChatFold:
+    """`state` is None before the first snapshot and after a mistake. `must_begin_anew`: the position that was sent is
+    forged, so that the next frame of this chat has to be a snapshot."""
+
+    def __init__(self, chat_id: str) -> None:
+        self.chat_id = chat_id
+        self.state: ChatState | None = None
+        self.seq = 0
+        self.epochs: set[int] = set()
+        self.must_begin_anew = False
+        self.snapshots = 0
+        self.events = 0
+        self.past: deque[tuple[str, ChatState, int]] = deque(maxlen=PAST_KEPT)
+
+    @property
+    def position(self) -> int:
+        return self.state.position if self.state is not None else -1
+
+    @property
+    def snapshot(self) -> bytes | None:
+        return None if self.state is None else encode(snapshot_of(self.state))
+
+    def go_back(self, state: ChatState, seq: int) -> None:
+        self.state, self.seq = state, seq
+        self.past.clear()
+
+    def take(self, head: FrameHead, data: bytes, stream_id: str) -> Event | Snapshot:
+        """Fold one frame that has a `seq`. Raises Mistake; then nothing is held any more."""
+        try:
+            return self._take(head, data, stream_id)
+        except Mistake:
+            self.state = None
+            raise
+        except (Gap, msgspec.DecodeError) as wrong:
+            self.state = None
+            raise Mistake("frame", f"{wrong!r}: {data[:200]!r}") from None
+
+    def _take(self, head: FrameHead, data: bytes, stream_id: str) -> Event | Snapshot:
+        place = parse_places(stream_id, [self.chat_id]).get(self.chat_id)
+        if place is None:
+            raise Mistake("frame", f"the id {stream_id!r} says nothing of {self.chat_id}")
+        if head.seq != str(place.seq):
+            raise Mistake("seq", f"seq {head.seq} comes with the id {stream_id}")
+        self.epochs.add(place.epoch)
+        if head.type == "snapshot":
+            if place.seq:
+                raise Mistake("seq", f"a snapshot has seq {head.seq}")
+            snapshot = decode_snapshot(data)
+            self.state = state_from_snapshot(self.chat_id, snapshot, place.position)
+            self.seq, self.must_begin_anew = 0, False
+            self.snapshots += 1
+            self.past.clear()
+            return snapshot
+        if self.must_begin_anew:
+            raise Mistake("forged", f"a forged position was resumed with {data[:100]!r}")
+        if self.state is None:
+            raise Mistake("seq", f"event {head.seq} comes before any snapshot")
+        if place.seq != self.seq + 1 or place.position != self.state.position + 1:
+            raise Mistake("seq", f"{head.seq} at {place.position} comes after {self.seq} at {self.state.position}")
+        event = decode_event(data)
+        self.state = reduce(self.state, place.position, event)
+        self.seq = place.seq
+        self.events += 1
+        if self.events % PAST_EVERY == 0:
+            self.past.append((stream_id, self.state, self.seq))
+        return event

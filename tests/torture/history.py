@@ -1,0 +1,134 @@
+"""One chat's whole log, read as a judge would: every entry in its chain, every event in its place, every claim noted.
+
+It folds with the product's reducer, since clients do, but the chain, the acks and the answers' texts are read here a
+second time. `verdict.py` asks it; it knows neither commands nor readers.
+"""
+
+from collections import Counter, defaultdict
+
+import msgspec
+
+from protocol.codec import decode_events, decode_facts, encode
+from protocol.entries import RawEntry
+from protocol.events import Ack, Event, MessageAdded, StreamStarted, ThreadUpdated
+from protocol.facts import RunStarted
+from protocol.messages import Message, text_of
+from protocol.reducer import reduce_event
+from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
+from protocol.state import ChatState, empty_state
+from server.store.load import fold_loaded
+from tests.torture.answers import expected_text
+from tests.torture.evidence import ChatEvidence
+
+__all__ = ["NOTE_KEY", "Reading", "read_history"]
+
+NOTE_KEY = "note"
+"""Where in the thread's metadata a `set_params` leaves its request id."""
+
+
+class Reading(msgspec.Struct, kw_only=True):
+    """What a log says. By request id: `said` are the messages that a command became, `acks` what it was answered,
+    `runs` how many runs it began, `notes` how often its parameters were set. `done_calls` are calls of tools that gave
+    a result. `wrong` are sentences about what cannot be, each with its kind."""
+
+    chat_id: str
+    position: int = 0
+    snapshot: bytes = b""
+    state: str = ""
+    queue: int = 0
+    said: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    acks: dict[str, list[bool]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    runs: Counter[str] = msgspec.field(default_factory=Counter)
+    notes: Counter[str] = msgspec.field(default_factory=Counter)
+    codes: Counter[str] = msgspec.field(default_factory=Counter)
+    fences: Counter[str] = msgspec.field(default_factory=Counter)
+    answers_count: int = 0
+    done_calls: set[str] = msgspec.field(default_factory=set)
+    wrong: list[tuple[str, str]] = []
+
+
+def read_history(chat: ChatEvidence) -> Reading:
+    """All that this log says, and what is wrong with it."""
+    reading = Reading(chat_id=chat.chat_id)
+    state = empty_state(chat.chat_id)
+    asked: dict[str, list[Message]] = {}
+    halfway: ChatState | None = None
+    for number, entry in enumerate(chat.entries):
+        if entry.before != state.head:
+            reading.wrong.append(("hole", f"entry {entry.entry_id} follows {entry.before!r}, not {state.head!r}"))
+            return reading
+        events = decode_events(entry.events)
+        if entry.position != state.position + len(events):
+            reading.wrong.append(("hole", f"entry {entry.entry_id} ends at {entry.position}, not where it counts to"))
+        for event in events:
+            _note(reading, state, event, asked)
+            state = reduce_event(state, event)
+        _note_facts(reading, entry)
+        state = msgspec.structs.replace(state, head=entry.head, position=entry.position)
+        if number == len(chat.entries) // 2:
+            halfway = state_from_snapshot(chat.chat_id, snapshot_of(state), state.position)
+    reading.position = state.position
+    reading.snapshot = encode(snapshot_of(state))
+    reading.state, reading.queue = state.runtime.state, state.runtime.queue_size
+    _compare(reading, chat, halfway)
+    return reading
+
+
+def _compare(reading: Reading, chat: ChatEvidence, halfway: ChatState | None) -> None:
+    """The owner's state, the law, and what HTTP says, against the fold of everything."""
+    owner = fold_loaded(chat.chat_id, chat.loaded, with_facts=True)
+    if encode(snapshot_of(owner)) != reading.snapshot:
+        reading.wrong.append(("diverged", "checkpoint and entries fold to another state than the whole log"))
+    if chat.http_snapshot != reading.snapshot:
+        reading.wrong.append(("diverged", "the snapshot over HTTP is not the fold of the log"))
+    if halfway is not None:
+        start = halfway.position
+        for entry in chat.entries:
+            if entry.position > start:
+                for event in decode_events(entry.events):
+                    halfway = reduce_event(halfway, event)
+        if encode(snapshot_of(halfway)) != reading.snapshot:
+            reading.wrong.append(("law", f"the snapshot at {start} and the events after it are not the final state"))
+
+
+def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, list[Message]]) -> None:
+    match event:
+        case Ack():
+            reading.acks[event.client_request_id].append(event.accepted)
+            if not event.accepted:
+                reading.codes[str(event.result.get("code"))] += 1
+        case ThreadUpdated() if isinstance(event.metadata, dict) and isinstance(event.metadata.get(NOTE_KEY), str):
+            reading.notes[event.metadata[NOTE_KEY]] += 1
+        case StreamStarted() if event.message_id not in asked:
+            asked[event.message_id] = active_path(state)
+        case MessageAdded(message=message):
+            if message.role == "user" and message.client_request_id is not None:
+                reading.said[message.client_request_id].add(message.message_id)
+            elif message.role == "tool" and message.tool_call_id is not None and not message.tool_failed:
+                reading.done_calls.add(message.tool_call_id)
+            elif message.role == "assistant" and message.message_id in asked:
+                _check_answer(reading, message, asked[message.message_id])
+        case _:
+            pass
+
+
+def _check_answer(reading: Reading, message: Message, path: list[Message]) -> None:
+    """A finished answer is the model's text to the letter, a broken one its beginning."""
+    said, wanted = text_of(message.content), expected_text(message.model or "", path)
+    reading.answers_count += 1
+    if wanted is None:
+        reading.wrong.append(("text", f"{message.message_id} is by {message.model!r}, whom nobody asked"))
+        return
+    is_whole = message.finish_reason in ("stop", "tool_calls") and message.status is None
+    if said != wanted if is_whole else not wanted.startswith(said):
+        reading.wrong.append(
+            ("text", f"{message.message_id} ({message.finish_reason}) says {said[:200]!r}, not {wanted[:200]!r}")
+        )
+
+
+def _note_facts(reading: Reading, entry: RawEntry) -> None:
+    if entry.fence is not None:
+        reading.fences[entry.fence.why] += 1
+    for fact in decode_facts(entry.facts) if entry.facts else ():
+        if isinstance(fact, RunStarted):
+            reading.runs.update(fact.request_ids)

@@ -1,0 +1,100 @@
+"""Posting as a distrustful client does: a command is posted until it is answered, and again until it is seen.
+
+The same bytes go out through any web, twice at once, after the answer was lost; now and then another body goes out
+under the same id, which has to be refused. Every answer is written down in the command's `Asked`. It decides nothing
+about what is asked (`plan.py`) and reads no stream.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from tests.torture.evidence import Asked, Mishap
+from tests.torture.wire import Broken, request
+
+__all__ = ["Poster"]
+
+ANSWER_SECONDS = 6.0
+"""An abort's answer waits up to 2 s for its effect, a stalled store's 503 comes after 4 s."""
+
+PAUSE_SECONDS = (0.05, 0.6)
+
+KEPT = frozenset({"accepted", "applied", "aborted"})
+
+
+class Poster:
+    """Shared by all drivers. `counts` is for the report."""
+
+    def __init__(self, ports: Sequence[int], seed: str, mishaps: list[Mishap], counts: Counter[str]) -> None:
+        self._ports = ports
+        self._random = random.Random(seed)
+        self._mishaps = mishaps
+        self._counts = counts
+
+    async def post(self, asked: Asked) -> None:
+        """Until a web has answered for good. A caller who cannot wait for ever brings its own deadline."""
+        while not await self._post_once(asked):
+            await asyncio.sleep(self._random.uniform(*PAUSE_SECONDS))
+
+    async def post_with_a_twist(self, asked: Asked) -> None:
+        """As `post`, and sometimes once too often."""
+        drawn = self._random.random()
+        if drawn < 0.10:
+            self._counts["posted twice at once"] += 1
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.post(asked))
+                tasks.create_task(self.post(asked))
+            return
+        await self.post(asked)
+        if drawn < 0.20:
+            self._counts["posted again"] += 1
+            await self.post(asked)
+        elif drawn < 0.25 and asked.is_accepted:
+            await self._post_other_body(asked)
+
+    async def cancel(self, asked: Asked) -> None:
+        """DELETE …/queue/<id>, once; an answer that does not come says nothing."""
+        path = f"/v1/chats/{asked.chat_id}/queue/{asked.request_id}"
+        try:
+            answer = await request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)
+        except Broken:
+            return
+        self._counts["cancels"] += 1
+        if answer.status == 200 and answer.json.get("status") == "cancelled":
+            asked.was_cancelled = True
+
+    async def _post_once(self, asked: Asked) -> bool:
+        """True when it was answered for good."""
+        asked.posts += 1
+        self._counts["posts"] += 1
+        path = f"/v1/chats/{asked.chat_id}/commands"
+        try:
+            answer = await request(self._random.choice(self._ports), "POST", path, asked.body, seconds=ANSWER_SECONDS)
+        except Broken:
+            self._counts["posts without an answer"] += 1
+            return False
+        said = answer.json
+        if answer.status in (503, 429):
+            self._counts[f"posts answered {answer.status}"] += 1
+            return False
+        if answer.status >= 500 or not said:
+            words = f"POST of {asked.request_id} was answered {answer.status} {answer.body[:200]!r}"
+            self._mishaps.append(Mishap("internal", asked.chat_id, words))
+            return False
+        asked.answers.append(str(said.get("status") if answer.status < 300 else said.get("code")))
+        return True
+
+    async def _post_other_body(self, asked: Asked) -> None:
+        body = msgspec.json.decode(asked.body)
+        body["content"] = "not what was said before"
+        other = Asked(
+            chat_id=asked.chat_id, request_id=asked.request_id, type=asked.type, body=msgspec.json.encode(body)
+        )
+        await self.post(other)
+        asked.answers += [answer for answer in other.answers if answer == "idempotency_mismatch"]
+        if "idempotency_mismatch" not in other.answers:
+            words = f"another body under {asked.request_id} was answered {other.answers}"
+            self._mishaps.append(Mishap("mismatch", asked.chat_id, words))

@@ -1,0 +1,260 @@
+"""A small TCP proxy that misbehaves on request: what a network does to two programs that trust it.
+
+    async with Proxy("worker-1 > store", target=("127.0.0.1", 6379)) as proxy:
+        ...  # connect to ("127.0.0.1", proxy.port)
+        proxy.reset()
+
+It stands between one pair of programs and knows nothing of what they say. Where it leads can be changed while it runs
+(`target`), so that a process that comes back on another port is found at the same address. A fault with a time ends by
+itself; `heal` ends all. The one rule: what is passed on is passed on unchanged and in order, or the connection dies.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+
+__all__ = ["CHUNK_BYTES", "Proxy", "Target"]
+
+Target: TypeAlias = tuple[str, int] | Path
+"""A TCP address, or the path of a Unix socket."""
+
+CHUNK_BYTES = 64 * 1024
+"""Read at once, and about what waits in one direction: a slow reader must be felt by who writes to it."""
+
+CONNECT_SECONDS = 2.0
+"""To the target, on the same machine; a stopped process accepts in its kernel all the same."""
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class _Line:
+    """One connection through the proxy: two sockets and what is to happen to them."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.server: asyncio.StreamWriter | None = None
+        self.is_swallowing = False
+        self.drops_next_reply = False
+
+    def ends(self) -> list[asyncio.StreamWriter]:
+        return [self.client] if self.server is None else [self.client, self.server]
+
+    def cut(self) -> None:
+        """An orderly end (FIN) of both sides, after what is on its way."""
+        for end in self.ends():
+            end.close()
+
+    def reset(self) -> None:
+        """The rude end (RST) of both sides; what is on its way is lost."""
+        for end in self.ends():
+            sock = end.get_extra_info("socket")
+            if sock is not None and not end.transport.is_closing():
+                with contextlib.suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            end.transport.abort()
+
+
+class Proxy:
+    """One listening port of the loopback that leads to `target`. Enter it once.
+
+    `opened` counts the connections so far, `hit` those that a fault has ended or silenced, `replies_dropped` the
+    replies that never came although their request went through.
+    """
+
+    def __init__(self, name: str, target: Target | None = None) -> None:
+        self.name = name
+        self.target = target
+        self.port = 0
+        self.opened = 0
+        self.hit = 0
+        self.replies_dropped = 0
+        self._server: asyncio.Server | None = None
+        self._lines: set[_Line] = set()
+        self._drops = 0
+        self._delay_seconds = 0.0
+        self._bytes_per_second = 0.0
+        self._is_refusing = False
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=CHUNK_BYTES, backlog=1_024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.heal()
+        if self._server is not None:
+            self._server.close()
+        self.reset()
+        while self._lines:
+            await asyncio.sleep(0)  # each line ends in the ticks after its sockets did
+
+    @property
+    def lines_count(self) -> int:
+        """Connections open now."""
+        return len(self._lines)
+
+    # Faults. Those that end or silence connections return how many.
+
+    def cut(self) -> int:
+        """End every connection in order."""
+        return self._strike(_Line.cut)
+
+    def reset(self) -> int:
+        """End every connection by RST."""
+        return self._strike(_Line.reset)
+
+    def swallow(self, seconds: float) -> int:
+        """Half-open: what either side writes is taken and never arrives, and nobody is told. After `seconds` these
+        connections are reset; new ones work meanwhile."""
+        lines = list(self._lines)
+        for line in lines:
+            line.is_swallowing = True
+        self.hit += len(lines)
+
+        def end() -> None:
+            for line in lines:
+                line.reset()
+
+        self._later(seconds, end)
+        return len(lines)
+
+    def drop_replies(self, count: int = 1) -> None:
+        """The next `count` requests go through; in place of their replies the connection is reset."""
+        self._drops += count
+
+    def delay(self, delay_seconds: float, seconds: float) -> None:
+        """For `seconds`, every chunk waits for `delay_seconds` in either direction."""
+        self._delay_seconds = delay_seconds
+        self._later(seconds, lambda: self._set(delay=0.0))
+
+    def throttle(self, bytes_per_second: float, seconds: float) -> None:
+        """For `seconds`, each direction of each connection passes so many bytes a second."""
+        self._bytes_per_second = bytes_per_second
+        self._later(seconds, lambda: self._set(rate=0.0))
+
+    def refuse(self, seconds: float) -> int:
+        """For `seconds` nobody gets through: open connections are reset, new ones at once."""
+        self._is_refusing = True
+        self._later(seconds, lambda: self._set(refusing=False))
+        return self.reset()
+
+    def heal(self) -> None:
+        """All faults end now; silenced connections are reset, since what they swallowed cannot come back."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._drops = 0
+        self._set(delay=0.0, rate=0.0, refusing=False)
+        for line in self._lines:
+            if line.is_swallowing:
+                line.reset()
+
+    def _set(self, *, delay: float | None = None, rate: float | None = None, refusing: bool | None = None) -> None:
+        self._delay_seconds = self._delay_seconds if delay is None else delay
+        self._bytes_per_second = self._bytes_per_second if rate is None else rate
+        self._is_refusing = self._is_refusing if refusing is None else refusing
+
+    def _strike(self, how: Callable[[_Line], None]) -> int:
+        lines = list(self._lines)
+        for line in lines:
+            how(line)
+        self.hit += len(lines)
+        return len(lines)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers.discard(timer)
+            act()
+
+        timer = asyncio.get_running_loop().call_later(seconds, run)
+        self._timers.add(timer)
+
+    # The way through.
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from its first byte to the end of both sides."""
+        line = _Line(writer)
+        self._lines.add(line)
+        self.opened += 1
+        try:
+            if self._is_refusing or self.target is None:
+                line.reset()
+                return
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    far_reader, line.server = await _connect(self.target)
+            except OSError:  # a timeout is one
+                line.reset()
+                return
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pump(line, reader, line.server, self._asked))
+                tasks.create_task(self._pump(line, far_reader, writer, self._answered))
+        finally:
+            self._lines.discard(line)
+            for end in line.ends():
+                end.close()
+
+    async def _pump(
+        self,
+        line: _Line,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        passes: Callable[[_Line], bool],
+    ) -> None:
+        """One direction until its end, which is the end of the other one too."""
+        try:
+            while chunk := await reader.read(CHUNK_BYTES):
+                if line.is_swallowing:
+                    continue
+                if not passes(line):
+                    return
+                if self._delay_seconds:
+                    await asyncio.sleep(self._delay_seconds)
+                if self._bytes_per_second:
+                    await self._trickle(line, chunk, writer)
+                else:
+                    writer.write(chunk)
+                await writer.drain()
+        except OSError:  # either side broke
+            line.reset()
+        finally:
+            if not line.is_swallowing:
+                line.cut()
+
+    async def _trickle(self, line: _Line, chunk: bytes, writer: asyncio.StreamWriter) -> None:
+        at = 0
+        while at < len(chunk) and not line.is_swallowing:
+            rate = self._bytes_per_second
+            size = max(1, int(rate / 20)) if rate else len(chunk)  # twenty steps a second
+            writer.write(chunk[at : at + size])
+            at += size
+            if rate:
+                await asyncio.sleep(size / rate)
+
+    def _asked(self, line: _Line) -> bool:
+        if self._drops > 0 and not line.drops_next_reply:
+            self._drops -= 1
+            line.drops_next_reply = True
+        return True
+
+    def _answered(self, line: _Line) -> bool:
+        if line.drops_next_reply:
+            self.replies_dropped += 1
+            self.hit += 1
+            line.reset()
+            return False
+        return True
+
+
+def _connect(target: Target) -> Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    if isinstance(target, Path):
+        return asyncio.open_unix_connection(str(target), limit=CHUNK_BYTES)
+    return asyncio.open_connection(*target, limit=CHUNK_BYTES)

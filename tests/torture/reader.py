@@ -1,0 +1,195 @@
+"""Subscribers by the hundred: each reads one chat or several over a bare socket, and misbehaves as its manners say.
+
+A steady reader stays and resumes where it stopped, as a good client does. A wild one leaves in the middle, reads slowly
+or not at all for a while, and comes back with the right place, an earlier one, or a forged one. What it holds is
+checked frame by frame (`fold.py`); who listens to it (`driver.py`) is told of every event. It never posts.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+from protocol.events import Event, Snapshot
+from protocol.ids import Position
+from protocol.places import place_word, tag_of
+from protocol.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
+from tests.torture.evidence import Mishap
+from tests.torture.fold import ChatFold, Mistake, read_head
+from tests.torture.wire import Broken, stream
+
+__all__ = ["Manners", "Reader"]
+
+Manners: TypeAlias = Literal["steady", "wild"]
+
+SILENCE_SECONDS = 18.0
+"""A heartbeat comes after 15 s (PROTOCOL §4). A client's 45 s would spend a quarter of a run on one silent line."""
+
+SMALL_BUFFER_BYTES = 4_096
+"""Of a slow reader's socket, so that its slowness reaches the server within a few frames."""
+
+STAY_SECONDS = (0.5, 12.0)
+SLOW_SECONDS = (0.05, 1.5)
+STALL_SECONDS = (2.0, 10.0)
+
+Told: TypeAlias = Callable[[str, Event | Snapshot], None]
+
+
+def _tell_nobody(chat_id: str, event: Event | Snapshot) -> None:
+    return None
+
+
+class Reader:
+    """One subscriber over as many connections as it takes. `run` until cancelled; `is_calm` ends all misbehaviour."""
+
+    def __init__(
+        self,
+        name: str,
+        chat_ids: Sequence[str],
+        ports: Sequence[int],
+        seed: str,
+        mishaps: list[Mishap],
+        counts: Counter[str],
+        *,
+        manners: Manners = "wild",
+        tell: Told = _tell_nobody,
+    ) -> None:
+        self.name = name
+        self.folds = {chat_id: ChatFold(chat_id) for chat_id in chat_ids}
+        self.is_calm = False
+        self.opened = asyncio.Event()
+        self._ports = ports
+        self._random = random.Random(seed)
+        self._mishaps = mishaps
+        self._counts = counts
+        self._manners = manners
+        self._tell = tell
+        self._last_id = ""
+        self._pause_seconds = 0.0
+
+    async def run(self) -> None:
+        while True:
+            is_wild = self._manners == "wild" and not self.is_calm
+            place = self._choose_place() if is_wild else self._last_id
+            try:
+                await self._read(place, is_wild)
+            except (Broken, TimeoutError):
+                self._counts["streams broken"] += 1
+            except Mistake as wrong:
+                self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], f"{self.name}: {wrong}"))
+                self._last_id = ""
+            await asyncio.sleep(self._pause_seconds or self._random.uniform(0.05, 0.5))
+            self._pause_seconds = 0.0
+
+    async def _read(self, place: str, is_wild: bool) -> None:
+        """One connection."""
+        rng = self._random
+        slow_seconds = rng.uniform(*SLOW_SECONDS) if is_wild and rng.random() < 0.25 else 0.0
+        stall_at = rng.randrange(1, 40) if is_wild and rng.random() < 0.2 else -1
+        path = "/v1/chats/subscribe?" + "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
+        parser, chunks_count, begun = FrameParser(), 0, set[str]()
+        loop = asyncio.get_running_loop()
+        leave_at = loop.time() + rng.uniform(*STAY_SECONDS) if is_wild else float("inf")
+        buffer_bytes = SMALL_BUFFER_BYTES if slow_seconds or stall_at >= 0 else 0
+        self._counts["streams opened"] += 1
+        async with stream(
+            rng.choice(self._ports), path, place, silence_seconds=SILENCE_SECONDS, receive_buffer_bytes=buffer_bytes
+        ) as chunks:
+            self.opened.set()
+            async for chunk in chunks:
+                for frame in parser.feed(chunk):
+                    if isinstance(frame, EventFrame):
+                        self._take(frame, begun)
+                    elif isinstance(frame, RetryFrame):
+                        self._pause_seconds = frame.milliseconds / 1_000
+                    elif isinstance(frame, CommentFrame):
+                        self._expect_no_forgery_resumed()
+                chunks_count += 1
+                if self.is_calm:
+                    continue
+                if chunks_count == stall_at:
+                    self._counts["stalls"] += 1
+                    await asyncio.sleep(rng.uniform(*STALL_SECONDS))
+                elif slow_seconds:
+                    await asyncio.sleep(slow_seconds)
+                if loop.time() > leave_at:
+                    return
+
+    def _take(self, frame: EventFrame, begun: set[str]) -> None:
+        data = frame.data.encode()
+        head = read_head(data)
+        if head.seq is None:  # transient (PROTOCOL §4)
+            return
+        fold = self.folds.get(head.chat_id)
+        if fold is None:
+            raise Mistake("frame", f"nobody asked for {head.chat_id}")
+        was_held = fold.state is not None
+        try:
+            event = fold.take(head, data, frame.last_event_id)
+        except Mistake:
+            self._last_id = ""
+            raise
+        self._last_id = frame.last_event_id
+        if isinstance(event, Snapshot):
+            self._counts["resyncs in the stream" if head.chat_id in begun else "streams begun anew"] += 1
+        elif head.chat_id not in begun and was_held:
+            self._counts["resumes"] += 1
+        begun.add(head.chat_id)
+        self._tell(head.chat_id, event)
+
+    def _expect_no_forgery_resumed(self) -> None:
+        """A heartbeat comes after the first snapshot: a forged place that was given none counts as resumed."""
+        for fold in self.folds.values():
+            if fold.must_begin_anew:
+                fold.must_begin_anew = False
+                raise Mistake("forged", f"a forged position of {fold.chat_id} was answered by a heartbeat")
+
+    # Where to begin.
+
+    def _choose_place(self) -> str:
+        """The right place, none, an earlier one, or a forged one; what is held is set to what the place stands for."""
+        drawn = self._random.random()
+        if drawn < 0.55 or not self._last_id:
+            return self._last_id
+        if drawn < 0.65:
+            self._forget()
+            return ""
+        if drawn < 0.85:
+            return self._earlier_place()
+        return self._forged_place()
+
+    def _forget(self) -> None:
+        for fold in self.folds.values():
+            fold.state = None
+            fold.past.clear()
+
+    def _earlier_place(self) -> str:
+        if len(self.folds) > 1:  # one id stands for all chats; going back in one alone needs an id of one's own making
+            return self._last_id
+        (fold,) = self.folds.values()
+        if not fold.past:
+            return self._last_id
+        place, state, seq = self._random.choice(fold.past)
+        fold.go_back(state, seq)
+        self._counts["places of the past"] += 1
+        return place
+
+    def _forged_place(self) -> str:
+        """Ids that the server never gave: none may be resumed."""
+        self._counts["places forged"] += 1
+        kind = self._random.randrange(4)
+        words: list[str] = []
+        for chat_id, fold in self.folds.items():
+            position = max(fold.position, 1)
+            epoch = max(fold.epochs, default=1)
+            forged = (
+                Position(1, position, max(0, position - fold.seq)),  # a life that never was, of 1970
+                Position(epoch, position + 100_000, position),  # ahead of the chat
+                Position(epoch + 10**9, position, position),  # a life to come
+                Position(epoch, 10**14, 0),
+            )[kind]
+            words.append(str(forged) if len(self.folds) == 1 else place_word(tag_of(chat_id), forged))
+            fold.must_begin_anew = True
+        self._forget()
+        return ".".join(words)

@@ -1,0 +1,309 @@
+"""One torture from start to verdict: load and faults for a time, then peace, then the reckoning.
+
+    start everything · readers and drivers begin · faults as drawn · faults end · commands settle · readers catch up ·
+    evidence is taken · verdict · report
+
+Every phase has a deadline; a phase that misses it is a violation with what was still missing, not a hang.
+"""
+
+import asyncio
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+import msgspec
+
+from protocol.codec import decode_snapshot, encode
+from protocol.errors import ThreadcastError
+from server.store.redis_store import RedisStore
+from tests.torture.audit import Archive, read_tool_runs
+from tests.torture.driver import Driver, Pace
+from tests.torture.evidence import Asked, Evidence, Mishap, ReaderEnd
+from tests.torture.faults import Injector, draw_schedule
+from tests.torture.fold import ChatFold
+from tests.torture.house import House, open_house, store_binary
+from tests.torture.poster import Poster
+from tests.torture.reader import Reader
+from tests.torture.real_client import RealDriver
+from tests.torture.report import Report, keep_evidence
+from tests.torture.verdict import judge
+from tests.torture.wire import Broken, request
+
+__all__ = ["Options", "torture"]
+
+SETTLE_SECONDS = 90.0
+"""For what was accepted to come to rest: leases, three takeovers of a poisoned command, a queue of essays."""
+
+CATCH_UP_SECONDS = 60.0
+"""For readers: a lost publication is found by the relay's position check, within 20 s (DESIGN §5), and once more."""
+
+CHATS_OF_MANY = 8
+METRIC_SECONDS = 5.0
+PROGRESS_SECONDS = 5.0
+
+
+class Options(msgspec.Struct, kw_only=True):
+    """Of one run. `subscribers` are those besides each chat's own; one in six of them watches several chats."""
+
+    seed: str
+    directory: Path
+    store: str = "valkey"
+    seconds: float = 180.0
+    chats: int = 240
+    subscribers: int = 150
+    real_clients: int = 20
+    webs: int = 2
+    workers: int = 3
+    commands_per_second: float = 70.0
+    faults_per_second: float = 2.6
+    faults: tuple[str, ...] = ()
+
+
+async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Event) -> Report:
+    """`stop` ends the faults early; the reckoning comes all the same.
+
+    Raises:
+        LookupError: the store that was asked for is not installed.
+    """
+    binary = store_binary(options.store)
+    async with open_house(options.directory, binary, webs=options.webs, workers=options.workers) as house:
+        say(f"{len(house.members)} processes are ready")
+        async with RedisStore(house.store.server.url) as store:
+            return await _Torture(options, binary, house, store, say, stop).run()
+
+
+class _Torture:
+    """The parts of one run and who owns them."""
+
+    def __init__(
+        self,
+        options: Options,
+        binary: Path,
+        house: House,
+        store: RedisStore,
+        say: Callable[[str], None],
+        stop: asyncio.Event,
+    ) -> None:
+        self._binary = binary
+        self._options, self._house, self._say, self._stop = options, house, say, stop
+        self._mishaps: list[Mishap] = []
+        self._counts: Counter[str] = Counter()
+        self._archive = Archive(store, self._mishaps)
+        self._injector = Injector(house)
+        self._pace = Pace(options.commands_per_second)
+        self._settled = asyncio.Event()
+        self._metrics: dict[tuple[str, int], Counter[str]] = {}
+        ports, seed = house.web_ports, options.seed
+        poster = Poster(ports, f"{seed} poster", self._mishaps, self._counts)
+        self._drivers = [
+            Driver(number, ports, seed, poster, self._pace, self._settled, self._mishaps, self._counts)
+            for number in range(options.chats)
+        ]
+        self._real = [
+            RealDriver(number, ports[number % len(ports)], seed, self._pace, self._mishaps, self._counts)
+            for number in range(options.real_clients)
+        ]
+        self._askers: list[Driver | RealDriver] = [*self._drivers, *self._real]
+        self._readers = [self._reader(number) for number in range(options.subscribers)]
+
+    def _reader(self, number: int) -> Reader:
+        chats = len(self._drivers)
+        count = CHATS_OF_MANY if number % 6 == 5 else 1
+        chat_ids = [self._drivers[(number * 7 + at * 13) % chats].chat_id for at in range(min(count, chats))]
+        ports, seed = self._house.web_ports, f"{self._options.seed} reader {number}"
+        return Reader(f"reader-{number}", list(dict.fromkeys(chat_ids)), ports, seed, self._mishaps, self._counts)
+
+    @property
+    def _chat_ids(self) -> list[str]:
+        return [driver.chat_id for driver in self._askers]
+
+    @property
+    def _commands(self) -> list[Asked]:
+        return [asked for driver in self._askers for asked in driver.seen.commands.values()]
+
+    async def run(self) -> Report:
+        options, began_at = self._options, time.monotonic()
+        schedule = draw_schedule(options.seed, options.seconds, options.faults_per_second, options.faults)
+        async with asyncio.TaskGroup() as tasks:
+            lasting = [
+                *(driver.reader.run() for driver in self._drivers),
+                *(driver.run() for driver in self._askers),
+                *(reader.run() for reader in self._readers),
+                self._archive.watch([d.chat_id for d in self._drivers if d.kind in ("bulk", "essay")]),
+                self._report_progress(began_at),
+                self._scrape(),
+            ]
+            background = [tasks.create_task(work) for work in lasting]
+            faults = asyncio.create_task(self._injector.run(schedule))
+            await self._wait_for_the_end(faults)
+            struck_seconds = time.monotonic() - began_at
+            self._pace.has_ended = True
+            self._say(f"the faults are over after {struck_seconds:.0f} s; waiting for everything to come to rest")
+            await self._settle()
+            settled_seconds = time.monotonic() - began_at - struck_seconds
+            await self._catch_up()
+            self._settled.set()
+            for task in background:
+                task.cancel()
+        return await self._reckon(struck_seconds, settled_seconds)
+
+    async def _wait_for_the_end(self, faults: asyncio.Task[None]) -> None:
+        ended = asyncio.create_task(self._stop.wait())
+        slept = asyncio.create_task(asyncio.sleep(self._options.seconds))
+        try:
+            await asyncio.wait([ended, slept], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            slept.cancel()
+            if self._stop.is_set():
+                faults.cancel()
+            with suppress(asyncio.CancelledError):
+                await faults
+        if self._stop.is_set():
+            await self._bring_all_back()
+        for member in self._house.members:
+            if member.has_died():
+                self._mishaps.append(Mishap("died", "", f"{member.name} ended by itself; see {member.log}"))
+
+    async def _bring_all_back(self) -> None:
+        """After an early end: whatever a fault had taken away when it was cut short."""
+        if not self._house.store.server.is_alive:
+            await self._house.store.start()
+        for member in self._house.members:
+            if not member.is_up:
+                await member.kill()
+                await member.start()
+
+    async def _settle(self) -> None:
+        """Every command answered and seen, every chat at rest."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        waiting = set(self._chat_ids)
+        kept: list[str] = []
+        while time.monotonic() < deadline:
+            kept = [a.request_id for d in self._askers for a in d.seen.kept]
+            with suppress(ThreadcastError):
+                chat_ids = sorted(waiting) if waiting else self._chat_ids
+                done = await asyncio.gather(*(self._archive.is_settled(chat_id) for chat_id in chat_ids))
+                was_last = not waiting
+                waiting = {chat_id for chat_id, is_settled in zip(chat_ids, done, strict=True) if not is_settled}
+                if was_last and not waiting and not kept:
+                    return
+            await asyncio.sleep(0.5)
+        for chat_id in sorted(waiting):
+            self._mishaps.append(Mishap("restless", chat_id, f"not at rest after {SETTLE_SECONDS:.0f} s of peace"))
+        if kept:
+            words = f"{len(kept)} commands not seen after {SETTLE_SECONDS:.0f} s of peace: {kept[:5]}"
+            self._mishaps.append(Mishap("unseen", "", words))
+
+    async def _catch_up(self) -> None:
+        """Every reader at the last event; who is not there in time is found by the verdict."""
+        for reader in self._readers:
+            reader.is_calm = True
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        while time.monotonic() < deadline:
+            with suppress(ThreadcastError):
+                positions = await self._archive.positions(self._chat_ids)
+                if all(fold.position == positions[fold.chat_id] for _, fold in self._folds()):
+                    return
+            await asyncio.sleep(0.5)
+
+    def _folds(self) -> Iterator[tuple[str, ChatFold]]:
+        """Of every subscriber, with its name."""
+        for reader in (*(driver.reader for driver in self._drivers), *self._readers):
+            for fold in reader.folds.values():
+                yield reader.name, fold
+        for real in self._real:
+            yield f"client of {real.chat_id}", real.fold
+
+    # The reckoning.
+
+    async def _reckon(self, struck_seconds: float, settled_seconds: float) -> Report:
+        self._say("reading all logs and judging them")
+        for real in self._real:
+            real.settle()
+        evidence = Evidence(
+            chats=await self._archive.evidence(self._chat_ids, await self._snapshots()),
+            commands=self._commands,
+            readers=[
+                ReaderEnd(name=name, chat_id=fold.chat_id, position=fold.position, snapshot=fold.snapshot)
+                for name, fold in self._folds()
+            ],
+            tool_runs=read_tool_runs(self._house.runs_file),
+            mishaps=self._mishaps,
+        )
+        verdict = await asyncio.to_thread(judge, evidence)
+        kept = self._options.directory / "evidence"
+        if not verdict.is_good:
+            keep_evidence(kept, evidence, verdict)
+        options, metrics = self._options, Counter[str]()
+        for counted in self._metrics.values():
+            metrics.update(counted)
+        return Report(
+            seed=options.seed,
+            store=self._store_version(),
+            seconds=struck_seconds,
+            settled_seconds=settled_seconds,
+            processes={"webs": options.webs, "workers": options.workers, "chats": len(self._chat_ids)},
+            is_good=verdict.is_good,
+            faults=dict(self._injector.struck),
+            faults_passed=dict(self._injector.passed),
+            counts=verdict.counts,
+            codes=verdict.codes,
+            load=dict(self._counts),
+            metrics=dict(metrics),
+            violations=[msgspec.structs.asdict(violation) for violation in verdict.violations],
+            evidence="" if verdict.is_good else str(options.directory),
+        )
+
+    async def _snapshots(self) -> dict[str, bytes]:
+        """What HTTP says of each chat, as the bytes that a fold is compared with."""
+        found: dict[str, bytes] = {}
+        for number, chat_id in enumerate(self._chat_ids):
+            port = self._house.web_ports[number % len(self._house.web_ports)]
+            with suppress(Broken, msgspec.DecodeError):
+                answer = await request(port, "GET", f"/v1/chats/{chat_id}")
+                found[chat_id] = encode(decode_snapshot(answer.body))
+        return found
+
+    def _store_version(self) -> str:
+        said = subprocess.run([self._binary, "--version"], capture_output=True, text=True, check=True).stdout
+        return " ".join(said.split()[:3])
+
+    # What is told while it runs.
+
+    async def _report_progress(self, began_at: float) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            commands = self._commands
+            accepted = sum(asked.is_accepted for asked in commands)
+            kept = sum(len(driver.seen.kept) for driver in self._askers)
+            struck = sum(self._injector.struck.values())
+            up = sum(member.is_up for member in self._house.members)
+            self._say(
+                f"{time.monotonic() - began_at:4.0f} s  {struck} faults, {accepted} commands accepted, {kept} not seen"
+                f" yet; {up} of {len(self._house.members)} processes up; {len(self._mishaps)} mishaps"
+            )
+
+    async def _scrape(self) -> None:
+        """The webs' metrics, as far as they live to tell."""
+        async with httpx2.AsyncClient(timeout=2, trust_env=False) as client:
+            while True:
+                for web in self._house.webs:
+                    if web.is_up and web.to_me is not None and isinstance(web.to_me.target, tuple):
+                        with suppress(httpx2.HTTPError):
+                            answer = await client.get(f"http://127.0.0.1:{web.to_me.target[1]}/metrics")
+                            self._metrics[web.name, web.lives] = _read_metrics(answer.text)
+                await asyncio.sleep(METRIC_SECONDS)
+
+
+def _read_metrics(text: str) -> Counter[str]:
+    """The counters that tell how readers fared."""
+    wanted = re.compile(
+        r"^threadcast_((?:resyncs|relay_reloads|streams_ended|store_errors)_total\S*) (\S+)$", re.MULTILINE
+    )
+    return Counter({match[1]: int(float(match[2])) for match in wanted.finditer(text)})

@@ -1,0 +1,36 @@
+"""Tools whose every run leaves a line in a file, so that a run too many can be counted. Read by the workers under
+torture (`server.app`); the file is named by the environment variable TORTURE_RUNS_FILE.
+
+A line is written by one write(2) to a file opened for appending: whole, or not at all, whoever is killed meanwhile.
+"""
+
+import os
+
+from server.authoring import ToolContext, tool
+
+_RUNS = os.open(os.environ["TORTURE_RUNS_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _note(kind: str, ctx: ToolContext) -> None:
+    os.write(_RUNS, f"{kind} {ctx.chat_id} {ctx.tool_call_id}\n".encode())
+
+
+@tool(retry="once")
+def count_once(word: str, ctx: ToolContext) -> str:
+    """Has effects: it must not run again unless a person says so."""
+    _note("once", ctx)
+    return f"once: {word}"
+
+
+@tool(retry="safe")
+def count_safe(word: str, ctx: ToolContext) -> str:
+    """Has no effects: it may run again."""
+    _note("safe", ctx)
+    return f"safe: {word}"
+
+
+@tool(retry="once", policy="ask")
+def count_asked(word: str, ctx: ToolContext) -> str:
+    """Has effects, and runs by a person's decision alone."""
+    _note("asked", ctx)
+    return f"asked: {word}"

@@ -1,0 +1,139 @@
+"""The verdict over a torture run's evidence: what was promised (DESIGN §14) and was not kept. Pure.
+
+    every accepted command took effect exactly once, or was reported     lost, twice, contradiction
+    what was refused had no effect                                       refused
+    every reader, the snapshot and the law agree with the owner          diverged, behind, law, hole
+    answers are the model's words                                        text
+    a tool that may not be repeated ran at most once a call              tool
+    nothing is left over                                                 leftover
+
+It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` doctors evidence.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from tests.torture.evidence import Asked, Evidence
+from tests.torture.history import Reading, read_history
+
+__all__ = ["Verdict", "Violation", "judge"]
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """`subject` is a request id, a reader's name or a call id, as the kind has it."""
+
+    kind: str
+    chat_id: str
+    subject: str
+    words: str
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """`counts` is for the report, in the order of its lines."""
+
+    violations: list[Violation]
+    counts: dict[str, int]
+    codes: dict[str, int] = {}
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Everything that can be said about this evidence."""
+    readings = {chat.chat_id: read_history(chat) for chat in evidence.chats}
+    found = [Violation(mishap.kind, mishap.chat_id, "", mishap.words) for mishap in evidence.mishaps]
+    counts: Counter[str] = Counter()
+    for chat in evidence.chats:
+        reading = readings[chat.chat_id]
+        found += [Violation(kind, chat.chat_id, "", words) for kind, words in reading.wrong]
+        if chat.inbox_count or reading.queue:
+            words = f"{chat.inbox_count} commands in the inbox, {reading.queue} in the queue"
+            found.append(Violation("leftover", chat.chat_id, "", words))
+        counts["answers"] += reading.answers_count
+        counts["events"] += reading.position
+        for why, count in reading.fences.items():
+            counts[why] += count
+    for command in evidence.commands:
+        _judge_command(command, readings.get(command.chat_id), found, counts)
+    _judge_readers(evidence, readings, found, counts)
+    _judge_tools(evidence, readings, found, counts)
+    codes: Counter[str] = Counter()
+    for reading in readings.values():
+        codes.update(reading.codes)
+    return Verdict(violations=found, counts=dict(counts), codes=dict(codes))
+
+
+def _judge_command(command: Asked, reading: Reading | None, found: list[Violation], counts: Counter[str]) -> None:
+    name = command.request_id
+    said = len(reading.said.get(name, ())) if reading else 0
+    acks = reading.acks.get(name, []) if reading else []
+    yes, no = acks.count(True), acks.count(False)
+    runs = reading.runs[name] if reading else 0
+    notes = reading.notes[name] if reading else 0
+
+    def wrong(kind: str, words: str) -> None:
+        found.append(Violation(kind, command.chat_id, name, f"{command.type}: {words}; it was told {command.answers}"))
+
+    counts["duplicates"] += command.answers.count("duplicate")
+    counts["mismatches"] += command.answers.count("idempotency_mismatch")
+    if not command.is_accepted:
+        counts["refused"] += bool(command.answers)
+        if not command.answers:
+            wrong("unanswered", f"posted {command.posts} times and never answered")
+        if yes or said or runs or notes:
+            wrong("refused", "it was never accepted, and yet it took effect")
+        return
+    counts["accepted"] += 1
+    if command.kept_count > 1:
+        wrong("twice", f"{command.kept_count} posts were answered as the first")
+    if yes > 1 or no > 1 or said > 1 or runs > 1 or notes > 1:
+        wrong("twice", f"{yes} acks, {no} refusals, {said} messages, {runs} runs, {notes} changes of parameters")
+    took_effect = {"user_message": said, "set_params": notes}.get(command.type, yes) > 0
+    if no and took_effect and command.type in ("user_message", "set_params"):
+        wrong("contradiction", "it took effect and was reported as failed")
+    elif no:
+        counts["reported"] += 1
+    elif took_effect:
+        counts["applied"] += 1
+        if not yes:
+            wrong("lost", "it took effect without an ack")
+    else:
+        wrong("lost", "no effect and no report")
+    if command.was_cancelled and (said or runs):
+        wrong("contradiction", "it was cancelled, and yet it took effect")
+    if not command.is_seen:
+        wrong("unseen", "its id never came by in its poster's stream")
+
+
+def _judge_readers(
+    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+) -> None:
+    counts["readers"] = len(evidence.readers)
+    for reader in evidence.readers:
+        reading = readings.get(reader.chat_id)
+        if reading is None or reading.snapshot == reader.snapshot:
+            continue
+        if reader.position != reading.position:
+            words = f"it stands at {reader.position}, the chat at {reading.position}"
+            found.append(Violation("behind", reader.chat_id, reader.name, words))
+        else:
+            words = f"its state at {reader.position} is not the owner's"
+            found.append(Violation("diverged", reader.chat_id, reader.name, words))
+
+
+def _judge_tools(
+    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+) -> None:
+    runs = Counter((run.chat_id, run.call_id) for run in evidence.tool_runs)
+    counts["tool_runs"] = len(evidence.tool_runs)
+    once = {(run.chat_id, run.call_id) for run in evidence.tool_runs if run.kind != "safe"}
+    for chat_id, call_id in sorted(once):
+        if (times := runs[chat_id, call_id]) > 1:
+            found.append(Violation("tool", chat_id, call_id, f"a tool that may not be repeated ran {times} times"))
+    for chat_id, reading in readings.items():
+        for call_id in sorted(reading.done_calls):
+            if not runs[chat_id, call_id]:
+                found.append(Violation("tool", chat_id, call_id, "it has a result and never ran"))

@@ -1,0 +1,122 @@
+"""Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
+
+It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, one request a connection. Whatever is not
+that, and every broken or silent connection, is `Broken`: the caller tries again elsewhere, which is always safe.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import msgspec
+
+from protocol.messages import JsonObject
+
+__all__ = ["Answer", "Broken", "request", "stream"]
+
+CONNECT_SECONDS = 2.0
+HEAD_MAX_BYTES = 64 * 1024
+
+
+class Broken(Exception):
+    """No whole answer came: the connection could not be made, broke, or fell silent."""
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> JsonObject:
+        try:
+            value = msgspec.json.decode(self.body)
+        except msgspec.DecodeError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+async def request(port: int, method: str, path: str, body: bytes = b"", *, seconds: float = 10.0) -> Answer:
+    """One request on a connection of its own.
+
+    Raises:
+        Broken: no whole answer within `seconds`; whether it was acted on is not known.
+    """
+    try:
+        async with asyncio.timeout(seconds), _connection(port) as (reader, writer):
+            writer.write(_head(method, path, port, f"Content-Type: application/json\r\nContent-Length: {len(body)}"))
+            writer.write(body)
+            await writer.drain()
+            status, headers = await _answer_head(reader)
+            if "chunked" in headers.get("transfer-encoding", ""):
+                return Answer(status, b"".join([chunk async for chunk in _chunks(reader)]))
+            if "content-length" in headers:
+                return Answer(status, await reader.readexactly(int(headers["content-length"])))
+            return Answer(status, b"")
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as wrong:
+        raise Broken(f"{method} {path}: {wrong!r}") from None
+
+
+@contextlib.asynccontextmanager
+async def stream(
+    port: int, path: str, last_event_id: str = "", *, silence_seconds: float, receive_buffer_bytes: int = 0
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The bytes of an event stream. A `receive_buffer_bytes` makes a reader whose slowness is soon felt.
+
+    Raises:
+        Broken: not opened with 200, broken, ended in the middle of a chunk, or silent for `silence_seconds`.
+    """
+    more = f"Accept: text/event-stream\r\nLast-Event-ID: {last_event_id}" if last_event_id else "Accept: */*"
+    try:
+        async with _connection(port, receive_buffer_bytes) as (reader, writer):
+            async with asyncio.timeout(silence_seconds):
+                writer.write(_head("GET", path, port, more))
+                status, _ = await _answer_head(reader)
+            if status != 200:
+                raise Broken(f"GET {path} was answered {status}")
+            yield _chunks(reader, silence_seconds)
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as wrong:
+        raise Broken(f"GET {path}: {wrong!r}") from None
+
+
+def _head(method: str, path: str, port: int, more: str) -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{more}\r\n\r\n".encode()
+
+
+@contextlib.asynccontextmanager
+async def _connection(
+    port: int, receive_buffer_bytes: int = 0
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    if receive_buffer_bytes:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+            reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_MAX_BYTES)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def _answer_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in head[1:] if line)
+    return int(head[0].split(" ")[1]), {name.lower(): value.strip() for name, _, value in pairs}
+
+
+async def _chunks(reader: asyncio.StreamReader, silence_seconds: float | None = None) -> AsyncIterator[bytes]:
+    """The bodies of the chunks, until the last one. Raises TimeoutError, IncompleteReadError."""
+    while True:
+        async with asyncio.timeout(silence_seconds):
+            size = int(await reader.readuntil(b"\r\n"), 16)
+            chunk = (await reader.readexactly(size + 2))[:-2]
+        if not size:
+            return
+        yield chunk
