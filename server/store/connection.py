@@ -83,8 +83,10 @@ _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.ConnectionError, "the store cannot be reached"),
     (TimeoutError, "the store does not answer"),
     (OSError, "the store cannot be reached"),
+    (RuntimeError, "the store cannot be reached"),
 )
-"""Classes for which redis-py drops the first word, and those it raises itself; the first that fits counts."""
+"""Classes for which redis-py drops the first word, and those it raises itself; the first that fits counts. RuntimeError
+is uvloop's word for a write to a connection that was reset a moment ago."""
 
 
 def explain_error(wrong: Exception) -> ThreadcastError:

@@ -71,8 +71,12 @@ class ReaderEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True):
+    """A line of `tools_app.py`. A model may use the id of a call again whose message was removed, so the run (which a
+    takeover keeps) belongs to a call's name."""
+
     kind: str
     chat_id: str
+    run_id: str
     call_id: str
 
 

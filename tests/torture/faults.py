@@ -31,7 +31,7 @@ KINDS: dict[str, Kind] = {
     "delay": Kind(11, (1, 4), "every chunk waits for up to 0.5 s"),
     "half-open": Kind(8, (2, 6), "what either side writes is swallowed, and nobody is told"),
     "drop-reply": Kind(26, (0, 0), "the next one to three requests go through, their replies do not"),
-    "throttle": Kind(7, (1, 4), "4 to 40 kB a second"),
+    "throttle": Kind(7, (1, 4), "20 to 100 kB a second"),
     "refuse": Kind(5, (0.5, 2.5), "nobody gets through"),
     "kill-worker": Kind(3, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
     "kill-web": Kind(2, (0.1, 1.0), "kill -9 of a web process, likewise"),
@@ -81,8 +81,8 @@ class Injector:
         self._house = house
         self._busy: set[str] = set()
 
-    async def run(self, schedule: Sequence[Fault]) -> None:
-        """All of it, and what lasts is over: afterwards every process runs and every line is whole."""
+    async def run(self, schedule: Sequence[Fault], seconds: float) -> None:
+        """All of it; after `seconds` every line is made whole, and then every process runs again."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -90,9 +90,14 @@ class Injector:
                 for fault in schedule:
                     await asyncio.sleep(max(0.0, began_at + fault.at_seconds - clock()))
                     tasks.create_task(self._strike(fault, round(clock() - began_at, 2)))
+                await asyncio.sleep(max(0.0, began_at + seconds - clock()))
+                self._heal_lines()
         finally:
-            for proxy in self._house.proxies:
-                proxy.heal()
+            self._heal_lines()
+
+    def _heal_lines(self) -> None:
+        for proxy in self._house.proxies:
+            proxy.heal()
 
     async def _strike(self, fault: Fault, at_seconds: float) -> None:
         what, _, whom = fault.kind.partition("-")
@@ -178,6 +183,6 @@ def _strike_proxy(proxy: Proxy, fault: Fault) -> None:
         case "drop-reply":
             proxy.drop_replies(1 + fault.number % 3)
         case "throttle":
-            proxy.throttle(4_000 + 36_000 * share, fault.seconds)
+            proxy.throttle(20_000 + 80_000 * share, fault.seconds)
         case "refuse":
             proxy.refuse(fault.seconds)

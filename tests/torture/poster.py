@@ -36,8 +36,10 @@ class Poster:
 
     async def post(self, asked: Asked) -> None:
         """Until a web has answered for good. A caller who cannot wait for ever brings its own deadline."""
-        while not await self._post_once(asked):
+        port = self._random.choice(self._ports)
+        while not await self._post_once(asked, port):
             await asyncio.sleep(self._random.uniform(*PAUSE_SECONDS))
+            port = self._random.choice([other for other in self._ports if other != port] or self._ports)
 
     async def post_with_a_twist(self, asked: Asked) -> None:
         """As `post`, and sometimes once too often."""
@@ -66,13 +68,13 @@ class Poster:
         if answer.status == 200 and answer.json.get("status") == "cancelled":
             asked.was_cancelled = True
 
-    async def _post_once(self, asked: Asked) -> bool:
+    async def _post_once(self, asked: Asked, port: int) -> bool:
         """True when it was answered for good."""
         asked.posts += 1
         self._counts["posts"] += 1
         path = f"/v1/chats/{asked.chat_id}/commands"
         try:
-            answer = await request(self._random.choice(self._ports), "POST", path, asked.body, seconds=ANSWER_SECONDS)
+            answer = await request(port, "POST", path, asked.body, seconds=ANSWER_SECONDS)
         except Broken:
             self._counts["posts without an answer"] += 1
             return False

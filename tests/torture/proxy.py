@@ -223,7 +223,7 @@ class Proxy:
                 else:
                     writer.write(chunk)
                 await writer.drain()
-        except OSError:  # either side broke
+        except (OSError, RuntimeError):  # either side broke; uvloop says so of a closed transport by a RuntimeError
             line.reset()
         finally:
             if not line.is_swallowing:

@@ -139,7 +139,7 @@ class _Torture:
                 self._scrape(),
             ]
             background = [tasks.create_task(work) for work in lasting]
-            faults = asyncio.create_task(self._injector.run(schedule))
+            faults = asyncio.create_task(self._injector.run(schedule, options.seconds))
             await self._wait_for_the_end(faults)
             struck_seconds = time.monotonic() - began_at
             self._pace.has_ended = True
@@ -154,12 +154,10 @@ class _Torture:
 
     async def _wait_for_the_end(self, faults: asyncio.Task[None]) -> None:
         ended = asyncio.create_task(self._stop.wait())
-        slept = asyncio.create_task(asyncio.sleep(self._options.seconds))
         try:
-            await asyncio.wait([ended, slept], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, faults], return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
-            slept.cancel()
             if self._stop.is_set():
                 faults.cancel()
             with suppress(asyncio.CancelledError):

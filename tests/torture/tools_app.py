@@ -12,7 +12,7 @@ _RUNS = os.open(os.environ["TORTURE_RUNS_FILE"], os.O_WRONLY | os.O_CREAT | os.O
 
 
 def _note(kind: str, ctx: ToolContext) -> None:
-    os.write(_RUNS, f"{kind} {ctx.chat_id} {ctx.tool_call_id}\n".encode())
+    os.write(_RUNS, f"{kind} {ctx.chat_id} {ctx.run_id} {ctx.tool_call_id}\n".encode())
 
 
 @tool(retry="once")

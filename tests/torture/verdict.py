@@ -127,13 +127,15 @@ def _judge_readers(
 def _judge_tools(
     evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
 ) -> None:
-    runs = Counter((run.chat_id, run.call_id) for run in evidence.tool_runs)
-    counts["tool_runs"] = len(evidence.tool_runs)
-    once = {(run.chat_id, run.call_id) for run in evidence.tool_runs if run.kind != "safe"}
-    for chat_id, call_id in sorted(once):
-        if (times := runs[chat_id, call_id]) > 1:
-            found.append(Violation("tool", chat_id, call_id, f"a tool that may not be repeated ran {times} times"))
+    runs = Counter((run.chat_id, run.run_id, run.call_id) for run in evidence.tool_runs)
+    counts["tool runs"] = len(evidence.tool_runs)
+    once = {(run.chat_id, run.run_id, run.call_id) for run in evidence.tool_runs if run.kind != "safe"}
+    for chat_id, run_id, call_id in sorted(once):
+        if (times := runs[chat_id, run_id, call_id]) > 1:
+            words = f"a tool that may not be repeated ran {times} times in {run_id}"
+            found.append(Violation("tool", chat_id, call_id, words))
+    ran = {(run.chat_id, run.call_id) for run in evidence.tool_runs}
     for chat_id, reading in readings.items():
         for call_id in sorted(reading.done_calls):
-            if not runs[chat_id, call_id]:
+            if (chat_id, call_id) not in ran:
                 found.append(Violation("tool", chat_id, call_id, "it has a result and never ran"))
