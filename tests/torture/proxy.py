@@ -92,7 +92,8 @@ class Proxy:
         self.heal()
         if self._server is not None:
             self._server.close()
-        self.reset()
+        for line in list(self._lines):
+            line.reset()
         while self._lines:
             await asyncio.sleep(0)  # each line ends in the ticks after its sockets did
 
