@@ -33,15 +33,17 @@ KINDS: dict[str, Kind] = {
     "drop-reply": Kind(26, (0, 0), "the next one to three requests go through, their replies do not"),
     "throttle": Kind(7, (1, 4), "20 to 100 kB a second"),
     "refuse": Kind(5, (0.5, 2.5), "nobody gets through"),
-    "kill-worker": Kind(3, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
-    "kill-web": Kind(2, (0.1, 1.0), "kill -9 of a web process, likewise"),
+    "kill-worker": Kind(2, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
+    "kill-web": Kind(1.2, (0.1, 1.0), "kill -9 of a web process, likewise"),
     "kill-store": Kind(1, (0.05, 1.0), "kill -9 of the store, likewise"),
     "stop-worker": Kind(3, (3.8, 6.5), "SIGSTOP of a worker for longer than its lease, then SIGCONT"),
     "stop-web": Kind(2, (1, 5), "SIGSTOP and SIGCONT of a web process"),
     "stop-store": Kind(1.5, (0.3, 3), "SIGSTOP and SIGCONT of the store"),
-    "end-worker": Kind(2, (0, 0.5), "SIGTERM of a worker, and its replacement"),
-    "end-web": Kind(1.5, (0, 0.5), "SIGTERM of a web process, and its replacement"),
+    "end-worker": Kind(1.2, (0, 0.5), "SIGTERM of a worker, and its replacement"),
+    "end-web": Kind(0.8, (0, 0.5), "SIGTERM of a web process, and its replacement"),
 }
+
+# What starts processes anew is rare: a start costs more CPU than a hundred commands.
 
 CLIENT_SHARE = 0.35
 """Of network faults, those between clients and webs; the others lie between processes and the store."""

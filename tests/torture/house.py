@@ -7,6 +7,7 @@ why. The one rule: only processes that were started here are touched, and none i
 
 import asyncio
 import contextlib
+import resource
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -24,6 +25,12 @@ PERSISTENCE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
 
 START_TRIES = 20
 """A process that finds no store at its start ends; faults last for seconds, so one of these tries finds it."""
+
+FILES_WANTED = 16_384
+"""A stream takes a socket of its reader, and two of the proxy."""
+
+CALM_TRIES = 50
+"""Five seconds in which its line to the store may come right first: a start in vain costs a second of CPU."""
 
 DRAIN_SECONDS = 10.0
 """What a process may take after SIGTERM before it is killed: twice `limits.drain_seconds`."""
@@ -119,6 +126,10 @@ class Member:
     async def start(self) -> None:
         """Raises RuntimeError when it cannot be brought up at all."""
         for _ in range(START_TRIES):
+            for _ in range(CALM_TRIES):
+                if not self.to_store.is_troubled and self._house.store.is_up:
+                    break
+                await asyncio.sleep(0.1)
             process = Process(self._arguments(), self.log, self._environment())
             try:
                 await process.ready()
@@ -220,6 +231,8 @@ class House:
 @asynccontextmanager
 async def open_house(directory: Path, binary: Path, *, webs: int, workers: int) -> AsyncIterator[House]:
     """Everything started and ready; at the end everything ended."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES_WANTED, most), most))
     (directory / "logs").mkdir(parents=True, exist_ok=True)
     store = StoreMember(binary, directory / "store")
     house = House(directory, store)

@@ -13,14 +13,19 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.torture.evidence import Asked, Mishap
-from tests.torture.wire import Broken, request
+from tests.torture.wire import Broken, Lines
 
 __all__ = ["Poster"]
 
 ANSWER_SECONDS = 6.0
 """An abort's answer waits up to 2 s for its effect, a stalled store's 503 comes after 4 s."""
 
-PAUSE_SECONDS = (0.05, 0.6)
+PAUSE_FIRST_SECONDS = 0.2
+PAUSE_MAX_SECONDS = 2.0
+"""Between tries, doubled from the one to the other and spread, as clients are told to."""
+
+AT_ONCE = 100
+"""Posts on their way; each takes three sockets of this process, two of them in a proxy."""
 
 KEPT = frozenset({"accepted", "applied", "aborted"})
 
@@ -33,12 +38,15 @@ class Poster:
         self._random = random.Random(seed)
         self._mishaps = mishaps
         self._counts = counts
+        self._lines = Lines()
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     async def post(self, asked: Asked) -> None:
         """Until a web has answered for good. A caller who cannot wait for ever brings its own deadline."""
-        port = self._random.choice(self._ports)
+        port, pause = self._random.choice(self._ports), PAUSE_FIRST_SECONDS
         while not await self._post_once(asked, port):
-            await asyncio.sleep(self._random.uniform(*PAUSE_SECONDS))
+            await asyncio.sleep(pause * self._random.uniform(0.5, 1.5))
+            pause = min(2 * pause, PAUSE_MAX_SECONDS)
             port = self._random.choice([other for other in self._ports if other != port] or self._ports)
 
     async def post_with_a_twist(self, asked: Asked) -> None:
@@ -61,7 +69,7 @@ class Poster:
         """DELETE …/queue/<id>, once; an answer that does not come says nothing."""
         path = f"/v1/chats/{asked.chat_id}/queue/{asked.request_id}"
         try:
-            answer = await request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)
+            answer = await self._lines.request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)
         except Broken:
             return
         self._counts["cancels"] += 1
@@ -74,7 +82,8 @@ class Poster:
         self._counts["posts"] += 1
         path = f"/v1/chats/{asked.chat_id}/commands"
         try:
-            answer = await request(port, "POST", path, asked.body, seconds=ANSWER_SECONDS)
+            async with self._room:
+                answer = await self._lines.request(port, "POST", path, asked.body, seconds=ANSWER_SECONDS)
         except Broken:
             self._counts["posts without an answer"] += 1
             return False

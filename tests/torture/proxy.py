@@ -102,6 +102,11 @@ class Proxy:
         """Connections open now."""
         return len(self._lines)
 
+    @property
+    def is_troubled(self) -> bool:
+        """A fault with a time holds just now."""
+        return bool(self._timers)
+
     # Faults. Those that end or silence connections return how many.
 
     def cut(self) -> int:

@@ -29,7 +29,7 @@ SILENCE_SECONDS = 18.0
 SMALL_BUFFER_BYTES = 4_096
 """Of a slow reader's socket, so that its slowness reaches the server within a few frames."""
 
-STAY_SECONDS = (0.5, 12.0)
+STAY_SECONDS = (0.5, 25.0)
 SLOW_SECONDS = (0.05, 1.5)
 STALL_SECONDS = (2.0, 10.0)
 

@@ -7,7 +7,8 @@ does. This file alone knows which client that is.
 import asyncio
 import random
 from collections import Counter
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import msgspec
 
@@ -17,7 +18,7 @@ from tests.torture.evidence import Asked, Mishap
 from tests.torture.fold import ChatFold, Mistake, read_head
 from tests.torture.plan import first_command, next_command
 
-__all__ = ["RealDriver"]
+__all__ = ["RealDriver", "open_clients"]
 
 PATIENCE = Patience(silence_seconds=18.0, pause_max_seconds=1.0)
 """As the other readers'; a run is too short for a minute's pauses."""
@@ -25,16 +26,24 @@ PATIENCE = Patience(silence_seconds=18.0, pause_max_seconds=1.0)
 KEPT_MAX = 4
 
 
+@asynccontextmanager
+async def open_clients(ports: Sequence[int]) -> AsyncIterator[list[Client]]:
+    """One for each web; all chats share them, as those of one program do."""
+    async with AsyncExitStack() as stack:
+        clients = [Client(f"http://127.0.0.1:{port}", patience=PATIENCE) for port in ports]
+        yield [await stack.enter_async_context(client) for client in clients]
+
+
 class RealDriver:
     """One chat through `Client`: posts to it and watches it."""
 
     def __init__(
-        self, number: int, port: int, seed: str, pace: Pace, mishaps: list[Mishap], counts: Counter[str]
+        self, number: int, client: Client, seed: str, pace: Pace, mishaps: list[Mishap], counts: Counter[str]
     ) -> None:
         self.chat_id = f"real-{number}"
         self.seen = Seen(self.chat_id)
         self.fold = ChatFold(self.chat_id)
-        self._url = f"http://127.0.0.1:{port}"
+        self._client = client
         self._random = random.Random(f"{seed} real {number}")
         self._pace = pace
         self._mishaps = mishaps
@@ -42,12 +51,12 @@ class RealDriver:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with Client(self._url, patience=PATIENCE) as client, asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(client))
-            tasks.create_task(self._ask(client))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            tasks.create_task(self._ask())
 
-    async def _watch(self, client: Client) -> None:
-        async with aclosing(client.subscribe(self.chat_id, on_change=lambda connection: None)) as events:
+    async def _watch(self) -> None:
+        async with aclosing(self._client.subscribe(self.chat_id, on_change=lambda connection: None)) as events:
             async for event, place in events:
                 data = msgspec.json.encode(event)
                 try:
@@ -57,7 +66,7 @@ class RealDriver:
                     return
                 self.seen.take(taken)
 
-    async def _ask(self, client: Client) -> None:
+    async def _ask(self) -> None:
         await asyncio.sleep(0)  # the stream is asked for first: a client keeps what is posted while it watches
         count = 0
         while await self._pace.wait():
@@ -68,15 +77,15 @@ class RealDriver:
             else:
                 asked = next_command(self.chat_id, "talk", name, self.fold.state, self._random)
             self.seen.commands[name] = asked
-            await self._post(client, asked)
+            await self._post(asked)
             while len(self.seen.kept) >= KEPT_MAX and not self._pace.has_ended:
                 await asyncio.sleep(0.2)
 
-    async def _post(self, client: Client, asked: Asked) -> None:
+    async def _post(self, asked: Asked) -> None:
         asked.posts += 1
         self._counts["posts by the real client"] += 1
         try:
-            answer = await client.post(self.chat_id, msgspec.json.decode(asked.body))
+            answer = await self._client.post(self.chat_id, msgspec.json.decode(asked.body))
         except Unreachable:
             return  # it is kept, and goes out again with the next connection
         asked.answers.append(str(answer.body.get("status") if answer.is_accepted else answer.body.get("code")))

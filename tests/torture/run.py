@@ -11,15 +11,15 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import httpx2
 import msgspec
 
 from protocol.codec import decode_snapshot, encode
 from protocol.errors import ThreadcastError
+from server.client import Client
 from server.store.redis_store import RedisStore
 from tests.torture.audit import Archive, read_tool_runs
 from tests.torture.driver import Driver, Pace
@@ -29,10 +29,10 @@ from tests.torture.fold import ChatFold
 from tests.torture.house import House, open_house, store_binary
 from tests.torture.poster import Poster
 from tests.torture.reader import Reader
-from tests.torture.real_client import RealDriver
+from tests.torture.real_client import RealDriver, open_clients
 from tests.torture.report import Report, keep_evidence
 from tests.torture.verdict import judge
-from tests.torture.wire import Broken, request
+from tests.torture.wire import Broken, Lines
 
 __all__ = ["Options", "torture"]
 
@@ -73,8 +73,8 @@ async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Ev
     binary = store_binary(options.store)
     async with open_house(options.directory, binary, webs=options.webs, workers=options.workers) as house:
         say(f"{len(house.members)} processes are ready")
-        async with RedisStore(house.store.server.url) as store:
-            return await _Torture(options, binary, house, store, say, stop).run()
+        async with RedisStore(house.store.server.url) as store, open_clients(house.web_ports) as clients:
+            return await _Torture(options, binary, house, store, clients, say, stop).run()
 
 
 class _Torture:
@@ -86,6 +86,7 @@ class _Torture:
         binary: Path,
         house: House,
         store: RedisStore,
+        clients: Sequence[Client],
         say: Callable[[str], None],
         stop: asyncio.Event,
     ) -> None:
@@ -105,7 +106,7 @@ class _Torture:
             for number in range(options.chats)
         ]
         self._real = [
-            RealDriver(number, ports[number % len(ports)], seed, self._pace, self._mishaps, self._counts)
+            RealDriver(number, clients[number % len(clients)], seed, self._pace, self._mishaps, self._counts)
             for number in range(options.real_clients)
         ]
         self._askers: list[Driver | RealDriver] = [*self._drivers, *self._real]
@@ -261,10 +262,11 @@ class _Torture:
     async def _snapshots(self) -> dict[str, bytes]:
         """What HTTP says of each chat, as the bytes that a fold is compared with."""
         found: dict[str, bytes] = {}
+        lines = Lines()
         for number, chat_id in enumerate(self._chat_ids):
             port = self._house.web_ports[number % len(self._house.web_ports)]
             with suppress(Broken, msgspec.DecodeError):
-                answer = await request(port, "GET", f"/v1/chats/{chat_id}")
+                answer = await lines.request(port, "GET", f"/v1/chats/{chat_id}")
                 found[chat_id] = encode(decode_snapshot(answer.body))
         return found
 
@@ -289,14 +291,14 @@ class _Torture:
 
     async def _scrape(self) -> None:
         """The webs' metrics, as far as they live to tell."""
-        async with httpx2.AsyncClient(timeout=2, trust_env=False) as client:
-            while True:
-                for web in self._house.webs:
-                    if web.is_up and web.to_me is not None and isinstance(web.to_me.target, tuple):
-                        with suppress(httpx2.HTTPError):
-                            answer = await client.get(f"http://127.0.0.1:{web.to_me.target[1]}/metrics")
-                            self._metrics[web.name, web.lives] = _read_metrics(answer.text)
-                await asyncio.sleep(METRIC_SECONDS)
+        lines = Lines()
+        while True:
+            for web in self._house.webs:
+                if web.is_up and web.to_me is not None and isinstance(web.to_me.target, tuple):
+                    with suppress(Broken):
+                        answer = await lines.request(web.to_me.target[1], "GET", "/metrics", seconds=2.0)
+                        self._metrics[web.name, web.lives] = _read_metrics(answer.body.decode())
+            await asyncio.sleep(METRIC_SECONDS)
 
 
 def _read_metrics(text: str) -> Counter[str]:

@@ -1,6 +1,6 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
-It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, one request a connection. Whatever is not
+It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, no more. Whatever is not
 that, and every broken or silent connection, is `Broken`: the caller tries again elsewhere, which is always safe.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from protocol.messages import JsonObject
 
-__all__ = ["Answer", "Broken", "request", "stream"]
+__all__ = ["Answer", "Broken", "Lines", "stream"]
 
 CONNECT_SECONDS = 2.0
 HEAD_MAX_BYTES = 64 * 1024
@@ -37,25 +37,54 @@ class Answer(NamedTuple):
         return value if isinstance(value, dict) else {}
 
 
-async def request(port: int, method: str, path: str, body: bytes = b"", *, seconds: float = 10.0) -> Answer:
-    """One request on a connection of its own.
+class Lines:
+    """Requests over connections that are kept and used again, as browsers do. One that broke meanwhile is found out by
+    the request that meets it, which is then `Broken` although it may never have left."""
 
-    Raises:
-        Broken: no whole answer within `seconds`; whether it was acted on is not known.
-    """
-    try:
-        async with asyncio.timeout(seconds), _connection(port) as (reader, writer):
-            writer.write(_head(method, path, port, f"Content-Type: application/json\r\nContent-Length: {len(body)}"))
-            writer.write(body)
-            await writer.drain()
-            status, headers = await _answer_head(reader)
-            if "chunked" in headers.get("transfer-encoding", ""):
-                return Answer(status, b"".join([chunk async for chunk in _chunks(reader)]))
-            if "content-length" in headers:
-                return Answer(status, await reader.readexactly(int(headers["content-length"])))
-            return Answer(status, b"")
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as wrong:
-        raise Broken(f"{method} {path}: {wrong!r}") from None
+    def __init__(self) -> None:
+        self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
+
+    async def request(self, port: int, method: str, path: str, body: bytes = b"", *, seconds: float = 10.0) -> Answer:
+        """One request and its answer.
+
+        Raises:
+            Broken: no whole answer within `seconds`; whether it was acted on is not known.
+        """
+        line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        is_whole = False
+        try:
+            async with asyncio.timeout(seconds):
+                line = self._take(port) or await _connect(port)
+                more = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+                line[1].write(_head(method, path, port, more) + body)
+                answer, is_kept = await _whole_answer(line[0])
+                is_whole = is_kept
+                return answer
+        except (OSError, RuntimeError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as wrong:
+            raise Broken(f"{method} {path}: {wrong!r}") from None
+        finally:
+            if line is not None and is_whole:
+                self._idle.setdefault(port, []).append(line)
+            elif line is not None:
+                line[1].transport.abort()
+
+    def _take(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        idle = self._idle.get(port, [])
+        while idle:
+            line = idle.pop()
+            if not line[1].transport.is_closing() and not line[0].at_eof():
+                return line
+            line[1].transport.abort()
+        return None
+
+
+async def _whole_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+    """An answer, and whether another may follow on this connection."""
+    status, headers = await _answer_head(reader)
+    is_kept = headers.get("connection", "") != "close"
+    if "chunked" in headers.get("transfer-encoding", ""):
+        return Answer(status, b"".join([chunk async for chunk in _chunks(reader)])), is_kept
+    return Answer(status, await reader.readexactly(int(headers.get("content-length", "0")))), is_kept
 
 
 @contextlib.asynccontextmanager
@@ -81,13 +110,10 @@ async def stream(
 
 
 def _head(method: str, path: str, port: int, more: str) -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{more}\r\n\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n\r\n".encode()
 
 
-@contextlib.asynccontextmanager
-async def _connection(
-    port: int, receive_buffer_bytes: int = 0
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _connect(port: int, receive_buffer_bytes: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setblocking(False)
     if receive_buffer_bytes:
@@ -95,10 +121,17 @@ async def _connection(
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
-            reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_MAX_BYTES)
+            return await asyncio.open_connection(sock=sock, limit=HEAD_MAX_BYTES)
     except BaseException:
         sock.close()
         raise
+
+
+@contextlib.asynccontextmanager
+async def _connection(
+    port: int, receive_buffer_bytes: int = 0
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await _connect(port, receive_buffer_bytes)
     try:
         yield reader, writer
     finally:
