@@ -276,9 +276,8 @@ class Relay:
                     await self._fold(entry)
                 return
         state = fold_loaded(self.chat_id, loaded, with_facts=False)
-        await (
-            self._know_owner()
-        )  # before anything changes: if this fails, the next load finds the readers where they are
+        # Before the state is changed: should the store be away, the next load must find again that readers need it.
+        await self._know_owner()
         self._state = state
         self._forget_frames()
         for subscriber in list(self.subscribers):

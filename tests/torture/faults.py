@@ -45,6 +45,10 @@ KINDS: dict[str, Kind] = {
 
 # What starts processes anew is rare: a start costs more CPU than a hundred commands.
 
+CLIENTS_ONE_IN = 4
+"""Connections of clients that a cut, a reset or a half-open line strikes: hundreds of them come back at once even so.
+A process has a handful to the store, which are struck together."""
+
 CLIENT_SHARE = 0.35
 """Of network faults, those between clients and webs; the others lie between processes and the store."""
 
@@ -116,7 +120,7 @@ class Injector:
         to_store = [member.to_store for member in self._house.members]
         lines = to_webs if fault.amount < CLIENT_SHARE else to_store
         proxy = lines[fault.number % len(lines)]
-        _strike_proxy(proxy, fault)
+        _strike_proxy(proxy, fault, CLIENTS_ONE_IN if proxy in to_webs else 1)
         return proxy.name
 
     async def _strike_process(self, fault: Fault, what: str, whom: str) -> str:
@@ -171,17 +175,17 @@ async def _strike_member(member: Member, what: str, seconds: float) -> None:
     await member.start()
 
 
-def _strike_proxy(proxy: Proxy, fault: Fault) -> None:
+def _strike_proxy(proxy: Proxy, fault: Fault, one_in: int) -> None:
     share = fault.number % 1_000 / 1_000
     match fault.kind:
         case "cut":
-            proxy.cut()
+            proxy.cut(one_in)
         case "reset":
-            proxy.reset()
+            proxy.reset(one_in)
         case "delay":
             proxy.delay(0.02 + 0.48 * share, fault.seconds)
         case "half-open":
-            proxy.swallow(fault.seconds)
+            proxy.swallow(fault.seconds, one_in)
         case "drop-reply":
             proxy.drop_replies(1 + fault.number % 3)
         case "throttle":

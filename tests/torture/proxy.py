@@ -109,18 +109,18 @@ class Proxy:
 
     # Faults. Those that end or silence connections return how many.
 
-    def cut(self) -> int:
-        """End every connection in order."""
-        return self._strike(_Line.cut)
+    def cut(self, one_in: int = 1) -> int:
+        """End every connection, or one in so many, in order."""
+        return self._strike(_Line.cut, one_in)
 
-    def reset(self) -> int:
-        """End every connection by RST."""
-        return self._strike(_Line.reset)
+    def reset(self, one_in: int = 1) -> int:
+        """End every connection, or one in so many, by RST."""
+        return self._strike(_Line.reset, one_in)
 
-    def swallow(self, seconds: float) -> int:
+    def swallow(self, seconds: float, one_in: int = 1) -> int:
         """Half-open: what either side writes is taken and never arrives, and nobody is told. After `seconds` these
         connections are reset; new ones work meanwhile."""
-        lines = list(self._lines)
+        lines = list(self._lines)[::one_in]
         for line in lines:
             line.is_swallowing = True
         self.hit += len(lines)
@@ -168,8 +168,8 @@ class Proxy:
         self._bytes_per_second = self._bytes_per_second if rate is None else rate
         self._is_refusing = self._is_refusing if refusing is None else refusing
 
-    def _strike(self, how: Callable[[_Line], None]) -> int:
-        lines = list(self._lines)
+    def _strike(self, how: Callable[[_Line], None], one_in: int = 1) -> int:
+        lines = list(self._lines)[::one_in]
         for line in lines:
             how(line)
         self.hit += len(lines)

@@ -119,6 +119,11 @@ class Reader:
     def _take(self, frame: EventFrame, begun: set[str]) -> None:
         data = frame.data.encode()
         head = read_head(data)
+        if (
+            head.type == "chat_removed"
+        ):  # it could not be opened just now, and a nameless stream cannot be given it again
+            self._counts["chats left out of a stream"] += 1
+            raise Broken(frame.data)
         if head.seq is None:  # transient (PROTOCOL §4)
             return
         fold = self.folds.get(head.chat_id)
