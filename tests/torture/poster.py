@@ -24,7 +24,7 @@ PAUSE_FIRST_SECONDS = 0.2
 PAUSE_MAX_SECONDS = 2.0
 """Between tries, doubled from the one to the other and spread, as clients are told to."""
 
-AT_ONCE = 100
+AT_ONCE = 300
 """Posts on their way; each takes three sockets of this process, two of them in a proxy."""
 
 KEPT = frozenset({"accepted", "applied", "aborted"})
