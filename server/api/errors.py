@@ -4,6 +4,8 @@ One form everywhere: `{"detail": TEXT, "code": CODE, "path"?: JSON-POINTER}`, wi
 foreign clients look for them (PROTOCOL §1, §3). Nothing else in the house knows HTTP status numbers.
 """
 
+import asyncio
+
 import structlog
 from prometheus_client import Counter
 from starlette.requests import ClientDisconnect
@@ -110,6 +112,12 @@ class ErrorBoundary:
         scope[_STARTED] = started
         try:
             await self._app(scope, receive, send if scope.get("path") in _STREAMS else watched)
+        except asyncio.CancelledError:
+            # The process is stopping and has given this request all the time it had (`server/app.py`). What it asked
+            # may have been done, so the caller must know that asking again is right; nothing follows this answer.
+            if has_started:
+                raise
+            await error_response(Unavailable("this server is being stopped; ask again"))(scope, receive, watched)
         except ClientDisconnect:  # in the middle of its own body: nobody is there to be answered, and nothing failed
             _log.info("request.left", path=scope.get("path"))
         except Exception as wrong:  # the boundary of a request

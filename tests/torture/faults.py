@@ -28,16 +28,16 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "cut": Kind(14, (0, 0), "every connection of a line ends in order (FIN)"),
     "reset": Kind(14, (0, 0), "every connection of a line is reset (RST)"),
-    "delay": Kind(11, (1, 4), "every chunk waits for up to 0.5 s"),
-    "half-open": Kind(8, (2, 6), "what either side writes is swallowed, and nobody is told"),
+    "delay": Kind(11, (0.5, 2.5), "every chunk waits for up to 0.25 s"),
+    "half-open": Kind(7, (2, 6), "what either side writes is swallowed, and nobody is told"),
     "drop-reply": Kind(26, (0, 0), "the next one to three requests go through, their replies do not"),
     "throttle": Kind(7, (1, 4), "20 to 100 kB a second"),
     "refuse": Kind(5, (0.5, 2.5), "nobody gets through"),
     "kill-worker": Kind(2, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
     "kill-web": Kind(1.2, (0.1, 1.0), "kill -9 of a web process, likewise"),
     "kill-store": Kind(1, (0.05, 1.0), "kill -9 of the store, likewise"),
-    "stop-worker": Kind(3, (3.8, 6.5), "SIGSTOP of a worker for longer than its lease, then SIGCONT"),
-    "stop-web": Kind(2, (1, 5), "SIGSTOP and SIGCONT of a web process"),
+    "stop-worker": Kind(2, (3.8, 6.5), "SIGSTOP of a worker for longer than its lease, then SIGCONT"),
+    "stop-web": Kind(1.2, (1, 4), "SIGSTOP and SIGCONT of a web process"),
     "stop-store": Kind(1.5, (0.3, 3), "SIGSTOP and SIGCONT of the store"),
     "end-worker": Kind(1.2, (0, 0.5), "SIGTERM of a worker, and its replacement"),
     "end-web": Kind(0.8, (0, 0.5), "SIGTERM of a web process, and its replacement"),
@@ -68,13 +68,17 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
     rng = random.Random(f"{seed} faults")
     names = [name for name in KINDS if not kinds or name in kinds]
     weights = [KINDS[name].weight for name in names]
-    schedule: list[Fault] = []
-    at = rng.expovariate(per_second)
-    while at < seconds:
-        (name,) = rng.choices(names, weights)
-        schedule.append(Fault(at, name, rng.randrange(10**6), rng.random(), rng.uniform(*KINDS[name].seconds)))
-        at += rng.expovariate(per_second)
-    return schedule
+    times: list[float] = []
+    while (at := (times[-1] if times else 0.0) + rng.expovariate(per_second)) < seconds:
+        times.append(at)
+    drawn = rng.choices(names, weights, k=len(times))
+    if len(drawn) >= 2 * len(names):  # a run that is long enough has seen each kind, the rare ones too
+        for place, name in zip(rng.sample(range(len(drawn)), len(names)), names, strict=True):
+            drawn[place] = name
+    return [
+        Fault(at, name, rng.randrange(10**6), rng.random(), rng.uniform(*KINDS[name].seconds))
+        for at, name in zip(times, drawn, strict=True)
+    ]
 
 
 class Injector:
@@ -183,7 +187,7 @@ def _strike_proxy(proxy: Proxy, fault: Fault, one_in: int) -> None:
         case "reset":
             proxy.reset(one_in)
         case "delay":
-            proxy.delay(0.02 + 0.48 * share, fault.seconds)
+            proxy.delay(0.02 + 0.23 * share, fault.seconds)
         case "half-open":
             proxy.swallow(fault.seconds, one_in)
         case "drop-reply":

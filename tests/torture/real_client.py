@@ -82,12 +82,16 @@ class RealDriver:
                 await asyncio.sleep(0.2)
 
     async def _post(self, asked: Asked) -> None:
-        asked.posts += 1
-        self._counts["posts by the real client"] += 1
-        try:
-            answer = await self._client.post(self.chat_id, msgspec.json.decode(asked.body))
-        except Unreachable:
-            return  # it is kept, and goes out again with the next connection
+        """Until it is answered: what stayed without an answer goes out again with the next connection, and nobody knows
+        when that will be."""
+        while True:
+            asked.posts += 1
+            self._counts["posts by the real client"] += 1
+            try:
+                answer = await self._client.post(self.chat_id, msgspec.json.decode(asked.body))
+            except Unreachable:
+                continue  # it has waited for as long as its patience lasts
+            break
         asked.answers.append(str(answer.body.get("status") if answer.is_accepted else answer.body.get("code")))
 
     def settle(self) -> None:

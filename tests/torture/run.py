@@ -60,7 +60,7 @@ class Options(msgspec.Struct, kw_only=True):
     webs: int = 2
     workers: int = 3
     commands_per_second: float = 70.0
-    faults_per_second: float = 2.6
+    faults_per_second: float = 2.1
     faults: tuple[str, ...] = ()
 
 

@@ -1,5 +1,6 @@
 """The boundary of a request: before the first byte every exception is an answer, after it none writes a second one."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -88,3 +89,13 @@ async def test_what_fails_before_the_first_byte_is_an_answer_also_when_a_task_gr
     assert client.statuses == [status]
     assert json.loads(client.sent[-1]["body"])["code"] == code
     assert client.counted(status) == 1
+
+
+@pytest.mark.parametrize("path", [STREAM, "/v1/chats"])
+async def test_a_request_that_a_stopping_server_gives_up_is_answered_503_and_may_be_asked_again(path: str) -> None:
+    client = Client()
+    await client.ask(asyncio.CancelledError(), path, is_started=False)
+    assert client.statuses == [503]
+    assert (b"retry-after", b"1") in client.sent[0]["headers"]
+    with pytest.raises(asyncio.CancelledError):
+        await client.ask(asyncio.CancelledError(), path, is_started=True)
