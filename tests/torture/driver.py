@@ -18,7 +18,7 @@ from tests.torture.reader import Reader
 
 __all__ = ["Driver", "Pace", "Seen"]
 
-KEPT_MAX = 4
+KEPT_MAX = 3
 """Commands on their way at a time: some wait in the queue, and a refusal for a full one (100) stays out of the way."""
 
 REPOST_SECONDS = 8.0
@@ -167,7 +167,7 @@ class Driver:
                 if not self.seen.kept:
                     continue
             for asked in self.seen.kept:
-                if asked.posts:
+                if asked.answers and not asked.is_seen:  # what has no answer yet is on its way all the time
                     self._counts["posted again since it was not seen"] += 1
                     await self._poster.post(asked)
 

@@ -45,7 +45,7 @@ KINDS: dict[str, Kind] = {
 
 # What starts processes anew is rare: a start costs more CPU than a hundred commands.
 
-CLIENTS_ONE_IN = 4
+CLIENTS_ONE_IN = 8
 """Connections of clients that a cut, a reset or a half-open line strikes: hundreds of them come back at once even so.
 A process has a handful to the store, which are struck together."""
 

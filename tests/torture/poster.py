@@ -24,8 +24,8 @@ PAUSE_FIRST_SECONDS = 0.2
 PAUSE_MAX_SECONDS = 2.0
 """Between tries, doubled from the one to the other and spread, as clients are told to."""
 
-AT_ONCE = 300
-"""Posts on their way; each takes three sockets of this process, two of them in a proxy."""
+AT_ONCE = 60
+"""Posts on their way to one web. More would only wait inside it, and time out there when it is busy."""
 
 KEPT = frozenset({"accepted", "applied", "aborted"})
 
@@ -39,7 +39,7 @@ class Poster:
         self._mishaps = mishaps
         self._counts = counts
         self._lines = Lines()
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = {port: asyncio.Semaphore(AT_ONCE) for port in ports}
 
     async def post(self, asked: Asked) -> None:
         """Until a web has answered for good. A caller who cannot wait for ever brings its own deadline."""
@@ -82,7 +82,7 @@ class Poster:
         self._counts["posts"] += 1
         path = f"/v1/chats/{asked.chat_id}/commands"
         try:
-            async with self._room:
+            async with self._room[port]:
                 answer = await self._lines.request(port, "POST", path, asked.body, seconds=ANSWER_SECONDS)
         except Broken:
             self._counts["posts without an answer"] += 1
