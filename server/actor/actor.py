@@ -170,7 +170,17 @@ class Actor:
     async def _open(self) -> Writer:
         """Fence, then read (DESIGN §4.1)."""
         place = self._place
-        taken = await self._patience.until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
+        # A fence whose answer was lost may stand; of one takeover only one may count against the chat (DISPATCH §5).
+        why = self._why
+
+        async def take() -> Taken:
+            nonlocal why
+            said, why = why, "retake" if why == "takeover" else why
+            taken = await place.store.take(self.chat_id, place.worker, said)
+            why = said
+            return taken
+
+        taken = await self._patience.until_answered(take)
         if self._why == "takeover":
             place.metrics.takeovers.inc()
             _log.info("chat.taken_over", chat_id=self.chat_id)
@@ -184,7 +194,7 @@ class Actor:
                 position=state.position,
                 time_ms=taken.time_ms,
                 version=0,
-                fence=Fence(place.worker, self._why),
+                fence=Fence(place.worker, why),
             )
             state, _ = fold_checked(state, fence, with_facts=True)
             return self._new_writer(taken, state, upkeep)

@@ -4,41 +4,54 @@
 they only see to it that a run in which nothing happened is not taken for a good one.
 """
 
-import asyncio
+import json
 import os
-import secrets
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.harness import ROOT
+from tests.torture.__main__ import main
 from tests.torture.faults import KINDS, draw_schedule
-from tests.torture.run import Options, torture
 
 SECONDS = float(os.environ.get("TORTURE_SECONDS", "60"))
 """Shorter runs strike fewer kinds of faults; three minutes strike each kind several times."""
 
 STORE = os.environ.get("TORTURE_STORE", "valkey")
+SEED = os.environ.get("TORTURE_SEED", "")
+"""Unset: a new one each time; the report names it."""
+
+SIZE = ("--chats", "120", "--subscribers", "80", "--real-clients", "10", "--commands-per-second", "60")
+"""Half of what `scripts/torture` does by default: a test shares its machine with others."""
 
 
 @pytest.mark.slow
 def test_no_command_is_lost_or_repeated_and_everybody_agrees_whatever_is_killed_stopped_or_cut(tmp_path: Path) -> None:
-    options = Options(
-        seed=os.environ.get("TORTURE_SEED", secrets.token_hex(4)),
-        directory=tmp_path / "torture",
-        store=STORE,
-        seconds=SECONDS,
-        chats=120,
-        subscribers=80,
-        real_clients=10,
-        commands_per_second=60.0,
+    kept, told = tmp_path / "kept", tmp_path / "report.json"
+    arguments = ["--seconds", str(SECONDS), "--store", STORE, *SIZE, "--keep", str(kept), "--report", str(told)]
+    if SEED:
+        arguments += ["--seed", SEED]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.torture", *arguments],
+        cwd=ROOT,
+        timeout=SECONDS + 300,
+        capture_output=True,
+        text=True,
     )
-    report = asyncio.run(torture(options, print, asyncio.Event()))
-    print(report.text())
-    assert report.is_good, report.text()
-    assert report.faults_count >= SECONDS, "hardly a fault a second: the machine could not keep up"
-    assert report.counts["accepted"] >= 5 * SECONDS, "hardly a command: the machine could not keep up"
-    shutil.rmtree(options.directory)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = json.loads(told.read_bytes())
+    print(ended.stdout)
+    assert report["is_good"]
+    assert report["faults_count"] >= SECONDS, "hardly a fault a second: the machine could not keep up"
+    assert report["counts"]["accepted"] >= 5 * SECONDS, "hardly a command: the machine could not keep up"
+    assert not any(kept.iterdir()), "what was good leaves nothing behind"
+
+
+def test_a_fault_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--faults", "cut", "flood"]) == 2
+    assert "no fault called flood" in capsys.readouterr().err
 
 
 def test_the_same_seed_draws_the_same_faults_and_a_long_run_draws_every_kind() -> None:

@@ -74,6 +74,19 @@ async def test_trap_15_a_worker_that_finds_its_own_chat_again_is_not_blamed(hous
     assert (await house.state()).private.run is not None
 
 
+async def test_trap_15_a_takeover_whose_answer_was_lost_counts_once(house: House) -> None:
+    await house.post(say("write", model=HANG))
+    await killed_while_running(house, "w0")
+    house.store.fail("take", "lost reply", "lost reply")
+    await killed_while_running(house, "w1")
+    assert [entry.fence.why for entry in await house.store.read_log(CHAT) if entry.fence][-3:] == [
+        "takeover",
+        "retake",
+        "retake",
+    ]
+    assert (await house.state()).private.attempts == 1
+
+
 async def killed_before_its_effect(house: House, *workers: str) -> None:
     """Each takes the chat over and dies before anything that it does is durable."""
     for worker in workers:
