@@ -1,29 +1,33 @@
-"""Drivers and readers that use the product's own Python client, so that its part of the promise is tortured too.
+"""Drivers that use the product's own Python client, so that its part of the promise is tortured too.
 
-The client keeps commands, posts them again, resumes and starts anew by itself; here is only what a program around it
-does. This file alone knows which client that is.
+The client keeps commands, posts them again, resumes, folds and starts anew by itself; here is only what a program
+around it does. This file alone knows which client that is.
 """
 
 import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from server.client import Client, Patience, Unreachable
+from protocol.events import Ack, Snapshot
 from tests.torture.driver import Pace, Seen
-from tests.torture.evidence import Asked, Mishap
-from tests.torture.fold import ChatFold, Mistake, read_head
+from tests.torture.evidence import Mishap
+from tests.torture.fold import ChatFold
 from tests.torture.plan import first_command, next_command
+from threadcast import Client, Patience, ThreadcastError
+from threadcast.chat import Chat
+from threadcast.sent import Sent
 
 __all__ = ["RealDriver", "open_clients"]
 
 PATIENCE = Patience(silence_seconds=18.0, pause_max_seconds=1.0)
 """As the other readers'; a run is too short for a minute's pauses."""
 
-KEPT_MAX = 4
+KEPT_MAX = 3
+LOOK_SECONDS = 0.2
 
 
 @asynccontextmanager
@@ -35,39 +39,44 @@ async def open_clients(ports: Sequence[int]) -> AsyncIterator[list[Client]]:
 
 
 class RealDriver:
-    """One chat through `Client`: posts to it and watches it."""
+    """One chat through `Client`: sends to it and watches it. `fold` is what the client holds of it."""
 
     def __init__(
         self, number: int, client: Client, seed: str, pace: Pace, mishaps: list[Mishap], counts: Counter[str]
     ) -> None:
         self.chat_id = f"real-{number}"
         self.seen = Seen(self.chat_id)
-        self.fold = ChatFold(self.chat_id)
+        self._fold = ChatFold(self.chat_id)
+        self._sents: dict[str, Sent] = {}
+        self._chat: Chat | None = None
         self._client = client
         self._random = random.Random(f"{seed} real {number}")
         self._pace = pace
         self._mishaps = mishaps
         self._counts = counts
 
+    @property
+    def fold(self) -> ChatFold:
+        if self._chat is not None and self._chat.state.position:
+            self._fold.state = self._chat.state
+        return self._fold
+
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch())
-            tasks.create_task(self._ask())
+        try:
+            async with self._client.chat(self.chat_id, wait=False) as chat, asyncio.TaskGroup() as tasks:
+                self._chat = chat
+                tasks.create_task(self._watch(chat))
+                tasks.create_task(self._ask(chat))
+        except* ThreadcastError as wrong:
+            self._mishaps.append(Mishap("client", self.chat_id, f"the client gave up: {wrong.exceptions[0]!r}"))
 
-    async def _watch(self) -> None:
-        async with aclosing(self._client.subscribe(self.chat_id, on_change=lambda connection: None)) as events:
-            async for event, place in events:
-                data = msgspec.json.encode(event)
-                try:
-                    taken = self.fold.take(read_head(data), data, place)
-                except Mistake as wrong:
-                    self._mishaps.append(Mishap(wrong.kind, self.chat_id, f"client: {wrong}"))
-                    return
-                self.seen.take(taken)
+    async def _watch(self, chat: Chat) -> None:
+        async for event in chat.events():
+            if isinstance(event, Ack | Snapshot):
+                self.seen.take(event)
 
-    async def _ask(self) -> None:
-        await asyncio.sleep(0)  # the stream is asked for first: a client keeps what is posted while it watches
+    async def _ask(self, chat: Chat) -> None:
         count = 0
         while await self._pace.wait():
             count += 1
@@ -75,27 +84,25 @@ class RealDriver:
             if count == 1:
                 asked = first_command(self.chat_id, "talk", name)
             else:
-                asked = next_command(self.chat_id, "talk", name, self.fold.state, self._random)
+                asked = next_command(self.chat_id, "talk", name, chat.state, self._random)
             self.seen.commands[name] = asked
-            await self._post(asked)
+            asked.posts = 1
+            self._counts["sent by the real client"] += 1
+            self._sents[name] = chat.send(msgspec.json.decode(asked.body))
             while len(self.seen.kept) >= KEPT_MAX and not self._pace.has_ended:
-                await asyncio.sleep(0.2)
-
-    async def _post(self, asked: Asked) -> None:
-        """Until it is answered: what stayed without an answer goes out again with the next connection, and nobody knows
-        when that will be."""
+                await self._look()
         while True:
-            asked.posts += 1
-            self._counts["posts by the real client"] += 1
-            try:
-                answer = await self._client.post(self.chat_id, msgspec.json.decode(asked.body))
-            except Unreachable:
-                continue  # it has waited for as long as its patience lasts
-            break
-        asked.answers.append(str(answer.body.get("status") if answer.is_accepted else answer.body.get("code")))
+            await self._look()
+
+    async def _look(self) -> None:
+        await asyncio.sleep(LOOK_SECONDS)
+        self.settle()
 
     def settle(self) -> None:
-        """What was seen without an answer was accepted after all."""
-        for asked in self.seen.commands.values():
+        """What the client knows of its commands: it tells of answers by what came of them."""
+        for name, asked in self.seen.commands.items():
+            sent = self._sents.get(name)
             if asked.is_seen and not asked.answers:
                 asked.answers.append("seen")
+            elif sent is not None and sent.refused is not None and sent.ack is None and not asked.answers:
+                asked.answers.append(sent.refused.code)

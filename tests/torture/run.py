@@ -19,7 +19,6 @@ import msgspec
 
 from protocol.codec import decode_snapshot, encode
 from protocol.errors import ThreadcastError
-from server.client import Client
 from server.store.redis_store import RedisStore
 from tests.torture.audit import Archive, read_tool_runs
 from tests.torture.driver import Driver, Pace
@@ -33,6 +32,7 @@ from tests.torture.real_client import RealDriver, open_clients
 from tests.torture.report import Report, keep_evidence
 from tests.torture.verdict import judge
 from tests.torture.wire import Broken, Lines
+from threadcast import Client
 
 __all__ = ["Options", "torture"]
 
