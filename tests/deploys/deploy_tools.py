@@ -61,7 +61,7 @@ async def deaf(context: ToolContext) -> str:
     """Does not listen when it is told to stop."""
     _mark(context)
     context.report(Progress(stage="working"))
-    for _ in range(100):
+    for _ in range(400):
         try:
             await asyncio.sleep(TICK_SECONDS)
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ from tests.integration.harness import Process, Watcher, command, user_message, w
 pytestmark = pytest.mark.anyio
 
 WAIT = {"Prefer": "wait=5"}
-ESSAY = "demo/essay?words=40&rate=100"
+ESSAY = "demo/essay?words=160&rate=60"
 
 
 def path_of(watcher: Watcher) -> list[Message]:
