@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
-import anyio.to_thread
 import structlog
 
 from protocol.errors import ThreadcastError
@@ -25,7 +24,6 @@ from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
 from server.http import listening, serving
 from server.lag import watched_lag
 from server.probes import Probes
-from server.providers.openai.chat import warm_import
 from server.readiness import Readiness
 from server.redaction import Redactor, secrets_of
 from server.relay.vault import Vault
@@ -136,11 +134,6 @@ async def _listen(signals: AsyncIterator[signal.Signals], stop: anyio.Event, rea
         stop.set()
 
 
-async def _warm_up() -> None:
-    """Import the model SDK beside the start, in a thread: the first answer must not wait for it (DESIGN §13)."""
-    await anyio.to_thread.run_sync(warm_import, abandon_on_cancel=True)
-
-
 @asynccontextmanager
 async def hosting(
     settings: Settings, store: Store, furniture: Furniture, metrics: Metrics, vault: Vault | None = None
@@ -167,7 +160,7 @@ async def hosting(
         tasks.start_soon(host.run)
         if traces is not None:
             tasks.start_soon(traces.run)
-        tasks.start_soon(_warm_up)
+        tasks.start_soon(furniture.providers.warm_up)  # the first answer must not wait for an SDK
         try:
             yield host
         finally:

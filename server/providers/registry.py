@@ -13,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ModelFailed
 from server.providers.base import ModelInfo, Provider
+from server.providers.sdk import SdkProvider
 
 __all__ = ["Providers"]
 
@@ -40,6 +41,12 @@ class Providers:
     @property
     def names(self) -> list[str]:
         return list(self._by_name)
+
+    async def warm_up(self) -> None:
+        """Import the SDKs of those that are configured, and open their clients (DESIGN §13)."""
+        for provider in self._by_name.values():
+            if isinstance(provider, SdkProvider):
+                await provider.warm_up()
 
     def resolve(self, model: str) -> tuple[Provider, str]:
         """The provider of `provider/model`, and the name that the provider knows the model by.

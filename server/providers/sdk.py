@@ -6,6 +6,7 @@ is imported with the first call, in a thread. The one rule: the key never stands
 
 import asyncio
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import ClassVar, Generic, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
@@ -70,6 +71,11 @@ class SdkProvider(ABC, Generic[ClientT]):
         if client is not None:
             await self._close(client)
 
+    async def warm_up(self) -> None:
+        """Open the client now, so that the first answer does not wait for it."""
+        with suppress(Exception):  # boundary: what fails now fails again at the first call, which says so
+            await self._open()
+
     @abstractmethod
     def _make_client(self) -> ClientT:
         """Import the SDK and make its client. Runs in a thread."""
@@ -81,7 +87,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         async with self._opening:
             if self._client is None:
                 # In a thread: imports (0.5 to 1 s) and certificates (0.1 s) would hold up every other chat.
-                self._client = await anyio.to_thread.run_sync(self._make_client)
+                self._client = await anyio.to_thread.run_sync(self._make_client, abandon_on_cancel=True)
             return self._client
 
     @property

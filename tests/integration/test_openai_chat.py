@@ -349,10 +349,13 @@ def test_models_are_those_it_was_given() -> None:
     assert OpenAIChat("x", models=[info]).models() == [info]
 
 
-def test_importing_the_adapter_does_not_import_the_sdk_and_warming_does() -> None:
+def test_the_sdk_is_imported_when_a_configured_provider_is_warmed_up_and_not_before() -> None:
     script = (
-        "import sys, server.providers.openai.chat as chat; before = 'openai' in sys.modules; "
-        "chat.warm_import(); print(before, 'openai.resources.chat.completions' in sys.modules)"
+        "import asyncio, sys; from server.providers.openai.chat import OpenAIChat; "
+        "from server.providers.registry import Providers; "
+        "loaded = lambda: 'openai.resources.chat.completions' in sys.modules; "
+        "asyncio.run(Providers([]).warm_up()); before = loaded(); "
+        "asyncio.run(Providers([OpenAIChat('x', base_url='http://127.0.0.1:9')]).warm_up()); print(before, loaded())"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.split() == ["False", "True"]

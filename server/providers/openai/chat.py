@@ -25,13 +25,13 @@ from server.providers.base import (
 )
 from server.providers.failures import model_failed
 from server.providers.openai.chat_wire import CallNumbers, Chunk, Spoken, finish_reason, request_body, usage_of
-from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream, warm_import
+from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream
 from server.providers.sdk import Reach
 
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
 
-__all__ = ["OPENAI_BASE_URL", "OpenAIChat", "warm_import"]
+__all__ = ["OPENAI_BASE_URL", "OpenAIChat"]
 
 _DONE = b"[DONE]"
 _decode_chunk = msgspec.json.Decoder(Chunk).decode

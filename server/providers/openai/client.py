@@ -26,20 +26,12 @@ from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitt
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
 
-__all__ = ["OPENAI_BASE_URL", "OpenAIServer", "Reader", "SaidInStream", "warm_import"]
+__all__ = ["OPENAI_BASE_URL", "OpenAIServer", "Reader", "SaidInStream"]
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 DRAIN_TIMEOUT_SECONDS = 0.5
 """After `[DONE]` the end of the body is normally in the same packet."""
-
-
-def warm_import() -> None:
-    """Import the SDK now. Half a second of CPU: run it in a thread once the server is ready, before a user waits."""
-    import openai.resources.chat.completions
-    import openai.resources.responses  # noqa: F401
-
-    import server.providers.openai.errors  # noqa: F401
 
 
 class SaidInStream(Exception):
@@ -134,8 +126,11 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
                         return
 
     def _make_client(self) -> "AsyncOpenAI":
-        warm_import()
+        import openai.resources.chat.completions
+        import openai.resources.responses  # noqa: F401 - half a second of CPU that the first call would cost otherwise
         from openai import AsyncOpenAI
+
+        import server.providers.openai.errors  # noqa: F401
 
         return AsyncOpenAI(
             api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
