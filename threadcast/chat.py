@@ -134,7 +134,9 @@ class Chat:
         else:
             command = what
         held = held_of(self.id, command)
-        sent = Sent(held.request_id, self._forget)
+        sent = self._sent.get(held.request_id)
+        if sent is None or sent.ack is not None or sent.refused is not None:  # else: the same command, sent once more
+            sent = Sent(held.request_id, self._forget)
         self._postman.put(held)
         self._sent[held.request_id] = sent
         self._say()

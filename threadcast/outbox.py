@@ -111,6 +111,9 @@ class FileOutbox:
     A line is appended and handed to the operating system before `add` returns: it survives the death of the program,
     `kill -9` included. `is_synced` also waits for the disk, some milliseconds each, and so outlives a power failure. A
     torn last line is left out. The claim of a client tool is dropped at the next start, since it was this program's.
+
+    While nothing can be written (a full disk), `add` raises OSError and has not happened; what `remove` could not say
+    is said with the next line, and a program that dies before posts once more what the server knows already.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, is_synced: bool = False) -> None:
@@ -124,6 +127,7 @@ class FileOutbox:
         self._is_synced = is_synced
         self._memory = MemoryOutbox()
         self._lines_count = 0
+        self._unsaid: list[_Add | _Remove] = []
         self._lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(self._lock, self._path)
@@ -144,13 +148,19 @@ class FileOutbox:
         before = len(self._memory.held(held.chat_id))
         self._memory.add(held)
         if len(self._memory.held(held.chat_id)) > before:
-            self._append(_Add(held))
+            try:
+                self._append(_Add(held))
+            except OSError:
+                self._unsaid.pop()
+                self._memory.remove(held.chat_id, held.request_id)
+                raise
 
     def remove(self, chat_id: str, request_id: str) -> None:
         before = len(self._memory.held(chat_id))
         self._memory.remove(chat_id, request_id)
         if len(self._memory.held(chat_id)) < before:
-            self._append(_Remove(chat_id, request_id))
+            with suppress(OSError):  # said with the next line
+                self._append(_Remove(chat_id, request_id))
 
     def held(self, chat_id: str) -> list[Held]:
         return self._memory.held(chat_id)
@@ -159,20 +169,32 @@ class FileOutbox:
         return self._memory.chats()
 
     def _append(self, line: _Add | _Remove) -> None:
-        _write(self._file, [line], is_synced=self._is_synced)
-        self._lines_count += 1
+        self._unsaid.append(line)
+        size_bytes = os.fstat(self._file).st_size
+        try:
+            _write(self._file, self._unsaid, is_synced=self._is_synced)
+        except OSError:
+            os.ftruncate(self._file, size_bytes)  # the next line must not be read as the end of half of this one
+            raise
+        self._lines_count += len(self._unsaid)
+        self._unsaid.clear()
         if self._lines_count >= REWRITTEN_LINES:
-            os.close(self._file)
-            self._file = self._rewritten()
+            with suppress(OSError):  # the old file is as good, and longer
+                old, self._file = self._file, self._rewritten()
+                os.close(old)
 
     def _rewritten(self) -> int:
         """The file as it should be, in place of what it was; a death in between leaves the old one whole."""
         fresh = self._path.with_name(self._path.name + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         file = os.open(fresh, flags, 0o600)
-        held = [_Add(held) for chat_id in self.chats() for held in self.held(chat_id)]
-        _write(file, held, is_synced=True)
-        fresh.replace(self._path)
+        try:
+            held = [_Add(held) for chat_id in self.chats() for held in self.held(chat_id)]
+            _write(file, held, is_synced=True)
+            fresh.replace(self._path)
+        except BaseException:
+            os.close(file)
+            raise
         self._lines_count = 0
         return file
 

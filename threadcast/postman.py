@@ -125,11 +125,15 @@ class Postman:
             await self._pause(pause)
         else:
             self._backoff.reset()
-            if generation == self._generation:  # else: accepted before the connection that asked for it again
+            # Else it was seen before this answer came, or accepted before the connection that asked for it again.
+            if generation == self._generation and self._is_held(held.request_id):
                 self._posted.add(held.request_id)
                 if reply.body.get("status") == "duplicate":
                     self._duplicates[held.request_id] = anyio.current_time() + DUPLICATE_SECONDS
             self._recipient.accepted(held.request_id, reply.body)
+
+    def _is_held(self, request_id: str) -> bool:
+        return any(held.request_id == request_id for held in self._outbox.held(self._chat_id))
 
     async def _pause(self, seconds: float) -> None:
         """A new connection ends it early: the server is there again."""

@@ -97,7 +97,7 @@ class Wire:
             headers["Content-Type"] = "application/json"
         try:
             return await self._http.request(method, self.base_url + path, content=body, headers=headers)
-        except httpx2.TransportError as wrong:
+        except httpx2.RequestError as wrong:
             raise Unreachable(f"{self.base_url}: {_words(wrong)}") from None
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ class Wire:
                 if kind != "text/event-stream":
                     raise Unreadable(f"{self.base_url} is no threadcast server")
                 yield response.aiter_bytes()
-        except httpx2.TransportError as wrong:
+        except httpx2.RequestError as wrong:
             raise Unreachable(_words(wrong)) from None
 
     def _headers(self) -> dict[str, str]:
@@ -159,8 +159,10 @@ def _object(content: bytes) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _words(wrong: httpx2.TransportError) -> str:
+def _words(wrong: httpx2.RequestError) -> str:
     match wrong:
+        case httpx2.DecodingError():
+            return "what came cannot be decompressed"
         case httpx2.ConnectError():
             return "nobody answers there"
         case httpx2.ReadTimeout():

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import anyio
+import httpx2
 import pytest
 
 from protocol.events import MessageAdded, PauseCleared, Snapshot
@@ -67,6 +68,39 @@ async def test_a_command_is_posted_again_after_every_reconnect_until_its_ack_is_
             ends.set()
             await until(lambda: len(server.asked_from) == 3 and chat.connection.state == "live")
     assert server.posted == [server.posted[0]] * 2
+
+
+class _LateAnswers(Server):
+    """The answer to a post comes when `may_answer` is set; the stream may be faster."""
+
+    def __init__(self, *streams: Answer) -> None:
+        super().__init__(*streams)
+        self.may_answer = anyio.Event()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = await super().handle_async_request(request)
+        if request.method == "POST":
+            await self.may_answer.wait()
+        return answer
+
+
+async def test_a_command_whose_ack_overtook_the_answer_may_be_sent_again_under_its_id() -> None:
+    seen, again = anyio.Event(), anyio.Event()
+    server = _LateAnswers(stream(snapshot(), BEAT, seen, ack(1), again, ack(2), "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
+        sent, twice = chat.send(say()), chat.send(say())
+        with anyio.fail_after(30):
+            await until(lambda: len(server.posted) == 1)
+            seen.set()
+            assert (await sent).accepted and (await twice).accepted
+            server.may_answer.set()
+            chat.send(say("r2"))
+            await until(lambda: len(server.posted) == 2)
+            sent = chat.send(say())
+            await until(lambda: len(server.posted) == 3)
+            again.set()
+            assert (await sent).accepted
+    assert ids(server) == ["r1", "r2", "r1"]
 
 
 @pytest.mark.parametrize(

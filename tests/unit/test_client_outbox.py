@@ -1,5 +1,7 @@
 """The outbox's law: a command is in it from `add` to `remove`, once, in order; in a file also over a death."""
 
+import errno
+import os
 import stat
 import tempfile
 from pathlib import Path
@@ -83,4 +85,51 @@ def test_the_claim_of_a_program_that_is_gone_is_not_made_again(tmp_path: Path) -
     outbox.close()
     again = FileOutbox(tmp_path / "outbox")
     assert [held.request_id for held in again.held("c1")] == ["r1"]
+    again.close()
+
+
+class _FullDisk:
+    """`os.write` of a disk that takes so many bytes and then no more."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self._free_bytes = free_bytes
+        self._write = os.write
+
+    def __call__(self, file: int, data: bytes) -> int:
+        if not self._free_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(file, data[: self._free_bytes])
+        self._free_bytes -= written
+        return written
+
+
+def test_on_a_full_disk_what_is_refused_was_not_added_and_what_was_added_is_not_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = FileOutbox(tmp_path / "outbox")
+    for number in (1, 2):
+        outbox.add(message(number))
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", _FullDisk(free_bytes=10))
+        with pytest.raises(OSError, match="No space"):
+            outbox.add(message(3))
+        outbox.remove("c1", "r1")
+        assert [held.request_id for held in outbox.held("c1")] == ["r2"]
+    outbox.add(message(4))
+    outbox.close()
+    again = FileOutbox(tmp_path / "outbox")
+    assert [held.request_id for held in again.held("c1")] == ["r2", "r4"]
+    again.close()
+
+
+def test_a_file_that_cannot_be_written_anew_goes_on_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox = FileOutbox(tmp_path / "outbox")
+    monkeypatch.setattr(outboxes, "REWRITTEN_LINES", 2)
+    (tmp_path / "outbox.new").mkdir()
+    for number in range(4):
+        outbox.add(message(number))
+    outbox.close()
+    (tmp_path / "outbox.new").rmdir()
+    again = FileOutbox(tmp_path / "outbox")
+    assert len(again.held("c1")) == 4
     again.close()

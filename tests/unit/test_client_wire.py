@@ -175,3 +175,10 @@ async def test_a_stream_that_does_not_begin_with_a_snapshot_is_begun_anew() -> N
     server = Server(stream(frame(1), frame(2)), stream(snapshot(), frame(1), "hold"))
     assert (await watch(server, 2))[0] == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
     assert server.asked_from == [None, None]
+
+
+async def test_bytes_that_cannot_be_decompressed_are_a_broken_connection() -> None:
+    broken = httpx2.DecodingError("incorrect header check")
+    seen, changes = await watch(Server(stream(snapshot(), broken), stream(frame(1), "hold")), 2)
+    assert seen == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
+    assert said(changes) == ["open", "what came cannot be decompressed", "open"]
