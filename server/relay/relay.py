@@ -43,7 +43,8 @@ LOADS_AT_ONCE = 8
 thousands of chats into memory at the same time."""
 
 LOAD_SECONDS = 10.0
-"""A load that takes longer, its turn included, counts as a store that does not answer; it is tried again."""
+"""A load that takes longer, its turn included, counts as a store that does not answer; it is tried again. So long, too,
+a reader who comes back waits for what it missed; then it begins with a snapshot."""
 
 
 class Relay:
@@ -114,7 +115,10 @@ class Relay:
 
     async def join(self, subscriber: Subscriber, place: Position | None) -> None:
         """Begin to serve: from `place` when everything after it is still held, else with a snapshot."""
-        missed = await self._frames_after(place) if place is not None else None
+        missed: Sequence[Frame] | None = None
+        if place is not None:
+            with anyio.move_on_after(LOAD_SECONDS):  # all who come back at once queue for one look into the log
+                missed = await self._frames_after(place)
         if self.trouble is not None:  # it failed while this reader was coming in
             subscriber.end(self.trouble)
             return
@@ -326,6 +330,7 @@ class Relay:
             self._frames_bytes += size_each
         while len(self._frames) > HELD_MAX_EVENTS or self._frames_bytes > HELD_MAX_BYTES:
             self._frames_bytes -= self._frames.popleft()[1]
+            self._log_holds_more = True  # perhaps; it is trimmed at checkpoints only
 
     def _forget_frames(self) -> None:
         self._histories += 1

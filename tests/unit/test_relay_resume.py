@@ -202,3 +202,38 @@ async def test_all_who_resume_share_one_look_into_the_log(house: House) -> None:
             assert socket.watcher.snapshots == 0
             assert socket.watcher.snapshot == encode(snapshot_of(state))
         assert house.store.calls["read_log"] == 1
+
+
+async def test_what_memory_has_let_go_since_the_log_was_read_is_read_from_the_log(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.relay.relay.HELD_MAX_EVENTS", 100)
+    writer = await busy_chat(house)
+    state = empty_state(CHAT)
+    for entry in (await house.store.read_log(CHAT))[:2]:
+        state, _ = fold_checked(state, entry, with_facts=False)
+    place = Position(state.epoch, state.position, 0)
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as first:
+        for _ in range(2):
+            socket = Socket()
+            socket.watcher.state = state
+            async with reading(hub, socket=socket, place=place):
+                await is_right(house, socket, writer)
+                assert socket.watcher.snapshots == 0
+            await writer.commit(titles(*[f"{number}" for number in range(150)]))
+            await stands(first, writer)
+
+
+async def test_a_reader_who_comes_back_waits_for_a_log_that_hangs_and_then_gets_a_snapshot(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.relay.relay.LOAD_SECONDS", 0.2)
+    writer = await busy_chat(house)
+    early = (await places(house))[3]
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as first:
+        await stands(first, writer)
+        held = house.store.hold("read_log")
+        async with reading(hub, place=early) as socket:
+            await stands(socket, writer)
+            assert socket.watcher.types() == ["snapshot"]
+        held.let_go()
