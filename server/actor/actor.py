@@ -144,6 +144,8 @@ class Actor:
     async def _own(self) -> End:
         """From a fence to the end of this ownership. Raises Lost, Fenced, Gap, NewerVersion."""
         writer = self._writer = await self._open()
+        if self._is_lost:  # said while there was no writer yet that could have been told
+            raise Lost
         postman = Postman(self._place.store, self._patience, writer, self._look)
         over: Fenced | Lost
         async with anyio.create_task_group() as tasks:

@@ -247,28 +247,28 @@ class Host:
 
     def _beat(self, tasks: TaskGroup, but: Collection[int] = ()) -> None:
         """Each bucket for itself, all in one tick: one whose node does not answer keeps none of the others waiting."""
-        by_bucket: dict[int, list[str]] = {}
-        for chat_id in self._actors:
-            by_bucket.setdefault(self._place.store.bucket_of(chat_id), []).append(chat_id)
-        for bucket, chats in by_bucket.items():
+        by_bucket: dict[int, dict[str, Actor]] = {}
+        for chat_id, actor in self._actors.items():
+            by_bucket.setdefault(self._place.store.bucket_of(chat_id), {})[chat_id] = actor
+        for bucket, actors in by_bucket.items():
             if bucket not in but:
-                tasks.start_soon(self._beat_bucket, bucket, chats)
+                tasks.start_soon(self._beat_bucket, bucket, actors)
 
-    async def _beat_bucket(self, bucket: int, chats: list[str]) -> None:
+    async def _beat_bucket(self, bucket: int, actors: dict[str, Actor]) -> None:
         self._beating.add(bucket)
         started_at = time.monotonic()
         try:
-            answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, chats)
+            answers = await self._place.store.beat(self._place.worker, self._rhythm.lease_ms, list(actors))
         except Failed as trouble:
-            _log.warning("beat.missed", chats=len(chats), bucket=bucket)
+            _log.warning("beat.missed", chats=len(actors), bucket=bucket)
             self._note("beat", trouble)
             return
         finally:
             self._beating.discard(bucket)
         for chat_id, answer in answers.items():
-            actor = self._actors.get(chat_id)
-            if actor is None:
-                continue
+            actor = actors[chat_id]
+            if self._actors.get(chat_id) is not actor:
+                continue  # it ended meanwhile; the next one of its chat has a claim of its own
             if answer is Beat.LOST:
                 _log.warning("lease.lost", chat_id=chat_id)
                 actor.lose()

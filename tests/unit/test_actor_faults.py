@@ -169,6 +169,22 @@ async def test_lost_to_another_worker_it_ends_without_writing_anything_more(hous
     assert house.store.calls["release"] + house.store.calls["handover"] == 0
 
 
+async def test_lost_while_it_fences_it_does_not_wait_for_a_store_that_is_away(house: House) -> None:
+    await house.post(say("write", model=HANG))
+    for worker in ("w0", "w1", "w2"):
+        await killed_while_running(house, worker)
+    actor = await house.actor("w3")  # which would begin by ending the run
+    taken = house.store.hold("take", reply_only=True)
+    calls = house.store.calls["append"]
+    async with house.owning(actor) as owner:
+        await taken.entered()
+        actor.lose()
+        house.store.away.add("append")
+        taken.let_go()
+        assert await owner.over() is End.LOST
+    assert house.store.calls["append"] == calls
+
+
 async def test_a_chat_that_went_to_another_before_the_fence_is_left_alone(house: House) -> None:
     await house.post(say("hello"))
     late = await house.actor("w1")

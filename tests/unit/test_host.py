@@ -306,6 +306,23 @@ async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> N
     assert statuses == ["running", "outcome_unknown"]
 
 
+async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_against_the_next_one(house: House) -> None:
+    async with house.watching() as watcher, house.hosting("w1"):
+        released = house.store.hold("release", reply_only=True)
+        await house.post(params(title="x"))
+        await released.entered()
+        beat = house.store.hold("beat", reply_only=True)
+        await beat.entered()  # it has found that nobody owns the chat
+        released.let_go()
+        await house.post(say("write", model=HANG))
+        await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
+        beat.let_go()
+        await house.store.called("beat", house.store.calls["beat"] + 1)
+        await house.post(abort())
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+        assert house.store.calls["take"] == 2
+
+
 async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> None:
     """In a Cluster one node may be away: its chats are fenced, those of the others beat on."""
     tool = GatedTool(retry="once")
