@@ -213,7 +213,10 @@ class Redis:
             return await self.send(*command)
         except ScriptMissing:
             await self.send(b"SCRIPT", b"LOAD", script.source)
+        try:
             return await self.send(*command)
+        except ScriptMissing:  # another server has answered: a second change of the primary, or a proxy over several
+            raise Unavailable("the store forgets its scripts") from None
 
     async def all(self, commands: Sequence[Sequence[Value]]) -> list[Reply]:
         """The replies of commands that leave in one pipeline; the first error is raised after all have answered."""

@@ -1,5 +1,6 @@
 """What only a real server can show: restarts, refusals, deadlines, the batcher, lifetimes, the table of keys."""
 
+import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ from structlog.testing import capture_logs
 
 from protocol.errors import Internal, Unavailable
 from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
+from server.store.connection import Reply, Value
 from server.store.embedded import PERSISTENT
 from server.store.listener import QUEUE_MAX_MESSAGES
 from server.store.port import Appended, Beat, PostOutcome, Released
@@ -391,3 +393,18 @@ async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server:
             other.set(f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:snap", "1-1 aa 0 1\nnot compressed")
         with pytest.raises(Internal, match="checkpoint"):
             await store.load(CHAT)
+
+
+async def test_a_server_that_forgets_a_script_as_soon_as_it_has_it_is_unavailable(
+    valkey_store: RedisStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a proxy over several servers does: the script is loaded on one, and asked of another."""
+    send = valkey_store._redis.send
+
+    def forgetful(*command: Value) -> "asyncio.Future[Reply]":
+        return send(*(command if command[0] != b"EVALSHA" else (b"EVALSHA", b"0" * 40, *command[2:])))
+
+    monkeypatch.setattr(valkey_store._redis, "send", forgetful)
+    with pytest.raises(Unavailable, match="forgets its scripts"):
+        await valkey_store.ping()
