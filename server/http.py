@@ -10,7 +10,7 @@ import asyncio
 import resource
 import socket
 from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 import structlog
@@ -45,8 +45,9 @@ def allow_open_files(streams_max: int) -> int:
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
+        with suppress(ValueError, OSError):  # the kernel has a bound of its own, below the hard one (macOS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
     if soft != resource.RLIM_INFINITY and soft < streams_max + OTHER_FILES:
         _log.info("streams.bounded", open_files=soft, streams_max=streams_max)
     return soft

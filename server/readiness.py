@@ -10,7 +10,7 @@ from typing import Literal
 import anyio
 import msgspec
 
-from protocol.errors import Unavailable
+from protocol.errors import Failed
 from protocol.messages import JsonObject
 from server.store.port import Store
 
@@ -50,7 +50,7 @@ class Readiness:
         try:
             with anyio.fail_after(READY_SECONDS):
                 standing = await self._store.ping()
-        except Unavailable as trouble:
+        except Failed as trouble:
             return _unavailable(trouble.message)
         except TimeoutError:
             return _unavailable(f"no answer within {READY_SECONDS:g} s")
