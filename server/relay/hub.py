@@ -79,6 +79,7 @@ class Hub:
         self._streams_of: Counter[str] = Counter()
         self._connections: set[Connection] = set()
         self._waits: set[anyio.CancelScope] = set()
+        self._checking: set[int] = set()  # buckets whose check is on its way
         self._tasks: TaskGroup | None = None
         self._is_closing = False
 
@@ -203,33 +204,35 @@ class Hub:
     async def _check_forever(self) -> None:
         while True:
             await anyio.sleep(TICK_SECONDS)
-            try:
-                await self._check_positions(time.monotonic())
-            except Exception:  # the boundary of a round of checks: the next one may succeed
-                _log.exception("relay.check_failed")
+            await self._check_positions(time.monotonic())
 
     async def _check_positions(self, now: float) -> None:
-        """Compare heads, all in one pipeline, but each bucket for itself: its node may be away. A relay that moved
-        meanwhile is left alone."""
+        """Compare heads, all in one pipeline, but each bucket for itself: one whose node does not answer keeps none of
+        the others waiting. A relay that moved meanwhile is left alone."""
         by_bucket: dict[int, list[tuple[Relay, str]]] = {}
         for here in self._open.values():
             if _is_due(here.relay, now):
                 bucket = self._store.bucket_of(here.relay.chat_id)
                 by_bucket.setdefault(bucket, []).append((here.relay, here.relay.head))
-        async with anyio.create_task_group() as tasks:
-            for asked in by_bucket.values():
-                tasks.start_soon(self._check_bucket, asked, now)
+        for bucket, asked in by_bucket.items():
+            if bucket not in self._checking and self._tasks is not None:
+                self._checking.add(bucket)
+                self._tasks.start_soon(self._check_bucket, bucket, asked, now)
 
-    async def _check_bucket(self, asked: list[tuple[Relay, str]], now: float) -> None:
+    async def _check_bucket(self, bucket: int, asked: list[tuple[Relay, str]], now: float) -> None:
         try:
             heads = await self._store.heads([relay.chat_id for relay, _ in asked])
+            async with anyio.create_task_group() as tasks:
+                for (relay, head_then), head in zip(asked, heads, strict=True):
+                    relay.checked_at = now
+                    if head != head_then:
+                        tasks.start_soon(self._check, relay, head, head_then)
         except Unavailable:
             return  # the relays notice by themselves; checks go on when the store is back
-        async with anyio.create_task_group() as tasks:
-            for (relay, head_then), head in zip(asked, heads, strict=True):
-                relay.checked_at = now
-                if head != head_then:
-                    tasks.start_soon(self._check, relay, head, head_then)
+        except Exception:  # the boundary of a bucket's check: the next one may succeed
+            _log.exception("relay.check_failed", bucket=bucket)
+        finally:
+            self._checking.discard(bucket)
 
     async def _check(self, relay: Relay, head: str, head_then: str) -> None:
         try:

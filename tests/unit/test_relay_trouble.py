@@ -83,6 +83,22 @@ async def test_one_chat_s_trouble_in_a_position_check_does_not_stop_the_checks_o
         assert second.watcher.snapshot == await house.snapshot("c2")
 
 
+async def test_a_position_check_that_hangs_keeps_no_other_bucket_s_waiting(house: House) -> None:
+    away = next(f"c{n}" for n in range(2, 100) if house.store.bucket_of(f"c{n}") != house.store.bucket_of(CHAT))
+    writer, other = await house.writer(), await house.writer(chat_id=away)
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket, reading(hub, away) as second:
+        await stands(socket, writer)
+        await stands(second, other)
+        hanging = house.store.hold("heads")
+        look_now(second)
+        await hanging.entered()
+        house.store.loses_publishes = True
+        await writer.commit(title("b"))
+        look_now(socket)
+        await is_right(house, socket, writer)
+        hanging.let_go()
+
+
 async def test_a_reader_that_joins_a_relay_which_just_failed_is_ended_and_does_not_wait_for_ever(house: House) -> None:
     writer = await house.writer()
     await writer.commit(titles("a", "b"))
