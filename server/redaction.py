@@ -64,12 +64,13 @@ def _passwords_in(url: str) -> Iterator[str]:
 
     Not by urlsplit: some versions of it refuse a list of bracketed hosts.
     """
-    authority, _, rest = url.partition("://")[2].partition("/")
+    place, _, options = url.partition("://")[2].partition("?")
+    authority = place.partition("/")[0]
     password = authority.rpartition("@")[0].partition(":")[2]
     if password:
         yield password
         yield unquote(password)
-    for option in rest.partition("?")[2].split("&"):
+    for option in options.split("&"):
         name, _, password = option.partition("=")
         if password and "password" in name:
             yield password

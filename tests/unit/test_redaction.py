@@ -5,6 +5,7 @@ import json
 import secrets
 
 import msgspec
+import pytest
 import structlog
 
 from protocol.messages import Message
@@ -50,6 +51,11 @@ def test_every_secret_of_the_settings_is_known() -> None:
 def test_of_a_store_behind_sentinel_both_passwords_are_known() -> None:
     url = "redis+sentinel://me:pass%20word-1@[::1]:1,b:2/service?sentinel_password=pass%2Fword+2"
     assert {"pass word-1", "pass/word 2"} <= set(secrets_of(Secret(url)))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/0"])
+def test_of_a_cluster_the_password_among_the_options_is_known(path: str) -> None:
+    assert "in the options" in set(secrets_of(Secret(f"redis+cluster://a:1,b:2{path}?password=in+the+options")))
 
 
 def test_a_secret_is_masked_in_words_in_json_and_in_urls_and_short_ones_are_let_be() -> None:
