@@ -118,11 +118,16 @@ class Params(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Ready means that commands can be taken; `detail` says why not, `store` what the store says."""
+    """Ready means that commands can be taken; `detail` says why not, `store` what the store says. `primary` is the
+    store's address behind Sentinel; of a Cluster, `nodes` are its primaries and `away` a sentence for each of them that
+    takes no writes just now (`store` is `partly` then)."""
 
     status: Literal["ok", "ready", "starting", "draining", "unavailable"]
     store: str | None = None
     detail: str | None = None
+    primary: str | None = None
+    nodes: list[str] = []
+    away: list[str] = []
 
 
 class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
