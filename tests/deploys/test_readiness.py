@@ -6,9 +6,7 @@ each with the reason; 200 in between.
 
 import re
 import signal
-import socket
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -18,6 +16,7 @@ import pytest
 from tests.deploys.fleet import Fleet, ask
 from tests.deploys.test_handover import TOOLS, call
 from tests.integration.harness import DEADLINE_SECONDS, ROOT, watching
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -27,12 +26,6 @@ command = {python!r}
 args = ["-c", "import time; time.sleep(600)"]
 """
 """A server of tools that never answers: a start waits some seconds for it."""
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Prober:

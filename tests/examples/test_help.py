@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from tests.examples.console import play
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
 from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
 from tests.integration.oneshot_client import Shown, ask
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -28,10 +28,7 @@ PUBMED = {"current_page": "reports", "active_tab": "articles", "subtab": "pubmed
 
 @pytest.fixture
 def library_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    return free_port()
 
 
 async def test_every_line_of_the_page_is_printed(tmp_path: Path, library_port: int) -> None:

@@ -1,12 +1,11 @@
 """A Cluster of real nodes on this machine, made with plain commands: started, broken, promoted, its slots moved.
 
 It knows nothing of chats. Each node is a child with a directory of its own (`start_server`), so it ends with the tests;
-all listen on loopback, on ports that were free. Waiting is for what the nodes say, with a deadline.
+all listen on loopback, on ports that keep free (`tests/ports.py`). Waiting is for what the nodes say, with a deadline.
 """
 
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,8 +17,9 @@ import redis
 from server.store.embedded import PERSISTENT
 from server.store.server_process import ServerProcess, find_binary, start_server
 from server.store.slots import SLOTS, slot_of
+from tests.ports import free_ports
 
-__all__ = ["BINARIES", "ClusterNode", "Nodes", "free_ports", "running_cluster", "wait_for"]
+__all__ = ["BINARIES", "ClusterNode", "Nodes", "running_cluster", "wait_for"]
 
 NODE_TIMEOUT_MS = 1_000
 """After this silence a node counts as failed; a replica is then promoted within about as much again."""
@@ -176,17 +176,6 @@ def wait_for(look: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
     while not look():
         assert time.monotonic() < deadline, "the nodes did not do it in time"
         time.sleep(POLL_SECONDS)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 @contextmanager

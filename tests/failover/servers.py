@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 import redis
 
 from server.store import child
+from tests.ports import free_port
 
 __all__ = [
     "DEADLINE_SECONDS",
@@ -27,7 +27,6 @@ __all__ = [
     "Pair",
     "Server",
     "both_servers",
-    "free_port",
     "gate",
     "sentinel",
     "server",
@@ -41,13 +40,6 @@ DEADLINE_SECONDS = 15.0
 """For a server's start, a resync, a failover: each takes a second or two on a busy machine."""
 
 POLL_SECONDS = 0.02
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def wait_until(look: Callable[[], object], what: str) -> None:

@@ -17,7 +17,7 @@ from server.store.port import Appended, BlobOutcome, BlobPut
 from server.store.redis_store import RedisStore
 from server.store.server_process import find_binary
 from server.store.slots import slot_of
-from tests.failover.cluster_nodes import BINARIES, ClusterNode, Nodes, free_ports, running_cluster
+from tests.failover.cluster_nodes import BINARIES, ClusterNode, Nodes, running_cluster
 from tests.integration.store_fixtures import (
     CHAT,
     WAIT_SECONDS,
@@ -29,6 +29,7 @@ from tests.integration.store_fixtures import (
     owned,
     running_server,
 )
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +189,7 @@ async def test_a_server_that_is_no_cluster_says_so(tmp_path: Path) -> None:
     for server in running_server(find_binary(), tmp_path):
         url = fresh_url(server)
         with redis.Redis.from_url(url) as client:
-            client.config_set("port", (port := free_ports(1)[0]))
+            client.config_set("port", port := free_port())
         with pytest.raises(Internal, match="cluster support disabled"):
             async with RedisStore(f"redis+cluster://127.0.0.1:{port}"):
                 pass

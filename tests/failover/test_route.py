@@ -12,8 +12,9 @@ from server.store import route
 from server.store.port import Notice, Posted, PostOutcome
 from server.store.redis_store import RedisStore
 from server.store.standing import Standing
-from tests.failover.servers import Pair, both_servers, free_port
+from tests.failover.servers import Pair, both_servers
 from tests.integration.store_fixtures import CHAT, command
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,11 @@ import pytest
 
 from protocol.messages import JsonObject
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
+from tests.ports import free_port
 
 __all__ = [
     "STDIO",
     "answers_in",
-    "free_port",
     "get",
     "house",
     "offered",
@@ -69,13 +69,6 @@ enabled = false
 """
     )
     return file
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for_port(port: int) -> None:

@@ -1,9 +1,7 @@
 """The Python client against a real server: what it promises when lines are cut, answers lost and servers killed."""
 
-import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -15,6 +13,7 @@ from protocol.events import StreamDelta
 from protocol.snapshot import snapshot_of
 from tests.integration.cutting_proxy import cutting
 from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
+from tests.ports import free_port
 from threadcast import AnswerFailed, Chat, Client, Connection, FileOutbox, Patience, ToolAnswer
 from threadcast.errors import NoPendingDecision, NotFound
 
@@ -118,8 +117,7 @@ async def test_an_aborted_answer_is_told_as_such_with_what_was_said(server: Proc
 
 @pytest.fixture
 def port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return int(listener.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture

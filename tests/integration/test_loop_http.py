@@ -1,6 +1,5 @@
 """The loop over real HTTP: tools at once, steering, limits, the reply guard, summaries, models in place of others."""
 
-import socket
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
 from protocol.messages import JsonObject
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, serve_fake_openai, text
 from tests.integration.harness import Process, Watcher, command, start, user_message, watching
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -52,10 +52,8 @@ def model() -> Iterator[FakeOpenAI]:
 @pytest.fixture(scope="module")
 def house(model: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("loop")
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        closed_port = closed.getsockname()[1]
     config = base / "threadcast.toml"
-    config.write_text(CONFIG.format(fake=model.base_url, closed_port=closed_port))
+    config.write_text(CONFIG.format(fake=model.base_url, closed_port=free_port()))
     tools = Path(__file__).with_name("loop_tools.py")
     with start(
         "serve", "--port", "0", "--memory", "--config", str(config), "--app", str(tools), log=base / "log"

@@ -14,13 +14,13 @@ from tests.integration.harness import DEADLINE_SECONDS, Process, command, start,
 from tests.integration.mcp_house import (
     STDIO,
     answers_in,
-    free_port,
     house,
     offered,
     results,
     shop_port,
     until_offered,
 )
+from tests.ports import free_port
 
 __all__ = ["house", "shop_port"]
 

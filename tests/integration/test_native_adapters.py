@@ -5,7 +5,6 @@ How each reads and writes its wire stands in tests/unit, and what a third party'
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -29,6 +28,7 @@ from server.providers.base import (
 )
 from server.providers.google.gemini import Google
 from tests.integration.fake_openai import CUT, HANG, FakeOpenAI, Reply, Step, failure, serve_fake_openai
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -204,9 +204,7 @@ async def test_silence_is_a_timeout_before_the_first_delta_and_a_stream_error_af
 
 
 async def test_nobody_listening_is_a_connection_failure(kind: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    provider = make(kind, f"http://127.0.0.1:{port}")
+    provider = make(kind, f"http://127.0.0.1:{free_port()}")
     failed, _ = await failure_of(provider)
     await provider.aclose()
     assert (failed.code, failed.retryable) == ("connection", True)

@@ -1,7 +1,6 @@
 """The OpenAI-compatible adapter with the real SDK against a scripted server: what it asks, what it makes of replies."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -37,6 +36,7 @@ from tests.integration.fake_openai import (
     serve_fake_openai,
     text,
 )
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -277,9 +277,7 @@ async def test_silence_is_a_timeout_before_the_first_delta_and_a_stream_error_af
 
 
 async def test_nobody_listening_is_a_connection_failure() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    provider = OpenAIChat("fake", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0)
+    provider = OpenAIChat("fake", base_url=f"http://127.0.0.1:{free_port()}/v1", max_retries=0)
     failed, _ = await failure_of(provider)
     await provider.aclose()
     assert (failed.code, failed.retryable) == ("connection", True)

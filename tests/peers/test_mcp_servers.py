@@ -18,8 +18,9 @@ import pytest
 
 from protocol.events import ToolStatus
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
-from tests.integration.mcp_house import answers_in, free_port, get, offered, results, until_offered, wait_for_port
+from tests.integration.mcp_house import answers_in, get, offered, results, until_offered, wait_for_port
 from tests.peers.installed import node_package
+from tests.ports import free_port
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 

@@ -4,7 +4,6 @@ Two workers with a short lease. On the first, one chat's tool blocks the loop th
 chat's tool has effects; when it wakes up, its chats are somebody else's, and it finds that out before it does anything.
 """
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from server.store.embedded import VOLATILE
 from tests.integration.harness import Process, Watcher, command, start, user_message, watching
+from tests.ports import free_port
 from tests.resources.measures import eventually, metric, started_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -63,8 +63,7 @@ def statuses(watcher: Watcher) -> list[str]:
 
 
 async def test_a_tool_that_blocks_the_loop_costs_its_worker_the_chats_and_nothing_is_done_twice(house: House) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     await house.web.ready()
     blocked = house.start("worker", "--app", str(APP), log="blocked", metrics_port=port)
     await blocked.ready()

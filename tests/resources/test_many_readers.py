@@ -18,6 +18,7 @@ from server.relay.connection import RETRY_MAX_MS, RETRY_MIN_MS
 from server.store.embedded import VOLATILE
 from server.store.server_process import ServerProcess
 from tests.integration.harness import command, start, user_message, watching
+from tests.ports import free_port
 from tests.resources.measures import PeakMemory, eventually, metric, started_store
 from tests.resources.readers import HerdReader, StalledReader, allow_open_files, close_all, fold_all, open_all
 
@@ -82,9 +83,9 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
         pytest.skip(f"this user may not open {HERD} files")
     async with house(tmp_path) as (stack, store, environment):
         client = stack.enter_context(redis.Redis.from_url(store.url))
-        web = stack.enter_context(start("web", "--port", "0", log=tmp_path / "web", environment=environment))
+        port = str(free_port())  # the same for both of its lives
+        web = stack.enter_context(start("web", "--port", port, log=tmp_path / "web", environment=environment))
         await web.ready()
-        port = web.url.rpartition(":")[2]
         chats = [f"herd-{number}" for number in range(HERD_CHATS)]
         for chat_id in chats:
             params = {"model": "demo/essay?words=400&rate=1"}

@@ -23,6 +23,7 @@ from server.console.doctor import Finding, examine, local_url
 from server.console.serving import find_model
 from server.settings import Auth, Provider, Secret
 from server.settings.sources import load_settings
+from tests.ports import free_port
 from tests.unit.scripted_chat import Json, ScriptedChat, served
 
 ROOT = Path(__file__).parents[2]
@@ -112,13 +113,8 @@ def findings(environ: dict[str, str]) -> dict[str, Finding]:
     return {found.what: found for found in anyio.run(examine, load_settings(environ)) if found.what}
 
 
-def free_port() -> str:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return str(listener.getsockname()[1])
-
-
 def test_doctor_finds_a_fresh_machine_in_order() -> None:
-    found = findings({"THREADCAST_SERVER__PORT": free_port()})
+    found = findings({"THREADCAST_SERVER__PORT": str(free_port())})
     assert [(finding.what, finding.verdict) for finding in found.values()] == [
         ("configuration", "ok"),
         ("python", "ok"),

@@ -22,6 +22,12 @@ pytestmark = pytest.mark.anyio
 GRACE_SECONDS = 0.05
 """Short, so that tests of tools that never end are short."""
 
+THREAD_SECONDS = 0.5
+"""The timeout of tools that hang in a thread of their own: one that is over before the thread has begun to run cancels
+its start, and there is no tool that hangs."""
+
+DEADLINE_SECONDS = 30.0
+
 
 class Desk:
     """A runner, and the progress that its calls reported."""
@@ -168,29 +174,33 @@ async def test_timeout_is_a_failure_and_the_tool_is_cancelled_once() -> None:
 
 async def test_sync_tool_that_hangs_does_not_hold_up_its_caller() -> None:
     """Its thread goes on, since threads cannot be stopped, but nobody waits for it."""
-    release, ended = threading.Event(), threading.Event()
+    began, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     def hangs() -> None:
-        release.wait(5)
+        began.set()
+        release.wait(DEADLINE_SECONDS)
         ended.set()
 
-    done = await Desk().run(made(hangs, timeout_seconds=0.01))
+    done = await Desk().run(made(hangs, timeout_seconds=THREAD_SECONDS))
+    assert began.is_set(), "this machine starts no thread in that time: nothing was proved"
     assert (done.result.failed, done.is_abandoned, ended.is_set()) == (True, False, False)
     release.set()
-    assert await anyio.to_thread.run_sync(ended.wait, 5)
+    assert await anyio.to_thread.run_sync(ended.wait, DEADLINE_SECONDS)
 
 
 async def test_sync_tool_that_overstays_is_told_so() -> None:
-    told, go_on = threading.Event(), threading.Event()
+    began, told, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def slow(ctx: ToolContext) -> None:
+        began.set()
         while not ctx.is_cancelled():
             go_on.wait(0.001)
         told.set()
 
-    done = await Desk().run(made(slow, timeout_seconds=0.01))
+    done = await Desk().run(made(slow, timeout_seconds=THREAD_SECONDS))
+    assert began.is_set(), "this machine starts no thread in that time: nothing was proved"
     assert done.result.failed
-    assert await anyio.to_thread.run_sync(told.wait, 5)
+    assert await anyio.to_thread.run_sync(told.wait, DEADLINE_SECONDS)
 
 
 @pytest.mark.row("LOOP-15")
