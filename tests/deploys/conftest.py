@@ -16,11 +16,13 @@ __all__ = ["chat_id", "fleet", "shared_fleet"]
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     """Nothing runs yet but the store."""
     with ExitStack() as stack:
-        yield opened_fleet(stack, tmp_path)
+        yield (opened := opened_fleet(stack, tmp_path))
+        opened.end()
 
 
 @pytest.fixture(scope="module")
 def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The same, for all tests of a file."""
     with ExitStack() as stack:
-        yield opened_fleet(stack, tmp_path_factory.mktemp("fleet"))
+        yield (opened := opened_fleet(stack, tmp_path_factory.mktemp("fleet")))
+        opened.end()

@@ -6,6 +6,7 @@ of owner leaves can be measured where it is seen: at a reader that stayed. Used 
 """
 
 import json
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,6 +35,7 @@ class Fleet:
         self.store = store
         self.log = log
         self.workers: list[Process] = []
+        self._started: list[Process] = []
         self._stack = stack
         self._redis = stack.enter_context(redis.Redis.from_url(store.url))
 
@@ -57,7 +59,15 @@ class Fleet:
             "THREADCAST_STORE__DATA_DIR": str(self.log.parent / "data"),
             **named,
         }
-        return self._stack.enter_context(start_process(*arguments, log=self.log, environment=environment))
+        process = self._stack.enter_context(start_process(*arguments, log=self.log, environment=environment))
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """Tell all that still run to end, at the same time; the stack waits for each."""
+        for process in self._started:
+            if not process.has_ended:
+                process.send(signal.SIGTERM)
 
     def owner(self, chat_id: str) -> Process | None:
         """The worker that holds the chat now; its process id is part of its name."""

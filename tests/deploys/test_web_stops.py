@@ -12,6 +12,7 @@ import pytest
 
 from tests.deploys.fleet import Fleet, logged
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
+from tests.patience import bar_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +101,7 @@ async def test_a_post_that_waits_for_its_outcome_is_answered_with_what_is_known(
     with anyio.fail_after(DEADLINE_SECONDS):
         while not logged(fleet, "command.accepted"):
             await anyio.sleep(0.01)
-    with anyio.fail_after(ANSWER_SECONDS):
+    with anyio.fail_after(bar_seconds(ANSWER_SECONDS)):
         web.send(signal.SIGTERM)
         answer = await line.to_the_end()
     assert answer.startswith(b"HTTP/1.1 202") and b'"status":"accepted"' in answer

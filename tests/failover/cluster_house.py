@@ -47,7 +47,7 @@ class ClusterHouse:
                 return found
         raise AssertionError
 
-    async def post(self, chat_id: str, body: JsonObject, seconds: float = 15.0) -> None:
+    async def post(self, chat_id: str, body: JsonObject, seconds: float = 30.0) -> None:
         """As a client does: the same command again while the answer is 503."""
         with anyio.fail_after(seconds):
             while (answer := await command(self.url, chat_id, body)).status_code == 503:

@@ -24,7 +24,7 @@ __all__ = ["BINARIES", "ClusterNode", "Nodes", "running_cluster", "wait_for"]
 NODE_TIMEOUT_MS = 1_000
 """After this silence a node counts as failed; a replica is then promoted within about as much again."""
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 """For the nodes to agree, on a busy machine: it takes 2 to 4 s."""
 
 POLL_SECONDS = 0.02

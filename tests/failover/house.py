@@ -32,7 +32,7 @@ LONG_TEXT = {"model": "demo/essay?words=240&rate=0"}
 REPOST_SECONDS = 0.1
 """Between posts of a client that hears 503."""
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class House:

@@ -36,7 +36,7 @@ __all__ = [
 both_servers = pytest.mark.parametrize("binary", ["valkey", "redis7"], indirect=True)
 """Where what the server answers matters; elsewhere one is enough."""
 
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 30.0
 """For a server's start, a resync, a failover: each takes a second or two on a busy machine."""
 
 POLL_SECONDS = 0.02

@@ -14,7 +14,7 @@ from server.console.conformance.transcripts import load, transcripts_directory
 from server.store.keys import Keys
 from tests.failover.cluster_house import ClusterHouse, cluster_house
 from tests.failover.cluster_nodes import BINARIES, running_cluster
-from tests.integration.harness import Watcher, command, user_message, watching
+from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, user_message, watching
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -112,8 +112,8 @@ async def test_without_a_node_its_chats_are_refused_with_the_reason_the_others_g
             assert refused.headers["retry-after"]
         for chat_id in here:
             async with watching(house.url, chat_id) as watcher:
-                await house.post(chat_id, user_message("b", "go on"), seconds=2.0)
-                await watcher.until(partial(_has_said, texts=["before", "go on"]), 5.0)
+                await house.post(chat_id, user_message("b", "go on"))
+                await watcher.until(partial(_has_said, texts=["before", "go on"]))
         status, said = await house.readiness()
         assert (status, said["store"]) == (200, "partly")
         assert lost.name in str(said["away"])
@@ -123,7 +123,7 @@ async def test_without_a_node_its_chats_are_refused_with_the_reason_the_others_g
         await house.post(chat_id, user_message("b", "are you there?"))
         async with watching(house.url, chat_id) as watcher:
             await watcher.until(partial(_has_said, texts=["before", "are you there?"]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(DEADLINE_SECONDS):
         while (said := (await house.readiness())[1])["store"] != "ok":
             await anyio.sleep(0.1)
     assert sorted(said["nodes"]) == sorted(node.name for node in house.nodes.primaries)

@@ -22,6 +22,7 @@ from protocol.sse import EventFrame
 from tests.failover.cluster_house import ClusterHouse, cluster_house
 from tests.failover.cluster_nodes import running_cluster, wait_for
 from tests.integration.harness import Watcher, user_message, watching
+from tests.patience import bar_seconds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -33,7 +34,7 @@ NOTICE_SECONDS = 2.0
 """At most so long after a replica was promoted, readers of its chats are told (the promise that this file measures)."""
 
 STILL_SECONDS = 2.0
-"""An answer of another node may pause so long on a busy machine; a lease that was lost for it would take longer."""
+"""An answer of another node may pause so long; a lease that was lost for it would take longer."""
 
 
 @pytest.fixture
@@ -73,6 +74,12 @@ def rests_with(watcher: Watcher, lines: list[str]) -> bool:
     return is_at_rest and sorted(watcher.said()) == sorted(lines)
 
 
+def heard_the_second(watcher: Watcher) -> bool:
+    """It waits in the queue, or on a slow machine the first answer was over before it came."""
+    assert isinstance(watcher, Timed)
+    return watcher.state is not None and (watcher.state.runtime.queue_size == 1 or len(watcher.said()) == 2)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])
 async def test_what_a_lost_node_took_with_it_is_noticed_sent_again_and_takes_effect_once(
     house: ClusterHouse, how: signal.Signals
@@ -102,7 +109,7 @@ async def test_what_a_lost_node_took_with_it_is_noticed_sent_again_and_takes_eff
             for chat_id in accepted:
                 tasks.start_soon(post, chat_id, user_message("second", f"second {chat_id}"))
         for watcher in watchers.values():
-            await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 1)
+            await watcher.until(heard_the_second)
         lost.kill(how)
         lost_at = time.monotonic()
         await anyio.to_thread.run_sync(wait_for, lambda: replica.role == "master")
@@ -138,5 +145,5 @@ async def test_what_a_lost_node_took_with_it_is_noticed_sent_again_and_takes_eff
         f" promotion at the latest; longest pause of an answer on another node {still:.2f} s"
     )
     assert len(missing) == CHATS_A_NODE, "each of its chats had lost one: else nothing was proved"
-    assert max(noticed) <= NOTICE_SECONDS
-    assert still <= STILL_SECONDS
+    assert max(noticed) <= bar_seconds(NOTICE_SECONDS)
+    assert still <= bar_seconds(STILL_SECONDS)

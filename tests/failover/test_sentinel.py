@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SERVICE = "tc"
 POST_EVERY_SECONDS = 0.1
-FAILOVER_SECONDS = 15.0
+FAILOVER_SECONDS = 30.0
 """One second until the primary counts as down, a vote, a promotion: three seconds on a machine at rest."""
 
 

@@ -83,7 +83,7 @@ async def ready(url: str, wanted: int) -> str:
 
     async def is_so() -> bool:
         nonlocal said
-        async with httpx2.AsyncClient(timeout=10) as client:
+        async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             answer = await client.get(f"{url}/readyz")
         said = answer.text
         return answer.status_code == wanted

@@ -16,7 +16,7 @@ from protocol.messages import JsonObject
 from server.tools.process_pool import OUTPUT_MAX_BYTES
 from server.tools.runner import RESULT_MAX_BYTES
 from tests.integration.harness import Process, Watcher, command, start, user_message, watching
-from tests.resources.measures import PeakMemory, file_size_limit
+from tests.resources.measures import DEADLINE_SECONDS, PeakMemory, file_size_limit
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def test_a_giant_body_is_413_however_it_is_sent(server: Process) -> None:
 
     peak = PeakMemory(server.pid)
     url = f"{server.url}/v1/chats/c/commands"
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         told = await _announced(server.url, 1 << 40)
         assert told.startswith(b"HTTP/1.1 413 ")
         assert b'"code":"too_large"' in told and str(BODY_MAX_BYTES).encode() in told
@@ -81,7 +81,7 @@ async def _announced(url: str, size_bytes: int) -> bytes:
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size_bytes
         )
         answer = b""
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_SECONDS):
             while b"}" not in answer:
                 answer += await stream.receive()
     return answer
@@ -89,7 +89,7 @@ async def _announced(url: str, size_bytes: int) -> bytes:
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"type":"user_message","client_request_id":"x","content":['])
 async def test_nested_json_is_400_and_not_a_crash(server: Process, opening: str) -> None:
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         answer = await client.post(f"{server.url}/v1/chats/deep/commands", content=opening * 200_000)
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
@@ -97,7 +97,7 @@ async def test_nested_json_is_400_and_not_a_crash(server: Process, opening: str)
 async def test_a_chat_whose_params_nest_deeply_is_refused(server: Process) -> None:
     deep = "[" * 900 + "]" * 900
     body = f'{{"type":"set_params","client_request_id":"p","patch":{{"metadata":{{"a":{deep}}}}}}}'
-    async with httpx2.AsyncClient(timeout=20) as client:
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         answer = await client.post(f"{server.url}/v1/chats/deep/commands", content=body)
         assert answer.status_code < 500
         assert (await client.get(f"{server.url}/livez")).status_code == 200

@@ -19,10 +19,10 @@ from server.store.embedded import VOLATILE
 from server.store.server_process import ServerProcess
 from tests.integration.harness import command, start, user_message, watching
 from tests.ports import free_port
-from tests.resources.measures import PeakMemory, eventually, metric, started_store
+from tests.resources.measures import DEADLINE_SECONDS, PeakMemory, eventually, metric, started_store
 from tests.resources.readers import HerdReader, StalledReader, allow_open_files, close_all, fold_all, open_all
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 
 STALLED = 100
 STALLED_MAX_BYTES = 400_000
@@ -142,7 +142,7 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
 async def _alive_while(url: str, work: Awaitable[None]) -> int:
     """How often /livez answered while `work` was done."""
     count = 0
-    async with httpx2.AsyncClient(timeout=10) as client, anyio.create_task_group() as tasks:
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client, anyio.create_task_group() as tasks:
 
         async def look() -> None:
             nonlocal count

@@ -17,7 +17,7 @@ from server.store.embedded import VOLATILE
 from server.store.keys import BUCKETS, Keys
 from server.store.server_process import ServerProcess
 from tests.integration.harness import Process, command, start, user_message, watching
-from tests.resources.measures import eventually, metric, ready, started_store
+from tests.resources.measures import DEADLINE_SECONDS, eventually, metric, ready, started_store
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ async def test_a_full_memory_refuses_commands_with_a_sentence_and_goes_on_by_its
             assert "memory is full" in refused.json()["error"]
             async with watching(server.url, "c1") as late:  # reading goes on
                 assert late.messages[0] == ("user", "write")
-            async with httpx2.AsyncClient(timeout=10) as client:
+            async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
                 assert (await client.get(f"{server.url}/v1/chats")).json()["items"]
 
             async def store_refused() -> bool:
@@ -95,7 +95,7 @@ def _lease_end_ms(store: ServerProcess, chat_id: str) -> float:
 
 
 async def test_chats_can_be_deleted_and_left_while_memory_is_full(store: ServerProcess, tmp_path: Path) -> None:
-    async with serving(store, tmp_path) as server, httpx2.AsyncClient(timeout=10) as client:
+    async with serving(store, tmp_path) as server, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         for name in ("rest", "runs"):
             async with watching(server.url, name) as watcher:
                 await command(server.url, name, user_message("a", "hello", params={"model": "demo/echo"}))

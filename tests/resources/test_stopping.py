@@ -8,6 +8,7 @@ import pytest
 
 from server.store.embedded import VOLATILE
 from tests.integration.harness import command, start, user_message, watching
+from tests.patience import bar_seconds
 from tests.resources.measures import started_store
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ async def test_a_server_ends_in_time_although_its_store_hangs_in_the_middle_of_a
                 await command(server.url, "c1", user_message("a", "write", params=params))
                 await watcher.until(lambda w: w.types().count("stream_delta") > 3)
                 store.signal(signal.SIGSTOP)
-                with anyio.fail_after(STOP_SECONDS):
+                with anyio.fail_after(bar_seconds(STOP_SECONDS)):
                     assert await server.stop() == 0
             assert "append.given_up" in server.log_text()
         store.signal(signal.SIGCONT)

@@ -26,8 +26,14 @@ SEED = os.environ.get("TORTURE_SEED", "")
 SIZE = ("--chats", "120", "--subscribers", "80", "--real-clients", "10", "--commands-per-second", "60")
 """Half of what `scripts/torture` does by default: a test shares its machine with others."""
 
+FAULTS_PER_SECOND_MIN = 0.5
+"""Two a second are drawn; one that finds its victim already away is passed over."""
 
-@pytest.mark.slow
+ACCEPTED_PER_SECOND_MIN = 2.0
+"""Sixty a second are asked for, from people who wait for their answers; two cores to itself accept half of them."""
+
+
+@pytest.mark.slow(120)
 def test_no_command_is_lost_or_repeated_and_everybody_agrees_whatever_is_killed_stopped_or_cut(tmp_path: Path) -> None:
     kept, told = tmp_path / "kept", tmp_path / "report.json"
     arguments = ["--seconds", str(SECONDS), "--store", STORE, *SIZE, "--keep", str(kept), "--report", str(told)]
@@ -44,8 +50,9 @@ def test_no_command_is_lost_or_repeated_and_everybody_agrees_whatever_is_killed_
     report = json.loads(told.read_bytes())
     print(ended.stdout)
     assert report["is_good"]
-    assert report["faults_count"] >= SECONDS, "hardly a fault a second: the machine could not keep up"
-    assert report["counts"]["accepted"] >= 5 * SECONDS, "hardly a command: the machine could not keep up"
+    assert report["faults_count"] >= FAULTS_PER_SECOND_MIN * SECONDS, "hardly a fault: the machine could not keep up"
+    accepted_min = ACCEPTED_PER_SECOND_MIN * SECONDS
+    assert report["counts"]["accepted"] >= accepted_min, "hardly a command: the machine could not keep up"
     assert not any(kept.iterdir()), "what was good leaves nothing behind"
 
 
