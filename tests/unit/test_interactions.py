@@ -16,7 +16,7 @@ from server.tools.preview import Preview
 from server.tools.traits import Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
-from tests.unit.test_subchats_pure import begun, calling, letters, opened
+from tests.unit.pure_family import begun, calling, letters, opened
 from tests.unit.test_tree import check_law
 
 CHINESE = "这个问题很有意思"

@@ -1,0 +1,142 @@
+"""What a child may do, and how many there may be: it gets nothing that a person took away, and numbers have an end."""
+
+import pytest
+
+from protocol.commands import (
+    Abort,
+    SetParams,
+    StopSubchat,
+    SubchatFinished,
+)
+from protocol.deltas import AppendContent, SetToolCalls
+from protocol.errors import Conflict, Forbidden, Refused
+from protocol.events import BackgroundAgentUpdated
+from protocol.ledger import Ledger
+from protocol.outbox import OPENING_MAX_MAIL, OUTBOX_MAX, owe
+from protocol.principal import Principal
+from protocol.relations import Child, Parent
+from protocol.state import AGENTS_KEPT
+from protocol.subchats import (
+    CHILDREN_KEPT_MAX,
+    DEPTH_MAX,
+    RUNNING_MAX,
+)
+from tests.unit.pure_chat import PureChat, call, say, table
+from tests.unit.pure_family import TOOLS, begun, calling, deliver, letters, opened
+from tests.unit.test_tree import check_law
+
+# what is passed on, and what is not
+
+
+def test_a_child_is_no_way_round_what_a_person_took_away_or_allowed() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(
+        SetParams(
+            client_request_id="set",
+            patch={"tools_disabled": ["mail"], "autonomous_no_confirm": True, "temperature": 1, "scope": ["a"]},
+        )
+    )
+    calling(parent=chat)
+    opened(chat)
+    thread = begun(chat).state.thread
+    assert (thread.tools_disabled, thread.autonomous_no_confirm, thread.scope) == (["mail"], True, ["a"])
+    assert thread.temperature is None
+    opened(chat, name="other", mode="another")
+    thread = begun(chat).state.thread
+    assert (thread.tools_disabled, thread.scope, thread.mode) == (["mail"], None, "another")
+
+
+def test_a_call_may_take_more_from_its_child_and_give_nothing_back() -> None:
+    chat = PureChat(table(TOOLS))
+    patch = {"tools_disabled": ["mail"], "mcp_servers": ["a", "b"]}
+    chat.command(SetParams(client_request_id="set", patch=patch))
+    calling(parent=chat)
+    opened(chat, params={"tools_disabled": ["clock"], "mcp_servers": ["b", "c"]})
+    thread = begun(chat).state.thread
+    assert (thread.tools_disabled, thread.mcp_servers) == (["mail", "clock"], ["b"])
+
+
+def test_who_may_not_approve_has_no_children_that_need_no_approval() -> None:
+    chat = calling(Principal("guest"))
+    with pytest.raises(Forbidden):
+        opened(chat, params={"autonomous_no_confirm": True})
+
+
+@pytest.mark.parametrize("more", [{"prompt": ""}, {"params": {"temperature": 9}}, {"params": {"max_rounds": "x"}}])
+def test_what_cannot_be_said_to_a_child_is_refused_before_anything_is_written(more: dict[str, object]) -> None:
+    chat = calling()
+    with pytest.raises(Refused):
+        opened(chat, **more)
+    assert letters(chat) == []
+
+
+def test_a_thread_that_claims_a_parent_has_none() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(SetParams(client_request_id="set", patch={"parent_id": "victim", "link_type": "subchat"}))
+    chat.command(say("hello"))
+    chat.stream(AppendContent("hi"))
+    chat.finish()
+    assert letters(chat) == []
+
+
+# bounds
+
+
+def test_chats_are_nested_four_deep_and_no_deeper() -> None:
+    chat = calling()
+    for depth in range(1, DEPTH_MAX + 1):
+        opened(chat)
+        above, chat = chat.chat_id, begun(chat)
+        assert chat.state.private.relations.parent == Parent(chat_id=above, depth=depth)
+        assert chat.state.thread.root_chat_id == "c1"
+        chat.stream(SetToolCalls([call("c0", "delegate")]))
+        chat.finish()
+    with pytest.raises(Conflict, match="nested 4 deep"):
+        opened(chat)
+
+
+def test_sixteen_children_run_at_once_and_no_more() -> None:
+    chat = calling()
+    for number in range(RUNNING_MAX):
+        opened(chat, name=str(number), is_background=number % 2 == 0)
+    with pytest.raises(Conflict, match="16 chats"):
+        opened(chat, name="one more")
+    assert isinstance(opened(chat, name="0"), Child), "one that is there is found all the same"
+
+
+def test_sixty_four_children_of_open_calls_are_kept_and_no_more() -> None:
+    chat = calling()
+    for number in range(CHILDREN_KEPT_MAX):
+        child = opened(chat, name=str(number))
+        deliver(chat)
+        chat.command(SubchatFinished(client_request_id=f"f{number}", subchat_id=child.chat_id, outcome="complete"))
+    with pytest.raises(Conflict, match="keeps 64"):
+        opened(chat, name="one more")
+
+
+def test_while_letters_pile_up_no_child_is_opened_and_the_outbox_stays_within_its_bound() -> None:
+    chat = calling()
+    for number in range(OPENING_MAX_MAIL // 2):
+        opened(chat, name=str(number))
+
+    def pile(ledger: Ledger) -> None:
+        for number in range(OPENING_MAX_MAIL // 2):
+            owe(ledger, f"x{number}", StopSubchat(client_request_id=f"stop:x{number}"))
+
+    chat.write(pile)
+    with pytest.raises(Conflict):
+        opened(chat, name="one more")
+    chat.command(Abort(client_request_id="stop"))
+    assert len(chat.state.private.relations.outbox) == OPENING_MAX_MAIL + RUNNING_MAX <= OUTBOX_MAX
+
+
+def test_a_snapshot_shows_the_agents_told_of_last() -> None:
+    chat = PureChat(table(TOOLS))
+
+    def tell(ledger: Ledger) -> None:
+        for number in range(AGENTS_KEPT + 2):
+            ledger.say(BackgroundAgentUpdated({"id": str(number)}))
+
+    chat.write(tell)
+    assert chat.state.background_agents[0]["id"] == "2"
+    check_law(chat)
