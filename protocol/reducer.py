@@ -150,7 +150,7 @@ def reduce_added(state: ChatState, events: Sequence[ev.MessageAdded]) -> ChatSta
         message = event.message
         if message.message_id not in on_path:
             on_path.add(message.message_id)
-            path.insert(event.index, message.message_id)
+            path[event.index : event.index] = [message.message_id]  # as `insert`, which takes no number of 65 bits
         if draft is not None and draft.message.message_id == message.message_id:
             draft = None
         if message.tool_call_id is not None and runtime.ide_calls:

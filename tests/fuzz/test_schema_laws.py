@@ -4,6 +4,7 @@ The other way round is spot-checked: whatever the schema refuses, the decoder re
 from its other end; that a schema refuses at all is counted, else it would be empty.
 """
 
+import contextlib
 import json
 import secrets
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.fuzz.targets.commands import check_command
 SEEDS = [1, secrets.randbits(32)]
 FRESH = pytest.mark.parametrize("seed", SEEDS, ids=["fixed", "fresh"])
 INPUTS = 2_000
+ENOUGH = 50
+"""Accepted, and refused by both: fewer would test little, and what is refused is slow to judge."""
 
 _COMMITTED = Path(protocol.schema.__file__).parent
 
@@ -42,15 +45,14 @@ def test_every_command_that_is_accepted_fits_the_committed_schema(seed: int) -> 
             check_command(decode_command(body))
             body_digest(body)  # which reads what the decoder skips
         except Refused:
-            try:
-                refused += not schema.is_valid(json.loads(body))
-            except (ValueError, RecursionError):
-                continue
+            if refused < ENOUGH:
+                with contextlib.suppress(ValueError, RecursionError):
+                    refused += not schema.is_valid(json.loads(body))
             continue
         accepted += 1
         wrong = next(schema.iter_errors(msgspec.json.decode(body)), None)
         assert wrong is None, f"seed {seed}, number {number}: {wrong.message} in {body[:800]!r}"
-    assert accepted > 50 and refused > 50, (accepted, refused)
+    assert accepted >= ENOUGH and refused >= ENOUGH, (accepted, refused)
 
 
 @FRESH

@@ -36,11 +36,12 @@ from threadcast import Client
 
 __all__ = ["Options", "torture"]
 
-SETTLE_SECONDS = 90.0
+SETTLE_SECONDS = 180.0
 """For what was accepted to come to rest: leases, three takeovers of a poisoned command, a queue of essays."""
 
-CATCH_UP_SECONDS = 60.0
-"""For readers: a lost publication is found by the relay's position check, within 20 s (DESIGN §5), and once more."""
+CATCH_UP_SECONDS = 120.0
+"""For readers: a lost publication is found by the relay's position check, within 20 s (DESIGN §5), and once more.
+Both tell a hang from a slow machine; a run that is well ends them early."""
 
 CHATS_OF_MANY = 8
 METRIC_SECONDS = 5.0
