@@ -18,7 +18,7 @@ from protocol.sse import EventFrame, FrameParser
 from tests.deploys.fleet import Fleet, TimedWatcher, ask
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(25)]
 
 TOOLS = Path(__file__).with_name("deploy_tools.py")
 CHATS = 6

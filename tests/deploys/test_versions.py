@@ -14,7 +14,7 @@ import pytest
 from tests.deploys.fleet import Fleet, TimedWatcher, ask, logged
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(20)]
 
 NEWER = Path(__file__).with_name("newer_app.py")
 ECHO = "demo/echo?rate=0"

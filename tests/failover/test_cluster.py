@@ -16,7 +16,7 @@ from tests.failover.cluster_house import ClusterHouse, cluster_house
 from tests.failover.cluster_nodes import BINARIES, running_cluster
 from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, user_message, watching
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(4)]
 
 TRANSCRIPTS = {transcript.name: transcript for transcript in load(transcripts_directory())}
 

@@ -24,7 +24,7 @@ from tests.failover.cluster_nodes import running_cluster, wait_for
 from tests.integration.harness import Watcher, user_message, watching
 from tests.patience import bar_seconds
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 
 ESSAY = {"model": "demo/essay?words=160&rate=40"}
 """4 s: longer than a failover."""

@@ -14,7 +14,7 @@ from tests.failover.servers import Pair, Server
 from tests.integration.harness import Watcher, watching
 from tests.patience import bar_seconds
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 
 CHATS = [f"chat-{number}" for number in range(3)]
 WINDOW_COMMANDS = 12

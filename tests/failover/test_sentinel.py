@@ -18,7 +18,7 @@ from tests.failover.house import LONG, LONG_TEXT, Client, house, settled, told
 from tests.failover.servers import Server, sentinel, server, wait_until
 from tests.integration.harness import watching
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(25)]
 
 SERVICE = "tc"
 POST_EVERY_SECONDS = 0.1

@@ -25,6 +25,7 @@ ALONE = 1 if os.environ.get("PYTEST_XDIST_WORKER") else 2
 """Processes: beside other tests one is enough."""
 
 
+@pytest.mark.slow(25)
 @pytest.mark.parametrize("seed", [FIXED_SEED, secrets.randbits(32)], ids=["fixed", "fresh"])
 def test_every_decoder_gives_a_value_or_its_own_error_whatever_it_is_given(seed: int) -> None:
     total = run_all(seed, INPUTS, ALONE, [], is_talking=False)

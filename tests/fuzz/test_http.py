@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         alive(process)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 def test_every_operation_of_the_document_answers_as_the_document_says(server: Process) -> None:
     seed = SEEDS[1]
     failed = []

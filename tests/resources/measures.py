@@ -9,15 +9,15 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
 
 from server.store.server_process import ServerProcess, find_binary, start_server
+from tests.integration.store_fixtures import eventually
 
 __all__ = [
     "DEADLINE_SECONDS",
@@ -90,13 +90,6 @@ async def ready(url: str, wanted: int) -> str:
 
     await eventually(is_so)
     return said
-
-
-async def eventually(look: Callable[[], Awaitable[object]], seconds: float = DEADLINE_SECONDS) -> None:
-    """Look until it is so. For what another process brings about and nobody announces."""
-    with anyio.fail_after(seconds):
-        while not await look():
-            await anyio.sleep(0.02)
 
 
 @contextmanager

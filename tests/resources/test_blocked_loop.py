@@ -15,7 +15,7 @@ from tests.integration.harness import Process, Watcher, command, start, user_mes
 from tests.ports import free_port
 from tests.resources.measures import eventually, metric, started_store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(15)]
 
 APP = Path(__file__).with_name("greedy_tools.py")
 LEASE_SECONDS = 2.5
