@@ -6,12 +6,14 @@ one wait longer are shortened, in proportion to the lease. The rule: no number o
 """
 
 import asyncio
+import builtins
 import itertools
 import logging
 import random
 import secrets
 import sys
 import time
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -29,7 +31,7 @@ from server.relay import hub, relay
 from server.store import memory
 from tests.sim.tally import COUNTS
 
-__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "forget_tasks", "installed"]
+__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
@@ -129,10 +131,14 @@ def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any])
     raise structlog.DropEvent
 
 
-def forget_tasks() -> None:
-    """Those of the schedule before. Their numbers come again, and a table full of equal hashes is slow."""
-    anyio_backend._task_states.clear()
-    asyncio.tasks._all_tasks.clear()  # type: ignore[attr-defined]  # nothing asks for it, but each new task is added
+class _InOrder(dict[Any, None]):
+    """A set that is walked in the order in which it was filled, and costs nothing more."""
+
+    add = dict.setdefault
+    remove = dict.__delitem__
+
+    def discard(self, each: object) -> None:
+        self.pop(each, None)
 
 
 @contextmanager
@@ -141,7 +147,7 @@ def installed() -> Iterator[None]:
     undo: list[tuple[Any, str, object]] = []
 
     def put(target: Any, name: str, value: object) -> None:
-        undo.append((target, name, getattr(target, name)))
+        undo.append((target, name, getattr(target, name, vars(builtins).get(name))))
         setattr(target, name, value)
 
     ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(("server.", "protocol."))]
@@ -151,14 +157,15 @@ def installed() -> Iterator[None]:
     for module, values in _SHORTENED.items():
         for name, value in values.items():
             put(module, name, value)
-    # anyio keeps scopes in sets; they hash by their tasks, which have numbers.
-    put(anyio_backend.CancelScope, "__hash__", lambda scope: hash(scope._host_task))
+    put(anyio_backend, "set", _InOrder)  # of scopes and tasks; a set is walked in the order of addresses
     # Looked up hundreds of times in a schedule, and always the same.
     backend = anyio_backend.backend_class
     for name, module in sorted(sys.modules.items()):
         if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
             put(module, "get_async_backend", lambda _asynclib_name=None: backend)
-    put(anyio_backend, "_task_states", {})  # weak in anyio; `forget_tasks` empties it
+    put(anyio_backend, "_task_states", {})  # weak in anyio
+    put(anyio_backend, "current_task", lambda: asyncio.tasks._current_tasks.get(get_running_loop()))
+    put(asyncio.tasks._all_tasks, "add", id)  # C code calls it for each new task, and nothing asks for them
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
     put(Actor, "stop_effects", _counted(Actor.stop_effects))

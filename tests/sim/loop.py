@@ -9,9 +9,12 @@ one rule: the order of callbacks follows from the program and its seed alone, ne
 import asyncio
 import heapq
 import itertools
+import sys
+from asyncio import events
 from collections import deque
-from collections.abc import Coroutine, Generator
-from contextvars import ContextVar, copy_context
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 __all__ = ["PROCESS", "Process", "Stuck", "VirtualLoop", "at_once"]
@@ -34,7 +37,7 @@ class Process:
         self.name = name
         self.is_dead = False
         self.is_frozen = False
-        self.held: deque[asyncio.Handle] = deque()
+        self.held: deque[_Callback] = deque()
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -46,71 +49,108 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 """Who runs now; None: the world outside (store, network, the schedule itself)."""
 
 
-class _Task(asyncio.Task[Any]):  # Any: whatever the coroutine returns
-    """Hashes by its number: sets of tasks, as anyio keeps them, are walked in the same order in every process."""
+class _Callback(asyncio.TimerHandle):
+    """A handle, timed or not, that asks its loop for nothing."""
 
-    _numbers = itertools.count()
+    __slots__ = ()
 
-    def __init__(self, coro: Any, **more: Any) -> None:  # Any: what asyncio.Task takes
-        self._number = next(_Task._numbers)
-        super().__init__(coro, **more)
+    def __init__(self, when: float, callback: Callable[..., object], args: Sequence[Any], context: Context) -> None:
+        # Not the base's: it asks for debugging and the source of every callback, and they are what a schedule costs.
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
 
-    def __hash__(self) -> int:
-        return self._number
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def when(self) -> float:
+        return self._when
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    """What a running loop is asked for most is answered here, without the base's checks and debugging."""
+
+    get_debug = bool  # type: ignore[assignment]  # `bool()` is False, and needs no frame: each future asks
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
-        _Task._numbers = itertools.count()
-        self.set_task_factory(_make_task)
+        self._soon: deque[_Callback] = deque()
+        self._timers: list[tuple[float, int, _Callback]] = []  # the number: first come, first served
+        self._numbers = itertools.count()
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # as for `get_debug`
 
     def time(self) -> float:
         return self.now
 
-    def _write_to_self(self) -> None:
-        """`call_soon_threadsafe` wakes a selector with it; there is none, and there are no threads."""
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # Any: asyncio's
+        handle = _Callback(0.0, callback, args, copy_context() if context is None else context)
+        self._soon.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # there are no threads
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        handle = _Callback(when, callback, args, copy_context() if context is None else context)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=self, name=None if name is None else str(name), context=context)
+        self.tasks.append(task)
+        return task
 
     def freeze(self, process: Process) -> None:
         process.is_frozen = True
 
     def thaw(self, process: Process) -> None:
         process.is_frozen = False
-        self._ready.extend(process.held)
+        self._soon.extend(process.held)
         process.held.clear()
 
     def kill(self, process: Process) -> None:
         process.is_dead = True
         process.held.clear()
 
-    def _process_events(self, events: object) -> None:
-        """There is no selector."""
+    def run_until_complete(self, future: Any) -> Any:  # Any: a coroutine and its result
+        """Raises Stuck."""
+        main = self.create_task(future)
+        hooks = sys.get_asyncgen_hooks()
+        events._set_running_loop(self)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._asyncgen_finalizer_hook)
+        try:
+            while not main.done():
+                self._run_once()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(None)
+        return main.result()
 
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled
-        while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # as BaseEventLoop does
-        if not ready and not self._is_stopping():
-            if not scheduled:
+        soon, timers = self._soon, self._timers
+        if not soon:
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+            if not timers:
                 raise Stuck
-            self.now = max(self.now, scheduled[0].when())
-        while scheduled and scheduled[0].when() <= self.now:
-            timer = heapq.heappop(scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]  # as above
-            ready.append(timer)
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            soon.append(heapq.heappop(timers)[2])
         if self.steps > STEPS_MAX:
             raise Stuck(f"{STEPS_MAX} steps")
-        for _ in range(len(ready)):
-            handle = ready.popleft()
+        for _ in range(len(soon)):
+            handle = soon.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to it
+            context = handle._context
+            process = context.get(PROCESS)
             if process is not None:
                 if process.is_dead:
                     continue
@@ -118,17 +158,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     process.held.append(handle)
                     continue
             self.steps += 1
-            handle._run()
-
-    def _is_stopping(self) -> bool:
-        return bool(getattr(self, "_stopping", False))
-
-
-def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> asyncio.Task[Any]:  # Any: asyncio's own
-    task = _Task(coro, loop=loop, **more)
-    if isinstance(loop, VirtualLoop):
-        loop.tasks.append(task)
-    return task
+            try:
+                context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as trouble:  # as BaseEventLoop does
+                self.call_exception_handler({"message": f"a callback failed: {handle._callback}", "exception": trouble})
 
 
 def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 
-from tests.sim.clock import forget_tasks, installed
+from tests.sim.clock import installed
 from tests.sim.mutations import RULES, Rule, switched_off
 from tests.sim.plan import plan_of
 from tests.sim.tally import COUNTS
@@ -48,7 +48,6 @@ class Found:
 
 def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) -> World:
     """One schedule, in this process. The simulation must be installed."""
-    forget_tasks()
     world = World(plan_of(seed, mix), with_history=with_history)
     world.run()
     for task in world.loop.tasks:
