@@ -89,7 +89,7 @@ class Writer:
         self.owner = owner
         self._new_id = new_id
         self._metrics = metrics
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._buffer: deque[Item] = deque()
         self._buffer_bytes = 0
         self._dirty = anyio.Event()

@@ -68,11 +68,13 @@ class Relay:
         self._histories = 0
         self._frames: deque[tuple[Frame, int]] = deque()
         self._frames_bytes = 0
-        self._recalling = anyio.Lock()
+        self._recalling = anyio.Lock(fast_acquire=True)
         self._recalled_at = -1  # in which history
         self._log_holds_more = False
         self._snapshot: tuple[bytes, int] | None = None
-        self._lock = anyio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
+        self._lock = anyio.Lock(
+            fast_acquire=True
+        )  # one fold or load at a time: an older load must never follow a newer entry
 
     @property
     def head(self) -> str:

@@ -6,7 +6,6 @@ one wait longer are shortened, in proportion to the lease. The rule: no number o
 """
 
 import asyncio
-import builtins
 import itertools
 import logging
 import random
@@ -20,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 import structlog
+from anyio import abc
 from anyio._backends import _asyncio as anyio_backend
 
 from protocol import reducer
@@ -110,6 +110,29 @@ _STAND_INS: list[tuple[str, object, object]] = [
 ]
 
 
+def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # Any: anyio's own
+    """As anyio's, without a handle for each task: that costs a scope, an event and a frame, and nobody asks for it."""
+    scope = tasks.cancel_scope
+    task = get_running_loop().create_task(call(*args))
+    anyio_backend._task_states[task] = anyio_backend.TaskState(id(scope._host_task), scope)
+    scope._tasks.add(task)
+    tasks._tasks.add(task)
+
+    def done(_task: object) -> None:
+        anyio_backend._task_states.pop(task).cancel_scope._tasks.remove(task)  # type: ignore[union-attr]  # it has one
+        tasks._tasks.remove(task)
+        if tasks._on_completed_fut is not None and not tasks._tasks and not tasks._on_completed_fut.done():
+            tasks._on_completed_fut.set_result(None)
+        trouble = None if task.cancelled() else task.exception()
+        if task.cancelled() or trouble is not None:
+            if trouble is not None:
+                tasks._exceptions.append(trouble)
+            if not scope._effectively_cancelled:
+                scope.cancel()
+
+    task.add_done_callback(done)
+
+
 async def _never(_self: object) -> None:
     """What is left out of a schedule."""
 
@@ -147,7 +170,7 @@ def installed() -> Iterator[None]:
     undo: list[tuple[Any, str, object]] = []
 
     def put(target: Any, name: str, value: object) -> None:
-        undo.append((target, name, getattr(target, name, vars(builtins).get(name))))
+        undo.append((target, name, getattr(target, name)))
         setattr(target, name, value)
 
     ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(("server.", "protocol."))]
@@ -157,6 +180,7 @@ def installed() -> Iterator[None]:
     for module, values in _SHORTENED.items():
         for name, value in values.items():
             put(module, name, value)
+    anyio_backend.set = set  # type: ignore[attr-defined]  # a builtin, until the next line
     put(anyio_backend, "set", _InOrder)  # of scopes and tasks; a set is walked in the order of addresses
     # Looked up hundreds of times in a schedule, and always the same.
     backend = anyio_backend.backend_class
@@ -164,8 +188,10 @@ def installed() -> Iterator[None]:
         if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
             put(module, "get_async_backend", lambda _asynclib_name=None: backend)
     put(anyio_backend, "_task_states", {})  # weak in anyio
-    put(anyio_backend, "current_task", lambda: asyncio.tasks._current_tasks.get(get_running_loop()))
-    put(asyncio.tasks._all_tasks, "add", id)  # C code calls it for each new task, and nothing asks for them
+    for name in ("_all_tasks", "_scheduled_tasks"):  # as Python 3.11 calls it, and as later ones do
+        if hasattr(asyncio.tasks, name):
+            put(getattr(asyncio.tasks, name), "add", id)  # each new task comes here, and nothing asks for them
+    put(abc.TaskGroup, "start_soon", _start_soon)
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
     put(Actor, "stop_effects", _counted(Actor.stop_effects))

@@ -12,14 +12,15 @@ import itertools
 import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 __all__ = ["PROCESS", "Process", "Stuck", "VirtualLoop", "at_once"]
 
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 STEPS_MAX = 100_000
@@ -72,7 +73,7 @@ class _Callback(asyncio.TimerHandle):
 class VirtualLoop(asyncio.BaseEventLoop):
     """What a running loop is asked for most is answered here, without the base's checks and debugging."""
 
-    get_debug = bool  # type: ignore[assignment]  # `bool()` is False, and needs no frame: each future asks
+    get_debug = bool  # `bool()` is False, and needs no frame: each future asks
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,19 +88,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # Any: asyncio's
+    def call_soon(
+        self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = _Callback(0.0, callback, args, copy_context() if context is None else context)
         self._soon.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # there are no threads
-
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
         handle = _Callback(when, callback, args, copy_context() if context is None else context)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
@@ -124,7 +137,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         main = self.create_task(future)
         hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._asyncgen_finalizer_hook)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_later)
         try:
             while not main.done():
                 self._run_once()
@@ -132,6 +145,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(None)
         return main.result()
+
+    def _close_later(self, left: AsyncGenerator[Any, Any]) -> None:  # Any: whatever it yields
+        """An async generator that nobody holds any more ends in its own time."""
+        self.call_soon(self.create_task, left.aclose())
 
     def _run_once(self) -> None:
         soon, timers = self._soon, self._timers

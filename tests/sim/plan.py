@@ -7,6 +7,7 @@ decided here, and printed at the head of a history.
 
 import random
 from dataclasses import dataclass, field
+from functools import cached_property
 
 __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 
@@ -154,7 +155,7 @@ class Plan:
     troubles: tuple[Trouble, ...]
     can_continue: bool
 
-    @property
+    @cached_property
     def quiet_at(self) -> float:
         """From here on nothing goes wrong any more."""
         ends = [each.at + (each.seconds if each.kind != "clock" else 0.0) for each in self.troubles]

@@ -344,6 +344,7 @@ class World:
         if self.plan.mix.is_behind:
             self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
+        await anyio.sleep(self.plan.quiet_at)
         while self._unsettled():
             if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
                 self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
