@@ -155,6 +155,7 @@ class Reader:
             self._world.note(self.name, "snapshot", str(place.position), "", "")
             for ack in self.state.recent_acks:
                 self._world.hear(ack.client_request_id)
+            self._decide()
             return
         if self.state is None:
             self._world.fail(f"{self.name} was shown an event before any snapshot")
@@ -164,8 +165,11 @@ class Reader:
         self.shown.append((place.position, raw))
         if isinstance(event, Ack):
             self._world.hear(event.client_request_id)
-        reasons = self.state.runtime.pause_reasons
-        if reasons:
+        self._decide()
+
+    def _decide(self) -> None:
+        """Who sees that a call waits for a person decides soon, whether an event or a snapshot says so."""
+        if self.state is not None and (reasons := self.state.runtime.pause_reasons):
             self._world.decide_soon([reason.tool_call_id for reason in reasons])
 
 

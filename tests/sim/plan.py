@@ -24,9 +24,10 @@ class Mix:
     count: tuple[int, int] = (0, 0)
     scripts: dict[str, int] = field(default_factory=lambda: {"say": 6, "slow": 3, "once": 2, "safe": 1, "ide": 1})
     others: tuple[str, ...] = ("params", "abort", "steer", "cancel")
-    commands: tuple[int, int] = (2, 4)
+    commands: tuple[int, int] = (1, 3)
     reposts: float = 0.1
     continues: float = 0.5
+    workers: int = 2
     nodes: int = 1
     is_behind: bool = False
 
@@ -65,6 +66,7 @@ MIXES: dict[str, Mix] = {
         troubles=("failover", "failover", "pause", "kill", "back"),
         count=(2, 4),
         reposts=0.3,
+        commands=(2, 4),
         nodes=2,
     ),
     "twins": Mix(
@@ -73,7 +75,7 @@ MIXES: dict[str, Mix] = {
         count=(2, 3),
         scripts={"say": 1},
         others=("params",),
-        commands=(3, 5),
+        commands=(2, 4),
         is_behind=True,
     ),
     "slow": Mix(
@@ -90,7 +92,7 @@ MIXES: dict[str, Mix] = {
         count=(0, 1),
         scripts={"say": 3, "kill": 1, "once": 1},
         others=("poison", "params"),
-        commands=(3, 4),
+        commands=(2, 3),
     ),
     "full": Mix(
         calls={"lost": 0.02},
@@ -120,7 +122,7 @@ MIXES: dict[str, Mix] = {
         count=(1, 2),
         scripts={"say": 3, "slow": 2, "ide": 1},
         others=("params", "import", "import"),
-        commands=(3, 5),
+        commands=(2, 4),
     ),
 }
 
@@ -159,7 +161,7 @@ class Plan:
     def quiet_at(self) -> float:
         """From here on nothing goes wrong any more."""
         ends = [each.at + (each.seconds if each.kind != "clock" else 0.0) for each in self.troubles]
-        return max([1.0, *ends, *(each.at + 0.5 for each in self.said)])
+        return max([0.4, *ends, *(each.at + 0.5 for each in self.said)])
 
     def lines(self) -> list[str]:
         said = [f"  {s.at * 1000:6.0f} ms says {s.request_id}: {s.kind} {s.script}{s.target}" for s in self.said]

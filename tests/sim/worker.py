@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimProfiles", "Worker"]
 
-RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.8, drain_seconds=2.0)
+RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2, drain_seconds=2.0)
 """The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
 
 

@@ -225,7 +225,7 @@ class World:
 
     def _trouble(self, trouble: Trouble) -> None:
         self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
-        worker = self.workers[trouble.who]
+        worker = self.workers[trouble.who % len(self.workers)]
         node = self.nodes[trouble.who % len(self.nodes)]
         reader = self.readers[trouble.who % len(self.readers)]
         match trouble.kind:
@@ -330,7 +330,7 @@ class World:
         self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]
         self.readers = [Reader(self, node) for node in self.nodes]
         self.workers = []
-        for slot in range(3):
+        for slot in range(self.plan.mix.workers):
             worker = Worker(self, f"w{slot}-0")
             self.workers.append(worker)
             self.background(worker.run(), worker)
