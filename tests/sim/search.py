@@ -103,7 +103,9 @@ def find_in_haste(rule_name: str) -> Found:
 
 def pool(processes: int) -> Pool:
     """Python processes that are thrown away after a few pieces of work."""
-    return get_context("spawn").Pool(processes, _leave_at_once, maxtasksperchild=TASKS_PER_PROCESS)
+    context = get_context("forkserver")  # modules are loaded once for all of them
+    context.set_forkserver_preload([__name__])
+    return context.Pool(processes, _leave_at_once, maxtasksperchild=TASKS_PER_PROCESS)
 
 
 def _leave_at_once() -> None:
