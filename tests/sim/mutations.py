@@ -338,13 +338,13 @@ RULES = (
     Rule("fence before reading", "pause", _read_before_the_fence, 2_000),
     Rule("compare-and-append", "net", _append_to_anything),
     Rule("effect and consumption in one step", "crash", _consume_afterwards),
-    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000),
+    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000, near=940),
     Rule("seen in the same step as the inbox", "net", _remember_afterwards),
     Rule("nonce", "net", _no_nonce),
     Rule("beat's 'M'", "busy", _silent_beat),
     Rule("release looks into the inbox", "net", _leave_with_mail),
-    Rule("release compares the head", "net", _release_any_head, 2_000, near=425),
-    Rule("release compares owner and head", "net", _anybody_releases, 2_000, near=320),
+    Rule("release compares the head", "net", _release_any_head, 2_000, near=440),
+    Rule("release compares owner and head", "net", _anybody_releases, 2_000, near=440),
     Rule("take compares the owner", "delete", _anybody_takes, 1_000),
     Rule("seen survives a delete", "delete", _delete_forgets_commands, 1_000),
     Rule("a delete remembers its nonce", "delete", _delete_forgets_itself, 1_000),
@@ -357,7 +357,7 @@ RULES = (
     Rule("once means once", "crash", _once_runs_again),
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),
     Rule("relay: position check", "slow", _no_position_check),
-    Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000, near=100),
+    Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000),
 )
 
 

@@ -75,7 +75,8 @@ MIXES: dict[str, Mix] = {
         count=(2, 3),
         scripts={"say": 1},
         others=("params",),
-        commands=(2, 4),
+        commands=(3, 5),
+        workers=3,
         is_behind=True,
     ),
     "slow": Mix(
