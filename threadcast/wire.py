@@ -17,13 +17,16 @@ from protocol.messages import JsonObject
 from threadcast.backoff import Patience
 from threadcast.errors import Refused, Unreachable, Unreadable, refusal
 
-__all__ = ["Busy", "Reply", "Token", "Wire", "path_of"]
+__all__ = ["FAILING_PAUSE_MAX_SECONDS", "Busy", "Reply", "Token", "Wire", "path_of", "trouble_of"]
 
 Token: TypeAlias = str | Callable[[], str]
 """A bearer token, or who gives the one that is good now: it is asked before every request."""
 
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers after which the same may be asked again; any other refusal will not change by waiting."""
+
+FAILING_PAUSE_MAX_SECONDS = 60.0
+"""What a failing server may ask us to stay away for: as long as a worker waits for its store before it gives up."""
 
 
 class Busy(Exception):
@@ -85,7 +88,7 @@ class Wire:
         response = await self._send(method, path, body)
         if 200 <= response.status_code < 300:
             return Reply(response.status_code, response.content)
-        raise _trouble(response.status_code, response.headers, response.content)
+        raise trouble_of(response.status_code, response.headers, response.content)
 
     async def fetch(self, method: str, path: str) -> httpx2.Response:
         """One request, once, with whatever it is answered. Raises Unreachable."""
@@ -125,7 +128,7 @@ class Wire:
                 timeout=httpx2.Timeout(patience.silence_seconds, connect=patience.connect_seconds),
             ) as response:
                 if response.status_code != 200:
-                    raise _trouble(response.status_code, response.headers, await response.aread())
+                    raise trouble_of(response.status_code, response.headers, await response.aread())
                 kind = response.headers.get("content-type", "").partition(";")[0].strip()
                 if kind != "text/event-stream":
                     raise Unreadable(f"{self.base_url} is no threadcast server")
@@ -138,17 +141,24 @@ class Wire:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _trouble(status: int, headers: httpx2.Headers, content: bytes) -> Busy | Refused:
+def trouble_of(status: int, headers: httpx2.Headers, content: bytes) -> Busy | Refused:
+    """What an answer of 400 or more means: ask again later, or never."""
     body = _object(content)
     words = body.get("detail") or body.get("error")
     reason = str(words) if words else f"the server answered {status}"
     code = str(body.get("code", ""))
     # An ack says `queue_full` too, so it is a final word on this try, and whoever sent it must know (PROTOCOL §3).
     if status in _BUSY and code != "queue_full":
-        after = headers.get("retry-after", "")
-        return Busy(reason, float(after) if after.isdecimal() else 0.0)
+        return Busy(reason, _asked_pause(status, headers.get("retry-after", "")))
     path = body.get("path")
     return refusal(code, reason, status=status, path=path if isinstance(path, str) else None)
+
+
+def _asked_pause(status: int, retry_after: str) -> float:
+    """Seconds (RFC 9110 §10.2.3; the form with a date is not read). A quota may ask for long, a server that fails may
+    not: a proxy in front of it does not know when it is back."""
+    seconds = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    return seconds if status == 429 else min(seconds, FAILING_PAUSE_MAX_SECONDS)
 
 
 def _object(content: bytes) -> JsonObject:

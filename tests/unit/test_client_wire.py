@@ -11,6 +11,7 @@ from threadcast import Client, Patience, Refused, Unreadable
 from threadcast.backoff import Backoff
 from threadcast.reading import Arrival
 from threadcast.stream import Lost, Opened, StreamItem
+from threadcast.wire import FAILING_PAUSE_MAX_SECONDS, Busy, trouble_of
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +53,24 @@ async def test_a_broken_line_is_resumed_where_it_stopped_and_nothing_comes_twice
     ]  # fmt: skip
     assert server.asked_from == [None, "5-11-10", "5-11-10"]
     assert said(changes) == ["open", "the connection broke", "nobody answers there", "open"]
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "seconds"),
+    [
+        (503, "7", 7.0),
+        (503, "3600", FAILING_PAUSE_MAX_SECONDS),
+        (429, "3600", 3600.0),
+        (502, "²", 0.0),
+        (503, "soon", 0.0),
+    ],
+)
+def test_a_quota_may_ask_for_long_and_a_failing_server_for_a_minute_at_most(
+    status: int, asked: str, seconds: float
+) -> None:
+    trouble = trouble_of(status, httpx2.Headers({b"retry-after": asked.encode()}), b"{}")
+    assert isinstance(trouble, Busy)
+    assert trouble.retry_seconds == seconds
 
 
 async def test_a_missing_event_is_noticed_and_answered_with_a_new_snapshot() -> None:
