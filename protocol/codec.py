@@ -46,6 +46,8 @@ def _to_plain(value: Any) -> Any:  # Any: msgspec's hook takes whatever it does 
 
 def _from_plain(wanted: type, value: Any) -> Any:  # Any: as above, the other way
     if wanted is GrowingText:
+        if not isinstance(value, str):
+            raise TypeError("a growing text is written as a string")  # becomes msgspec's ValidationError
         return GrowingText(value)
     raise NotImplementedError(f"{wanted.__name__} is no part of the protocol")
 

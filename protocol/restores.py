@@ -45,8 +45,9 @@ def read_messages(messages: Sequence[JsonObject]) -> list[Message]:
 
 def _read(foreign: JsonObject, path: str) -> Message:
     known = {key: value for key, value in foreign.items() if key in _TAKEN | _NOTES and value is not None}
-    if foreign.get("finish_reason") in _FINISH_REASONS:
-        known["finish_reason"] = foreign["finish_reason"]
+    reason = foreign.get("finish_reason")
+    if isinstance(reason, str) and reason in _FINISH_REASONS:
+        known["finish_reason"] = reason
     if isinstance(foreign.get("reasoning_content"), str):
         known["reasoning_content"] = check_text(foreign["reasoning_content"], f"{path}/reasoning_content")
     created_at = foreign.get("created_at")

@@ -16,8 +16,6 @@ from tests.sim.tally import RARE
 SEEDS = 3_000
 """In CI; some 250 of each weather. `python -m tests.sim --seeds 20000` runs more."""
 
-OFTEN = [rule for rule in RULES if not rule.is_rare]
-
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
@@ -44,7 +42,7 @@ def found(workers: Pool) -> Found:
 @pytest.fixture(scope="module")
 def without(workers: Pool) -> dict[str, AsyncResult[Found]]:
     """What the search finds without each rule; all are looked for at the same time."""
-    return {rule.name: workers.apply_async(find_in_haste, (rule.name,)) for rule in OFTEN}
+    return {rule.name: workers.apply_async(find_in_haste, (rule.name,)) for rule in RULES}
 
 
 def history(seed: int, mix: str, hash_seed: str) -> bytes:
@@ -79,7 +77,7 @@ def test_a_failing_seed_ends_the_search_with_its_number_and_how_to_replay_it() -
     assert "answered DUPLICATE" in done.stdout
 
 
-@pytest.mark.parametrize("rule", OFTEN, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_that_is_switched_off_is_noticed(without: dict[str, AsyncResult[Found]], rule: Rule) -> None:
     found = without[rule.name].get(timeout=300)
     assert found.failed, f"{found.seeds} seeds saw nothing wrong without: {rule.name}"

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from server.telemetry import Metrics
+
 ROOT = Path(__file__).parents[2]
 SOURCES = [
     path
@@ -57,3 +59,31 @@ def test_no_link_is_dead() -> None:
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", PAGES["PROTOCOL"]]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_promise_of_the_readme_has_its_line_and_its_tests() -> None:
+    """Which test is named on the line exists: `test_every_test_that_a_page_names_exists`."""
+    page = (ROOT / "docs/reliability.md").read_text()
+    promised = " ".join((ROOT / "README.md").read_text().split())
+    lines = [line.split("|") for line in page.partition("## The promises")[2].partition("\n## ")[0].splitlines()]
+    promises = [(words.strip(), tried) for _, words, _, tried, _ in (line for line in lines if len(line) == 5)][2:]
+    assert len(promises) == 8
+    for words, tried in promises:
+        assert f"{words}." in promised or f"{words} " in promised or f"{words};" in promised, words
+        assert re.search(r"`test_\w+", tried), words
+
+
+def test_every_safety_rule_that_a_page_names_is_switched_off_by_the_search() -> None:
+    rules = set(re.findall(r'Rule\(\s*"([^"]+)"', (ROOT / "tests/sim/mutations.py").read_text()))
+    page = (ROOT / "docs/reliability.md").read_text()
+    named = {
+        name for listed in re.findall(r'rules? ((?:"[^"]+"(?:, )?)+)', page) for name in re.findall('"([^"]+)"', listed)
+    }
+    assert len(named) >= 8
+    assert named <= rules
+
+
+def test_every_metric_that_operators_are_told_to_watch_exists() -> None:
+    text = Metrics().render().decode()
+    for name in re.findall(r"threadcast_\w+", (ROOT / "docs/operations.md").read_text()):
+        assert f"# TYPE {name} " in text or f"# TYPE {name.removesuffix('_total')} " in text, name

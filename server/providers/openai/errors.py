@@ -70,7 +70,8 @@ def from_error_body(error: ErrorBody | str, *, has_begun: bool) -> ModelFailed:
     detail = f"error in the stream: {body.code} {body.type}: {body.message}"
     if has_begun:
         return model_failed("broken", detail)
-    status = int(body.code) if isinstance(body.code, int) or (body.code and body.code.isdecimal()) else 500
+    code = str(body.code)
+    status = int(code) if len(code) == 3 and code.isdecimal() else 500  # some put the status there, as text or number
     return model_failed(_cause(status, body), detail)
 
 
