@@ -1,0 +1,20 @@
+"""What the codec reads back of our own: a state as it was, or a sentence, never a state that breaks later."""
+
+import msgspec
+import pytest
+
+from protocol.codec import decode_state, encode_state
+from protocol.deltas import AppendContent
+from tests.unit.pure_chat import PureChat, say
+
+
+def test_a_growing_text_that_is_no_text_is_refused_when_it_is_read() -> None:
+    chat = PureChat()
+    chat.command(say("a", "go"))
+    chat.stream(AppendContent("growing"))
+    written = encode_state(chat.state)
+    assert written.count(b'"growing"') == 1
+    assert encode_state(decode_state(written)) == written
+    for wrong in (b"[true]", b"7", b'{"a":1}'):
+        with pytest.raises(msgspec.DecodeError):
+            decode_state(written.replace(b'"growing"', wrong))
