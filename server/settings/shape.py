@@ -23,7 +23,10 @@ _SCOPE_PATH = re.compile(rf"{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
 
 
 class Wrong(Exception):
-    """Something in one source; whoever catches it knows which."""
+    """Something in one source; whoever catches it knows which. One line, whatever is written in a key."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 
 def _plain(hint: Any) -> Any:  # Any: type hints have no type of their own

@@ -217,7 +217,7 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
         before = chat.head
         last, position = (Head.parse(before).entry_id, Head.parse(before).position) if before else (EntryId(0, 0), 0)
         epoch = max(last.epoch, int(chat.meta.get("floor", 0))) + 1
-        salt = hashlib.sha1(f"{before}{now}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:4]
+        salt = hashlib.sha1(f"{chat_id}{before}{now}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:4]
         entry_id = EntryId(now if now >= epoch else epoch + int(salt, 16), last.n + 1)
         digest = hashlib.sha1(f"{before}{entry_id}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:16]
         chat.head = str(Head(entry_id, digest, position))
