@@ -110,8 +110,8 @@ class Reader:
                             await anyio.sleep_forever()
                         finally:
                             relay.leave(subscriber)
-            except Failed as trouble:
-                world.note(self.name, "stream", "", "", str(trouble))
+            except* Failed as troubles:
+                world.note(self.name, "stream", "", "", str(troubles.exceptions[0]))
             await anyio.sleep(0.2)
 
     async def drop(self) -> None:

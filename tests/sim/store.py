@@ -225,6 +225,8 @@ class Way(MemoryStore):
                 world.later(world.draw_between(0.05, 0.4), reply, Unavailable("the store did not answer in time"))
             elif told in ("", "twice", "slow"):
                 reply(trouble, value)
+            elif told == "dies" and self._process.is_dead:  # people who have not heard of it asked a dead process
+                reply(Unavailable("the web process does not answer"))
             elif told == "dies":
                 world.kill(self._process)
 
