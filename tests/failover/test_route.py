@@ -122,6 +122,9 @@ async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pai
     """What bounds the loss of a failover is the server's own setting; its refusal is ours."""
     async with RedisStore(pair.url) as store:
         pair.primary.call("CONFIG", "SET", "min-replicas-to-write", 1)
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while pair.primary.replication("min_slaves_good_slaves") != 1:  # counted by acknowledgements, one a second
+                await anyio.sleep(0.02)
         assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED
         pair.replica.kill()
         with anyio.fail_after(PATIENCE_SECONDS):
