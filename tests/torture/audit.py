@@ -8,12 +8,15 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from redis.asyncio import Redis
+
 from protocol.entries import RawEntry
 from protocol.errors import ThreadcastError
 from protocol.events import AT_REST
 from protocol.ids import Head
+from server.store.keys import Keys
 from server.store.redis_store import RedisStore
-from tests.torture.evidence import ChatEvidence, Mishap, ToolRun
+from tests.torture.evidence import ChatEvidence, InboxId, Mishap, ToolRun
 
 __all__ = ["Archive", "read_tool_runs"]
 
@@ -25,10 +28,12 @@ PULL_SECONDS = 3.0
 
 
 class Archive:
-    """All entries of all chats, as far as they were read."""
+    """All entries of all chats, as far as they were read. `plain` is another connection to the same store, for what no
+    port of the product offers."""
 
-    def __init__(self, store: RedisStore, mishaps: list[Mishap]) -> None:
+    def __init__(self, store: RedisStore, plain: Redis, mishaps: list[Mishap]) -> None:
         self.store = store
+        self._plain = plain
         self.entries: dict[str, list[RawEntry]] = {}
         self._mishaps = mishaps
 
@@ -66,6 +71,18 @@ class Archive:
         heads = await self.store.heads(chat_ids)
         return {name: Head.parse(head).position if head else 0 for name, head in zip(chat_ids, heads, strict=True)}
 
+    async def accepted(self, chat_id: str) -> dict[str, InboxId]:
+        """The inbox id of each command that the store remembers; `post.lua` alone writes it, beside the request id."""
+        keys = Keys(self.store.buckets).chat(chat_id)
+        found: dict[str, InboxId] = {}
+        for generation in (keys.seen_old, keys.seen):
+            remembered: dict[bytes, bytes] = await self._plain.execute_command("HGETALL", generation)
+            for request_id, kept in remembered.items():
+                if not request_id.startswith(b"!"):  # the nonce of a delete
+                    at, _, number = kept.split()[2].partition(b"-")
+                    found[request_id.decode()] = (int(at), int(number))
+        return found
+
     async def evidence(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
         """Everything about these chats. Raises Unavailable."""
         found: list[ChatEvidence] = []
@@ -74,7 +91,8 @@ class Archive:
             await asyncio.gather(*(self.pull(chat_id) for chat_id in some))
             loads = await asyncio.gather(*(self.store.load(chat_id) for chat_id in some))
             inboxes = await asyncio.gather(*(self.store.read_inbox(chat_id, 100) for chat_id in some))
-            for chat_id, loaded, inbox in zip(some, loads, inboxes, strict=True):
+            orders = await asyncio.gather(*(self.accepted(chat_id) for chat_id in some))
+            for chat_id, loaded, inbox, accepted in zip(some, loads, inboxes, orders, strict=True):
                 found.append(
                     ChatEvidence(
                         chat_id=chat_id,
@@ -82,6 +100,7 @@ class Archive:
                         loaded=loaded,
                         inbox_count=len(inbox),
                         http_snapshot=snapshots.get(chat_id, b""),
+                        accepted=accepted,
                     )
                 )
         return found

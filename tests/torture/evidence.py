@@ -4,12 +4,18 @@ Gathered by `audit.py`, `poster.py` and the readers; judged by `verdict.py`, whi
 by hand, and doctor it.
 """
 
+from typing import TypeAlias
+
 import msgspec
 
 from protocol.entries import RawEntry
 from server.store.port import Loaded
 
-__all__ = ["Asked", "ChatEvidence", "Evidence", "Mishap", "ReaderEnd", "ToolRun"]
+__all__ = ["Asked", "ChatEvidence", "Evidence", "InboxId", "Mishap", "ReaderEnd", "ToolRun"]
+
+
+InboxId: TypeAlias = tuple[int, int]
+"""Where a command lay in its inbox: milliseconds of the store's clock, and a number among those of one millisecond."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -43,7 +49,8 @@ class Asked(msgspec.Struct, kw_only=True):
 class ChatEvidence(msgspec.Struct, kw_only=True):
     """One chat at the end. `entries` are all that its log ever held, oldest first, private facts included.
 
-    `loaded` is what an owner would read now; `http_snapshot` the answer of GET /v1/chats/{id}.
+    `loaded` is what an owner would read now; `http_snapshot` the answer of GET /v1/chats/{id}. `accepted` has the order
+    of acceptance: the inbox id of each request id that the store still remembers.
     """
 
     chat_id: str
@@ -51,6 +58,7 @@ class ChatEvidence(msgspec.Struct, kw_only=True):
     loaded: Loaded
     inbox_count: int = 0
     http_snapshot: bytes = b""
+    accepted: dict[str, InboxId] = {}
 
 
 class Mishap(msgspec.Struct, frozen=True):

@@ -28,8 +28,9 @@ NOTE_KEY = "note"
 
 class Reading(msgspec.Struct, kw_only=True):
     """What a log says. By request id: `said` are the messages that a command became, `acks` what it was answered,
-    `runs` how many runs it began, `notes` how often its parameters were set. `done_calls` are calls of tools that gave
-    a result. `wrong` are sentences about what cannot be, each with its kind."""
+    `runs` how many runs it began, `notes` how often its parameters were set. `taken_up` and `spoken` are request ids by
+    their first ack and their first user message. `done_calls` are calls of tools that gave a result. `wrong` are
+    sentences about what cannot be, each with its kind."""
 
     chat_id: str
     position: int = 0
@@ -38,6 +39,8 @@ class Reading(msgspec.Struct, kw_only=True):
     queue: int = 0
     said: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
     acks: dict[str, list[bool]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    taken_up: list[str] = []
+    spoken: list[str] = []
     runs: Counter[str] = msgspec.field(default_factory=Counter)
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
@@ -99,6 +102,8 @@ def _compare(reading: Reading, chat: ChatEvidence, halfway: ChatState | None) ->
 def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, list[Message]]) -> None:
     match event:
         case Ack():
+            if event.client_request_id not in reading.acks:
+                reading.taken_up.append(event.client_request_id)
             reading.acks[event.client_request_id].append(event.accepted)
             if not event.accepted:
                 reading.codes[str(event.result.get("code"))] += 1
@@ -108,6 +113,8 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
             asked[event.message_id] = active_path(state)
         case MessageAdded(message=message):
             if message.role == "user" and message.client_request_id is not None:
+                if message.client_request_id not in reading.said:
+                    reading.spoken.append(message.client_request_id)
                 reading.said[message.client_request_id].add(message.message_id)
             elif message.role == "tool" and message.tool_call_id is not None and not message.tool_failed:
                 reading.done_calls.add(message.tool_call_id)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from redis.asyncio import Redis
 
 from protocol.codec import decode_snapshot, encode
 from protocol.errors import ThreadcastError
@@ -74,8 +75,15 @@ async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Ev
     binary = store_binary(options.store)
     async with open_house(options.directory, binary, webs=options.webs, workers=options.workers) as house:
         say(f"{len(house.members)} processes are ready")
-        async with RedisStore(house.store.server.url) as store, open_clients(house.web_ports) as clients:
-            return await _Torture(options, binary, house, store, clients, say, stop).run()
+        url = house.store.server.url
+        async with (
+            RedisStore(url) as store,
+            Redis.from_url(url) as plain,
+            open_clients(house.web_ports) as clients,
+        ):
+            mishaps: list[Mishap] = []
+            archive = Archive(store, plain, mishaps)
+            return await _Torture(options, binary, house, archive, mishaps, clients, say, stop).run()
 
 
 class _Torture:
@@ -86,16 +94,17 @@ class _Torture:
         options: Options,
         binary: Path,
         house: House,
-        store: RedisStore,
+        archive: Archive,
+        mishaps: list[Mishap],
         clients: Sequence[Client],
         say: Callable[[str], None],
         stop: asyncio.Event,
     ) -> None:
         self._binary = binary
         self._options, self._house, self._say, self._stop = options, house, say, stop
-        self._mishaps: list[Mishap] = []
+        self._mishaps = mishaps
         self._counts: Counter[str] = Counter()
-        self._archive = Archive(store, self._mishaps)
+        self._archive = archive
         self._injector = Injector(house)
         self._pace = Pace(options.commands_per_second)
         self._settled = asyncio.Event()

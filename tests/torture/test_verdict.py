@@ -26,6 +26,7 @@ from protocol.principal import Principal
 from server.store.port import Loaded
 from tests.torture.evidence import Asked, ChatEvidence, Evidence, Mishap, ReaderEnd, ToolRun
 from tests.torture.history import read_history
+from tests.torture.order import out_of_order
 from tests.torture.verdict import Violation, judge
 
 QUESTION = Message(role="user", content="hello", message_id="m1", client_request_id="r1")
@@ -78,6 +79,7 @@ def chat_of(entries: list[RawEntry]) -> ChatEvidence:
 def sound(*more: tuple[list[Event], list[Fact]]) -> Evidence:
     """A chat with one question and one change of parameters, and whatever comes `more`."""
     chat = chat_of(log_of((TURN, [RUN]), (PARAMS, []), *more))
+    chat.accepted = {"r1": (5, 0), "p1": (5, 1)}
     asked = Asked(chat_id="c1", request_id="r1", type="user_message", body=b"{}", posts=1, is_seen=True)
     asked.answers = ["accepted", "duplicate", "idempotency_mismatch"]
     params = Asked(chat_id="c1", request_id="p1", type="set_params", body=b"{}", posts=1, is_seen=True)
@@ -204,6 +206,10 @@ def _never_shown(evidence: Evidence) -> None:
     evidence.commands[0].is_seen = False
 
 
+def _taken_up_before_its_turn(evidence: Evidence) -> None:
+    evidence.chats[0].accepted = {"r1": (5, 1), "p1": (5, 0)}
+
+
 def _forged(evidence: Evidence) -> None:
     evidence.mishaps.append(Mishap("forged", "c1", "a forged position was resumed"))
 
@@ -225,6 +231,7 @@ def _forged(evidence: Evidence) -> None:
         (_cancelled_and_done, "contradiction"),
         (_never_shown, "unseen"),
         (_forged, "forged"),
+        (_taken_up_before_its_turn, "order"),
     ],
 )
 def test_doctored_evidence_is_found(doctor: Callable[[Evidence], None], kind: str) -> None:
@@ -257,3 +264,24 @@ def test_a_safe_tool_may_run_again_and_a_call_of_another_run_may_have_its_id() -
     evidence.tool_runs += [ToolRun("safe", "c1", "run1", "call_2"), ToolRun("safe", "c1", "run1", "call_2")]
     evidence.tool_runs.append(ToolRun("once", "c1", "run2", "call_1"))
     assert judge(evidence).is_good
+
+
+def test_words_are_said_in_the_order_of_the_queue_and_those_of_priority_before_others() -> None:
+    def said(*names: str) -> list[Event]:
+        return [MessageAdded(Message(role="user", content=n, message_id=n, client_request_id=n), 0) for n in names]
+
+    def asked(name: str, *, priority: bool = False) -> Asked:
+        return Asked(chat_id="c1", request_id=name, type="user_message", body=encode({"priority": priority}))
+
+    names = ["a", "b", "c"]
+    acks: list[Event] = [Ack(name, True, {"queued": True}) for name in names]
+    accepted = {name: (1, number) for number, name in enumerate(names)}
+
+    def late(*order: str, priority: str = "") -> list[str]:
+        reading = read_history(chat_of(log_of((acks + said(*order), []))))
+        commands = [asked(name, priority=name == priority) for name in names]
+        return [name for name, _ in out_of_order(accepted, reading.taken_up, reading.spoken, commands)]
+
+    assert late("a", "b", "c") == []
+    assert late("a", "c", "b") == ["b"]
+    assert late("c", "a", "b", priority="c") == []

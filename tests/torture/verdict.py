@@ -5,17 +5,19 @@
     every reader, the snapshot and the law agree with the owner          diverged, behind, law, hole
     answers are the model's words                                        text
     a tool that may not be repeated ran at most once a call              tool
+    commands are taken up in the order of their acceptance               order
     nothing is left over                                                 leftover
 
 It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` doctors evidence.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import msgspec
 
 from tests.torture.evidence import Asked, Evidence
 from tests.torture.history import Reading, read_history
+from tests.torture.order import out_of_order
 
 __all__ = ["Verdict", "Violation", "judge"]
 
@@ -56,6 +58,7 @@ def judge(evidence: Evidence) -> Verdict:
         counts["events"] += reading.position
         for why, count in reading.fences.items():
             counts[why] += count
+    _judge_order(evidence, readings, found, counts)
     for command in evidence.commands:
         _judge_command(command, readings.get(command.chat_id), found, counts)
     _judge_readers(evidence, readings, found, counts)
@@ -106,6 +109,19 @@ def _judge_command(command: Asked, reading: Reading | None, found: list[Violatio
         wrong("contradiction", "it was cancelled, and yet it took effect")
     if not command.is_seen:
         wrong("unseen", "its id never came by in its poster's stream")
+
+
+def _judge_order(
+    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+) -> None:
+    commands: dict[str, list[Asked]] = defaultdict(list)
+    for command in evidence.commands:
+        commands[command.chat_id].append(command)
+    for chat in evidence.chats:
+        reading = readings[chat.chat_id]
+        counts["taken up in order"] += sum(name in chat.accepted for name in reading.taken_up)
+        late = out_of_order(chat.accepted, reading.taken_up, reading.spoken, commands[chat.chat_id])
+        found += [Violation("order", chat.chat_id, name, words) for name, words in late]
 
 
 def _judge_readers(

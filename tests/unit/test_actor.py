@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from protocol.codec import encode
 from protocol.entries import FORMAT_VERSION
-from protocol.events import ThreadUpdated
+from protocol.events import Ack, ThreadUpdated
 from server.actor.actor import End
 from server.actor.run import STOP_SECONDS
 from server.providers.base import Delta, Finished, Request, TextDelta
@@ -145,6 +145,26 @@ async def test_more_commands_than_are_read_at_once_are_all_carried_out(house: Ho
     await house.own("w1")
     assert await house.store.read_inbox(CHAT, 10) == []
     assert (await house.state()).thread.title == "249"
+
+
+@pytest.mark.parametrize("lives", [1, 3])
+async def test_commands_are_taken_up_in_the_order_of_their_acceptance(house: House, lives: int) -> None:
+    """Words, parameters and aborts, more than are read at once, while a run goes on, also by several owners in turn."""
+    names: list[str] = []
+    for life in range(lives):
+        for number in range(120):
+            name = f"{life}-{number}"
+            names.append(name)
+            match number % 4:
+                case 0:
+                    await house.post(say("write", request_id=name, model=HANG))
+                case 1:
+                    await house.post(abort(name))
+                case _:
+                    await house.post(params(name, title=name))
+        await house.own(f"w{life}")
+    acks = [event for event in await house.events() if isinstance(event, Ack)]
+    assert list(dict.fromkeys(ack.client_request_id for ack in acks)) == names
 
 
 async def test_commands_behind_the_first_hundred_do_not_wait_for_the_run_to_end(house: House) -> None:
