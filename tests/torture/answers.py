@@ -10,7 +10,7 @@ from protocol.messages import Message, text_of
 from server.providers.demo.calls import summary, wanted_calls
 from server.providers.demo.text import essay
 
-__all__ = ["ECHO", "ESSAY", "ESSAY_WORDS", "TOOLS", "expected_text"]
+__all__ = ["ECHO", "ESSAY", "ESSAY_WORDS", "FILE_NAME", "TOOLS", "expected_text"]
 
 ESSAY_WORDS = 60
 
@@ -19,6 +19,9 @@ ESSAY = f"demo/essay?words={ESSAY_WORDS}&rate=60"
 """A second of writing: long enough to be struck in the middle."""
 
 TOOLS = "demo/tools?rate=0"
+FILE_NAME = "noise.bin"
+"""The demo models are told that it is left out, and answer the words beside it."""
+
 OFFERED = ("count_once", "count_safe", "count_asked")
 
 
@@ -26,7 +29,7 @@ def expected_text(model: str, path: Sequence[Message]) -> str | None:
     """The whole answer of `model` to this path; None for a model that is none of ours."""
     asked_at = max((at for at, message in enumerate(path) if message.role == "user"), default=-1)
     asked = text_of(path[asked_at].content) if asked_at >= 0 else ""
-    since = list(path[asked_at + 1 :])
+    since = _as_called(path[asked_at + 1 :])
     match model.partition("?")[0]:
         case "demo/echo":
             return f"You said: {asked}"
@@ -39,3 +42,10 @@ def expected_text(model: str, path: Sequence[Message]) -> str | None:
             return summary(since)
         case _:
             return None
+
+
+def _as_called(since: Sequence[Message]) -> list[Message]:
+    """The results of each round in the order of its calls, as a model reads them, whichever came first."""
+    order = {call.id: at for at, call in enumerate(call for message in since for call in message.tool_calls)}
+    results = iter(sorted((m for m in since if m.role == "tool"), key=lambda m: order.get(m.tool_call_id or "", -1)))
+    return [next(results) if message.role == "tool" else message for message in since]

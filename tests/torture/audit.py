@@ -10,10 +10,12 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from protocol.codec import decode_events
 from protocol.entries import RawEntry
 from protocol.errors import ThreadcastError
-from protocol.events import AT_REST
+from protocol.events import AT_REST, MessageAdded, SubchatUpdate
 from protocol.ids import Head
+from protocol.messages import FilePart
 from server.store.keys import Keys
 from server.store.redis_store import RedisStore
 from tests.torture.evidence import ChatEvidence, InboxId, Mishap, ToolRun
@@ -61,6 +63,25 @@ class Archive:
             return
         held += [entry for entry in read if entry.entry_id > last.entry_id]
 
+    async def children(self, chat_ids: Sequence[str]) -> list[str]:
+        """The sub-chats that tools of these chats began, and those of theirs. Raises Unavailable."""
+        found: list[str] = []
+        while chat_ids:
+            for chat_id in chat_ids:
+                await self.pull(chat_id)
+            entries = [entry for chat_id in chat_ids for entry in self.entries[chat_id]]
+            told = [e for entry in entries for e in decode_events(entry.events) if isinstance(e, SubchatUpdate)]
+            chat_ids = [event.subchat_id for event in told]
+            found += chat_ids
+        return found
+
+    def files(self, chat_id: str) -> set[str]:
+        """Hashes of the blobs that this chat's events refer to, as far as they were read."""
+        events = (event for entry in self.entries.get(chat_id, []) for event in decode_events(entry.events))
+        added = [event.message.content for event in events if isinstance(event, MessageAdded)]
+        parts = [part for content in added if not isinstance(content, str) for part in content]
+        return {part.blob for part in parts if isinstance(part, FilePart) and part.blob is not None}
+
     async def is_settled(self, chat_id: str) -> bool:
         """At rest, nothing waits. Raises Unavailable."""
         meta, inbox = await asyncio.gather(self.store.meta(chat_id), self.store.read_inbox(chat_id, 1))
@@ -76,7 +97,8 @@ class Archive:
         keys = Keys(self.store.buckets).chat(chat_id)
         found: dict[str, InboxId] = {}
         for generation in (keys.seen_old, keys.seen):
-            remembered: dict[bytes, bytes] = await self._plain.execute_command("HGETALL", generation)
+            answer = await self._plain.execute_command("HGETALL", generation)  # type: ignore[no-untyped-call]  # theirs
+            remembered: dict[bytes, bytes] = answer
             for request_id, kept in remembered.items():
                 if not request_id.startswith(b"!"):  # the nonce of a delete
                     at, _, number = kept.split()[2].partition(b"-")

@@ -9,8 +9,10 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
-from protocol.events import Ack, Event, PauseRequired, Snapshot
+from protocol.events import Ack, Event, IdeToolRequired, PauseRequired, Snapshot, SubchatUpdate
+from tests.torture.editors import Editors
 from tests.torture.evidence import Asked, Mishap
 from tests.torture.plan import ChatKind, decision, edit, first_command, kind_of, next_command
 from tests.torture.poster import Poster
@@ -24,6 +26,9 @@ KEPT_MAX = 3
 REPOST_SECONDS = 8.0
 """A command not seen for so long is posted again even if the stream never broke: a relay's own position check may take
 20 s, and a client that knows nothing of relays would lose patience too."""
+
+FOLLOWED_MAX = 3
+"""Sub-chats of one chat that get a reader of their own."""
 
 REDECIDE_SECONDS = 5.0
 """A question that still stands so long after its answer is answered again."""
@@ -107,27 +112,49 @@ class Driver:
         self._counts = counts
         self._count = 0
         self._decided: dict[str, float] = {}
+        self._editors = Editors(self.chat_id, f"{seed} editors {number}", poster, self._keep, self._new_id, counts)
+        self.followers: list[Reader] = []
+        self._new_reader = partial(Reader, ports=ports, mishaps=mishaps, counts=counts)
+        self._seed = seed
+        self._tasks: asyncio.TaskGroup | None = None
+        self._following: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         first = first_command(self.chat_id, self.kind, self._new_id("p"))
         self.seen.commands[first.request_id] = first
         await self._poster.post(first)
         async with asyncio.TaskGroup() as tasks:
-            reposting = tasks.create_task(self._repost())
-            deciding = tasks.create_task(self._decide())
+            self._tasks = tasks
+            caring = [tasks.create_task(self._repost()), tasks.create_task(self._decide())]
+            if self.kind == "editor":
+                caring.append(tasks.create_task(self._edit()))
             async with asyncio.TaskGroup() as posting:
                 while await self._pace.wait():
                     posting.create_task(self._ask())
                     while len(self.seen.kept) >= KEPT_MAX and not self._pace.has_ended:
                         await self._change(1.0)
             await self._settled.wait()
-            reposting.cancel()
-            deciding.cancel()
+            for care in (*caring, *self._following):
+                care.cancel()
 
     def _hear(self, chat_id: str, event: Event | Snapshot) -> None:
         self.seen.take(event)
-        if isinstance(event, (PauseRequired, Snapshot)):
+        if isinstance(event, (PauseRequired, Snapshot, IdeToolRequired)):
             self.seen.changed.set()
+        elif isinstance(event, SubchatUpdate) and len(self.followers) < FOLLOWED_MAX:
+            self._follow(event.subchat_id)
+
+    def _follow(self, child_id: str) -> None:
+        """Watch a chat below this one, too, now and after."""
+        if self._tasks is None or any(child_id in reader.folds for reader in self.followers):
+            return
+        name = f"follower of {child_id}"
+        reader = self._new_reader(name, [child_id], seed=f"{self._seed} {name}")
+        self.followers.append(reader)
+        self._following.append(self._tasks.create_task(reader.run()))
+
+    def _keep(self, asked: Asked) -> None:
+        self.seen.commands[asked.request_id] = asked
 
     async def _change(self, seconds: float) -> None:
         self.seen.changed.clear()
@@ -170,6 +197,13 @@ class Driver:
                 if asked.answers and not asked.is_seen:  # what has no answer yet is on its way all the time
                     self._counts["posted again since it was not seen"] += 1
                     await self._poster.post(asked)
+
+    async def _edit(self) -> None:
+        while True:
+            await self._change(1.0)
+            state = self.reader.folds[self.chat_id].state
+            if state is not None:
+                await self._editors.look(state)
 
     async def _decide(self) -> None:
         """Answer what the chat asks of people, until it asks no more."""

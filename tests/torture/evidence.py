@@ -89,8 +89,11 @@ class ToolRun(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True):
+    """`blobs` are bytes that HTTP gave, by `chat/hash`; what was not to be had is not there."""
+
     chats: list[ChatEvidence]
     commands: list[Asked]
     readers: list[ReaderEnd]
     tool_runs: list[ToolRun]
+    blobs: dict[str, bytes] = {}
     mishaps: list[Mishap] = []

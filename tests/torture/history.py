@@ -5,32 +5,58 @@ second time. `verdict.py` asks it; it knows neither commands nor readers.
 """
 
 from collections import Counter, defaultdict
+from typing import NamedTuple
 
 import msgspec
 
 from protocol.codec import decode_events, decode_facts, encode
 from protocol.entries import RawEntry
-from protocol.events import Ack, Event, MessageAdded, StreamStarted, ThreadUpdated
+from protocol.events import (
+    Ack,
+    BranchSelected,
+    Event,
+    IdeToolRequired,
+    MessageAdded,
+    StreamStarted,
+    SubchatUpdate,
+    ThreadUpdated,
+    ToolStatus,
+)
 from protocol.facts import RunStarted
-from protocol.messages import Message, text_of
+from protocol.messages import FilePart, Message, text_of
 from protocol.reducer import Gap, reduce_event
+from protocol.relations import ChildEnded
 from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
 from server.store.load import NewerVersion, fold_loaded
 from tests.torture.answers import expected_text
 from tests.torture.evidence import ChatEvidence
 
-__all__ = ["NOTE_KEY", "Reading", "read_history"]
+__all__ = ["NOTE_KEY", "Reading", "Result", "read_history"]
 
 NOTE_KEY = "note"
 """Where in the thread's metadata a `set_params` leaves its request id."""
 
 
+class Result(NamedTuple):
+    """A tool message."""
+
+    call_id: str
+    tool_name: str
+    text: str
+    has_failed: bool
+
+
 class Reading(msgspec.Struct, kw_only=True):
     """What a log says. By request id: `said` are the messages that a command became, `acks` what it was answered,
-    `runs` how many runs it began, `notes` how often its parameters were set. `taken_up` and `spoken` are request ids by
-    their first ack and their first user message. `done_calls` are calls of tools that gave a result. `wrong` are
-    sentences about what cannot be, each with its kind."""
+    `runs` how many runs it began, `notes` how often its parameters were set, `files` the hash of a blob it brought.
+    `taken_up` and `spoken` are request ids by their first ack and their first user message. `wrong` are sentences about
+    what cannot be, each with its kind.
+
+    Of tools: `results` are all tool messages by id, `done_calls` calls of our counting tools that gave a result,
+    `required` says how often a client was asked for a call, and `claims` who claimed it and until when, with ("", 0)
+    wherever it was asked for. Of sub-chats: `children` are their calls by chat id, `ended` what the parent was told of
+    their ends, as (outcome, text)."""
 
     chat_id: str
     position: int = 0
@@ -47,6 +73,14 @@ class Reading(msgspec.Struct, kw_only=True):
     fences: Counter[str] = msgspec.field(default_factory=Counter)
     answers_count: int = 0
     done_calls: set[str] = msgspec.field(default_factory=set)
+    tool_names: dict[str, str] = {}
+    results: dict[str, Result] = {}
+    required: Counter[str] = msgspec.field(default_factory=Counter)
+    claims: dict[str, list[tuple[str, int]]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    children: dict[str, str] = {}
+    ended: dict[str, list[tuple[str, str]]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    files: dict[str, str] = {}
+    last_text: str = ""
     wrong: list[tuple[str, str]] = []
 
 
@@ -69,10 +103,13 @@ def read_history(chat: ChatEvidence) -> Reading:
             state = reduce_event(state, event)
         _note_facts(reading, entry)
         state = msgspec.structs.replace(state, head=entry.head, position=entry.position)
-        if number == len(chat.entries) // 2:
+        # Readers get a snapshot in place of another branch: what they hold of the tree does not reach that far.
+        is_new = halfway is not None and any(isinstance(event, BranchSelected) for event in events)
+        if number == len(chat.entries) // 2 or is_new:
             halfway = state_from_snapshot(chat.chat_id, snapshot_of(state), state.position)
     reading.position = state.position
     reading.snapshot = encode(snapshot_of(state))
+    reading.last_text = text_of(state.leaf.content) if state.leaf is not None else ""
     reading.state, reading.queue = state.runtime.state, state.runtime.queue_size
     _compare(reading, chat, halfway)
     return reading
@@ -116,12 +153,35 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
                 if message.client_request_id not in reading.said:
                     reading.spoken.append(message.client_request_id)
                 reading.said[message.client_request_id].add(message.message_id)
-            elif message.role == "tool" and message.tool_call_id is not None and not message.tool_failed:
-                reading.done_calls.add(message.tool_call_id)
-            elif message.role == "assistant" and message.message_id in asked:
-                _check_answer(reading, message, asked[message.message_id])
+                _note_files(reading, message, message.client_request_id)
+            elif message.role == "tool" and message.tool_call_id is not None:
+                _note_result(reading, message, message.tool_call_id)
+            elif message.role == "assistant":
+                reading.tool_names.update({call.id: call.function.name for call in message.tool_calls})
+                if message.message_id in asked:
+                    _check_answer(reading, message, asked[message.message_id])
+        case IdeToolRequired():
+            reading.required[event.tool_call_id] += 1
+            reading.claims[event.tool_call_id].append(("", 0))
+        case ToolStatus() if event.claimed_by is not None and event.claim_expires_at is not None:
+            reading.claims[event.tool_call_id].append((event.claimed_by, event.claim_expires_at))
+        case SubchatUpdate():
+            reading.children[event.subchat_id] = event.tool_call_id
         case _:
             pass
+
+
+def _note_files(reading: Reading, message: Message, request_id: str) -> None:
+    for part in message.content if not isinstance(message.content, str) else ():
+        if isinstance(part, FilePart) and part.blob is not None:
+            reading.files[request_id] = part.blob
+
+
+def _note_result(reading: Reading, message: Message, call_id: str) -> None:
+    name = reading.tool_names.get(call_id, "")
+    reading.results[message.message_id] = Result(call_id, name, text_of(message.content), bool(message.tool_failed))
+    if name.startswith("count_") and not message.tool_failed:
+        reading.done_calls.add(call_id)
 
 
 def _check_answer(reading: Reading, message: Message, path: list[Message]) -> None:
@@ -144,3 +204,5 @@ def _note_facts(reading: Reading, entry: RawEntry) -> None:
     for fact in decode_facts(entry.facts) if entry.facts else ():
         if isinstance(fact, RunStarted):
             reading.runs.update(fact.request_ids)
+        elif isinstance(fact, ChildEnded):
+            reading.ended[fact.chat_id].append((fact.outcome, fact.text))

@@ -46,7 +46,16 @@ log_format = "json"
 default = "demo/echo?rate=0"
 
 [profiles.agent]
-tools = ["count_once", "count_safe", "count_asked"]
+tools = ["count_once", "count_safe", "count_asked", "delegate", "linger", "open_file", "open_quickly"]
+
+[tools.open_file]
+policy = "client"
+description = "Carried out by an editor."
+
+[tools.open_quickly]
+policy = "client"
+description = "Carried out by an editor that is not always there."
+timeout_seconds = 4
 
 [limits]
 streams_per_principal = 5000

@@ -4,7 +4,10 @@ A kind of chat is a mixture of commands and a model. Every text holds its reques
 answer to one cannot pass for the answer to another. Pure but for the random numbers that it is given.
 """
 
+import base64
+import hashlib
 import random
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -12,21 +15,44 @@ import msgspec
 from protocol.events import PauseReason
 from protocol.messages import JsonObject
 from protocol.state import ChatState
-from tests.torture.answers import ECHO, ESSAY, TOOLS
+from tests.torture.answers import ECHO, ESSAY, FILE_NAME, TOOLS
 from tests.torture.evidence import Asked
 from tests.torture.history import NOTE_KEY
 
-__all__ = ["KINDS", "ChatKind", "decision", "first_command", "kind_of", "next_command"]
+__all__ = [
+    "KINDS",
+    "ChatKind",
+    "claim",
+    "decision",
+    "file_of",
+    "first_command",
+    "ide_result",
+    "kind_of",
+    "next_command",
+]
 
-ChatKind: TypeAlias = Literal["talk", "tools", "essay", "bulk"]
+ChatKind: TypeAlias = Literal["talk", "tools", "essay", "bulk", "editor", "family", "files"]
 
-KINDS: tuple[tuple[ChatKind, int], ...] = (("talk", 66), ("tools", 22), ("essay", 10), ("bulk", 2))
-"""In a hundred chats. Bulk chats fill buffers and are trimmed; essays are struck in the middle of an answer."""
+KINDS: tuple[tuple[ChatKind, int], ...] = (
+    ("talk", 44),
+    ("tools", 16),
+    ("essay", 8),
+    ("bulk", 2),
+    ("editor", 10),
+    ("family", 10),
+    ("files", 10),
+)
+"""In a hundred chats. Bulk chats fill buffers and are trimmed; essays are struck in the middle of an answer. Editors
+carry calls out themselves, families let chats below them answer, files lie beside the log."""
 
 BULK_CHARACTERS = 16_000
 """Four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN §5)."""
 
+FILE_BYTES = 26_000
+"""34,668 characters in base64; a part above 32,768 lies beside the log."""
+
 MODELS: dict[ChatKind, str] = {"talk": ECHO, "tools": TOOLS, "essay": ESSAY, "bulk": ECHO}
+MODELS |= {"editor": TOOLS, "family": TOOLS, "files": ECHO}
 
 _WEIGHTS = {
     "user_message": 73,
@@ -36,7 +62,13 @@ _WEIGHTS = {
     "abort": 4,
     "update_message": 3,
     "remove_message": 2,
+    "retry_from_index": 2,
+    "select_branch": 2,
+    "continue_message": 1,
 }
+_ABORTS_OF_FAMILIES = 12
+"""In place of 4: what is below has to end with it."""
+
 _FLAVOURS = ("plain", "two\nlines", "quotes \"' and \\", "data: x\n\nid: 7", "tiếng Việt, 日本語, 🧵", "")
 
 
@@ -57,7 +89,8 @@ def first_command(chat_id: str, kind: ChatKind, request_id: str) -> Asked:
 
 def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState | None, rng: random.Random) -> Asked:
     """One that makes sense now; whether it still does when it is taken up is the server's to say."""
-    (drawn,) = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+    weights = _WEIGHTS if kind != "family" else {**_WEIGHTS, "abort": _ABORTS_OF_FAMILIES}
+    (drawn,) = rng.choices(list(weights), list(weights.values()))
     users = [key for key in state.path if state.nodes[key].role == "user"] if state is not None else []
     match drawn:
         case "set_params":
@@ -73,8 +106,15 @@ def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState
         case "remove_message" if len(users) > 2:
             body = {"message_id": rng.choice(users[-3:]), "regenerate": rng.random() < 0.3}
             return _asked(chat_id, request_id, "remove_message", body)
+        case "retry_from_index" if state is not None and users:
+            body = {"index": rng.randrange(len(state.path)), "content": f"{request_id} from there"}
+            return _asked(chat_id, request_id, "retry_from_index", body | {"prune": rng.random() < 0.5})
+        case "select_branch" if state is not None and (others := _beside_the_path(state)):
+            return _asked(chat_id, request_id, "select_branch", {"message_id": rng.choice(others)})
+        case "continue_message" if state is not None and users:
+            return _asked(chat_id, request_id, "continue_message", {"message_id": state.path[-1]})
         case _:
-            body = {"content": _words(kind, request_id, rng), "priority": drawn == "priority"}
+            body = {"content": _content(kind, request_id, rng), "priority": drawn == "priority"}
             return _asked(chat_id, request_id, "user_message", body)
 
 
@@ -94,13 +134,60 @@ def edit(chat_id: str, request_id: str, target: str) -> Asked:
     return _asked(chat_id, request_id, "edit_queued", body)
 
 
+def file_of(request_id: str) -> bytes:
+    """The bytes that a message of a files chat brings: its own, and above 32 kB in base64, so that they become a blob
+    (PROTOCOL §10). They are no text in any encoding that a model would be read."""
+    return b"\0" + hashlib.shake_256(request_id.encode()).digest(FILE_BYTES)
+
+
+def claim(chat_id: str, request_id: str, tool_call_id: str, claimer: str) -> Asked:
+    """An editor wants to carry a client tool out."""
+    return _asked(chat_id, request_id, "ide_tool_claim", {"tool_call_id": tool_call_id, "claimer": claimer})
+
+
+def ide_result(chat_id: str, request_id: str, tool_call_id: str, *, has_failed: bool) -> Asked:
+    """An editor's answer, of words that no other has."""
+    body: JsonObject = {"tool_call_id": tool_call_id, "content": f"done by {request_id}", "tool_failed": has_failed}
+    return _asked(chat_id, request_id, "ide_tool_result", body)
+
+
+def _beside_the_path(state: ChatState) -> list[str]:
+    """Messages beside those of the path, as a client knows them."""
+    return [other for key in state.path for other in state.nodes[key].sibling_ids if other not in state.path]
+
+
+def _content(kind: ChatKind, request_id: str, rng: random.Random) -> str | list[JsonObject]:
+    words = _words(kind, request_id, rng)
+    if kind != "files" or rng.random() < 0.4:
+        return words
+    data = base64.b64encode(file_of(request_id)).decode()
+    file: JsonObject = {"type": "file", "name": FILE_NAME, "mime": "application/octet-stream", "data": data}
+    return [{"type": "text", "text": words}, file]
+
+
 def _words(kind: ChatKind, request_id: str, rng: random.Random) -> str:
+    if kind == "editor" and rng.random() < 0.6:
+        tools = rng.choices(["open_file", "open_quickly", "count_safe"], [5, 3, 2], k=rng.randint(1, 2))
+        return _calls(tools, request_id)
+    if kind == "family" and rng.random() < 0.6:
+        task = _calls(rng.choices(["count_once", "count_safe", "linger"], [4, 2, 3], k=rng.randint(1, 2)), request_id)
+        if rng.random() < 0.3:
+            task = _delegate(task)
+        return "\n".join(_delegate(task) for _ in range(rng.choice([1, 1, 1, 2])))
     if kind == "tools" and rng.random() < 0.6:
         tools = rng.choices(["count_once", "count_safe", "count_asked"], [5, 4, 1], k=rng.randint(1, 3))
-        return "\n".join(f'call {tool} {{"word": "{request_id}-{at}"}}' for at, tool in enumerate(tools))
+        return _calls(tools, request_id)
     if kind == "bulk":
         return f"{request_id} " + "lorem ipsum " * (BULK_CHARACTERS // 12)
     return f"{request_id} {rng.choice(_FLAVOURS)}".strip()
+
+
+def _calls(tools: Sequence[str], request_id: str) -> str:
+    return "\n".join(f'call {tool} {{"word": "{request_id}-{at}"}}' for at, tool in enumerate(tools))
+
+
+def _delegate(task: str) -> str:
+    return f"call delegate {msgspec.json.encode({'task': task}).decode()}"
 
 
 def _note(request_id: str) -> JsonObject:

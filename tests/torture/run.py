@@ -119,6 +119,7 @@ class _Torture:
             RealDriver(number, clients[number % len(clients)], seed, self._pace, self._mishaps, self._counts)
             for number in range(options.real_clients)
         ]
+        self._children: list[str] = []
         self._askers: list[Driver | RealDriver] = [*self._drivers, *self._real]
         self._readers = [self._reader(number) for number in range(options.subscribers)]
 
@@ -131,7 +132,7 @@ class _Torture:
 
     @property
     def _chat_ids(self) -> list[str]:
-        return [driver.chat_id for driver in self._askers]
+        return [*(driver.chat_id for driver in self._askers), *self._children]
 
     @property
     def _commands(self) -> list[Asked]:
@@ -201,7 +202,9 @@ class _Torture:
                 was_last = not waiting
                 waiting = {chat_id for chat_id, is_settled in zip(chat_ids, done, strict=True) if not is_settled}
                 if was_last and not waiting and not kept:
-                    return
+                    if await self._meet_children():
+                        return
+                    waiting = set(self._children)
             await asyncio.sleep(0.5)
         for chat_id in sorted(waiting):
             self._mishaps.append(Mishap("restless", chat_id, f"not at rest after {SETTLE_SECONDS:.0f} s of peace"))
@@ -209,9 +212,15 @@ class _Torture:
             words = f"{len(kept)} commands not seen after {SETTLE_SECONDS:.0f} s of peace: {kept[:5]}"
             self._mishaps.append(Mishap("unseen", "", words))
 
+    async def _meet_children(self) -> bool:
+        """True when there are no more of them than before: all rest, then. Raises Unavailable."""
+        families = [driver.chat_id for driver in self._drivers if driver.kind == "family"]
+        known, self._children = self._children, await self._archive.children(families)
+        return len(known) == len(self._children)
+
     async def _catch_up(self) -> None:
         """Every reader at the last event; who is not there in time is found by the verdict."""
-        for reader in self._readers:
+        for reader in (*self._readers, *(each for driver in self._drivers for each in driver.followers)):
             reader.is_calm = True
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while time.monotonic() < deadline:
@@ -223,7 +232,8 @@ class _Torture:
 
     def _folds(self) -> Iterator[tuple[str, ChatFold]]:
         """Of every subscriber, with its name."""
-        for reader in (*(driver.reader for driver in self._drivers), *self._readers):
+        followers = (reader for driver in self._drivers for reader in driver.followers)
+        for reader in (*(driver.reader for driver in self._drivers), *followers, *self._readers):
             for fold in reader.folds.values():
                 yield reader.name, fold
         for real in self._real:
@@ -243,6 +253,7 @@ class _Torture:
                 for name, fold in self._folds()
             ],
             tool_runs=read_tool_runs(self._house.runs_file),
+            blobs=await self._blobs(),
             mishaps=self._mishaps,
         )
         verdict = await asyncio.to_thread(judge, evidence)
@@ -278,6 +289,21 @@ class _Torture:
             with suppress(Broken, msgspec.DecodeError):
                 answer = await lines.request(port, "GET", f"/v1/chats/{chat_id}")
                 found[chat_id] = encode(decode_snapshot(answer.body))
+        return found
+
+    async def _blobs(self) -> dict[str, bytes]:
+        """All files that were attached, as HTTP gives them."""
+        found: dict[str, bytes] = {}
+        lines = Lines()
+        for driver in self._drivers:
+            if driver.kind != "files":
+                continue
+            for name in sorted(self._archive.files(driver.chat_id)):
+                port = self._house.web_ports[len(found) % len(self._house.web_ports)]
+                with suppress(Broken):
+                    answer = await lines.request(port, "GET", f"/v1/chats/{driver.chat_id}/blobs/{name}")
+                    if answer.status == 200:
+                        found[f"{driver.chat_id}/{name}"] = answer.body
         return found
 
     def _store_version(self) -> str:

@@ -4,9 +4,13 @@ torture (`server.app`); the file is named by the environment variable TORTURE_RU
 A line is written by one write(2) to a file opened for appending: whole, or not at all, whoever is killed meanwhile.
 """
 
+import asyncio
 import os
 
 from server.authoring import ToolContext, tool
+from server.tools.agents import delegate
+
+__all__ = ["count_asked", "count_once", "count_safe", "delegate", "linger"]
 
 _RUNS = os.open(os.environ["TORTURE_RUNS_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -34,3 +38,14 @@ def count_asked(word: str, ctx: ToolContext) -> str:
     """Has effects, and runs by a person's decision alone."""
     _note("asked", ctx)
     return f"asked: {word}"
+
+
+LINGER_SECONDS = 1.5
+"""Long enough to be aborted, killed or taken over in the middle, wherever below it runs."""
+
+
+@tool(retry="safe")
+async def linger(word: str) -> str:
+    """Takes a while."""
+    await asyncio.sleep(LINGER_SECONDS)
+    return f"lingered: {word}"

@@ -6,6 +6,8 @@
     answers are the model's words                                        text
     a tool that may not be repeated ran at most once a call              tool
     commands are taken up in the order of their acceptance               order
+    client tools and sub-chats: see `calls.py`                           client tool, child
+    what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
 It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` doctors evidence.
@@ -15,9 +17,11 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from tests.torture.calls import wrong_children, wrong_client_calls
 from tests.torture.evidence import Asked, Evidence
 from tests.torture.history import Reading, read_history
 from tests.torture.order import out_of_order
+from tests.torture.plan import file_of
 
 __all__ = ["Verdict", "Violation", "judge"]
 
@@ -58,7 +62,12 @@ def judge(evidence: Evidence) -> Verdict:
         counts["events"] += reading.position
         for why, count in reading.fences.items():
             counts[why] += count
-    _judge_order(evidence, readings, found, counts)
+    commands: dict[str, list[Asked]] = defaultdict(list)
+    for command in evidence.commands:
+        commands[command.chat_id].append(command)
+    _judge_order(evidence, readings, commands, found, counts)
+    _judge_calls(readings, commands, found, counts)
+    _judge_blobs(evidence, readings, found, counts)
     for command in evidence.commands:
         _judge_command(command, readings.get(command.chat_id), found, counts)
     _judge_readers(evidence, readings, found, counts)
@@ -112,16 +121,39 @@ def _judge_command(command: Asked, reading: Reading | None, found: list[Violatio
 
 
 def _judge_order(
-    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+    evidence: Evidence,
+    readings: dict[str, Reading],
+    commands: dict[str, list[Asked]],
+    found: list[Violation],
+    counts: Counter[str],
 ) -> None:
-    commands: dict[str, list[Asked]] = defaultdict(list)
-    for command in evidence.commands:
-        commands[command.chat_id].append(command)
     for chat in evidence.chats:
         reading = readings[chat.chat_id]
         counts["taken up in order"] += sum(name in chat.accepted for name in reading.taken_up)
         late = out_of_order(chat.accepted, reading.taken_up, reading.spoken, commands[chat.chat_id])
         found += [Violation("order", chat.chat_id, name, words) for name, words in late]
+
+
+def _judge_calls(
+    readings: dict[str, Reading], commands: dict[str, list[Asked]], found: list[Violation], counts: Counter[str]
+) -> None:
+    for chat_id, reading in readings.items():
+        counts["client calls"] += reading.required.total()
+        counts["sub-chats"] += len(reading.children)
+        wrongs = [*wrong_client_calls(reading, commands[chat_id]), *wrong_children(reading, readings)]
+        found += [Violation(wrong.kind, chat_id, wrong.subject, wrong.words) for wrong in wrongs]
+
+
+def _judge_blobs(
+    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+) -> None:
+    for chat_id, reading in readings.items():
+        for request_id, name in reading.files.items():
+            counts["files"] += 1
+            data = evidence.blobs.get(f"{chat_id}/{name}")
+            if data != file_of(request_id):
+                words = f"the blob {name[:12]} is {'not there' if data is None else 'other bytes'}"
+                found.append(Violation("blob", chat_id, request_id, words))
 
 
 def _judge_readers(

@@ -1,0 +1,105 @@
+"""The laws of calls that others carry out: client tools and sub-chats (PROTOCOL §12). Pure.
+
+    a call has one result: the words of the one answer that was accepted, or why there was none
+    a claim keeps other editors away until it lapses
+    a sub-chat begins once, ends once, rests in the end, and its last answer is the result of the call that waited
+
+Read from the logs of parent and child, and from what editors posted. `verdict.py` asks.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from protocol.events import AT_REST
+from protocol.ide import CLAIM_MS
+from tests.torture.evidence import Asked
+from tests.torture.history import Reading
+
+__all__ = ["Wrong", "wrong_children", "wrong_client_calls"]
+
+CLIENT_TOOLS = frozenset({"open_file", "open_quickly"})
+
+
+class Wrong(NamedTuple):
+    """As a `Violation`, without its chat."""
+
+    kind: str
+    subject: str
+    words: str
+
+
+class _Result(msgspec.Struct):
+    tool_call_id: str
+    content: str
+
+
+_results = msgspec.json.Decoder(_Result)
+
+
+def wrong_client_calls(reading: Reading, commands: Iterable[Asked]) -> Iterator[Wrong]:
+    """What is wrong with the client tools of one chat. A model may use a call's id again whose message was removed, so
+    results are counted."""
+    accepted: dict[str, Counter[str]] = defaultdict(Counter)
+    for asked in commands:
+        if asked.type == "ide_tool_result" and reading.acks.get(asked.request_id, [])[-1:] == [True]:
+            answer = _results.decode(asked.body)
+            accepted[answer.tool_call_id][answer.content] += 1
+    shown: dict[str, Counter[str]] = defaultdict(Counter)
+    for result in reading.results.values():
+        if result.tool_name in CLIENT_TOOLS:
+            shown[result.call_id][result.text] += 1
+            if not result.has_failed and result.text not in accepted[result.call_id]:
+                yield Wrong("client tool", result.call_id, f"nobody's answer was accepted, and it says {result.text!r}")
+    for call_id, answers in accepted.items():
+        for text, count in answers.items():
+            if shown[call_id][text] != count:
+                words = f"{text!r} was accepted {count} times, and stands {shown[call_id][text]} times in the chat"
+                yield Wrong("client tool", call_id, words)
+    for call_id, count in reading.required.items():
+        if (found := shown[call_id].total()) != count:
+            yield Wrong("client tool", call_id, f"it was asked for {count} times, and has {found} results")
+    yield from _wrong_claims(reading)
+
+
+def _wrong_claims(reading: Reading) -> Iterator[Wrong]:
+    for call_id, claims in reading.claims.items():
+        for (holder, held_until_ms), (claimer, until_ms) in pairwise(claims):
+            if claimer and holder and claimer != holder and until_ms - CLAIM_MS < held_until_ms:
+                yield Wrong("client tool", call_id, f"{claimer} was given what {holder} had claimed")
+
+
+def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterator[Wrong]:
+    """What is wrong with the sub-chats that this chat's tools began."""
+    for child_id, call_id in reading.children.items():
+        child = readings.get(child_id)
+        if child is None:
+            yield Wrong("child", child_id, "it was announced, and never began")
+            continue
+        if child.state not in AT_REST:
+            yield Wrong("child", child_id, f"its parent rests, and it is {child.state}")
+        prompts = len(child.said.get(f"prompt-{child_id}"[:128], ()))
+        if prompts != 1:
+            yield Wrong("child", child_id, f"it was begun {prompts} times")
+        ends = reading.ended.get(child_id, [])
+        if not ends:  # its call was answered without it: an abort, which is not wanted to be told of
+            if any(result.call_id == call_id and not result.has_failed for result in reading.results.values()):
+                yield Wrong("child", child_id, "its call has a result, and its parent was never told how it ended")
+            continue
+        if len(ends) > 1:
+            yield Wrong("child", child_id, f"its parent was told {len(ends)} times how it ended")
+        outcome, text = ends[0]
+        if outcome == "complete" and text != child.last_text:
+            yield Wrong("child", child_id, f"its parent was told {text[:200]!r}, and it says {child.last_text[:200]!r}")
+        for result in reading.results.values():
+            if result.call_id == call_id and not result.has_failed and result.text not in _texts_of(reading, call_id):
+                yield Wrong("child", child_id, f"the call says {result.text[:200]!r}, which no chat of it has said")
+
+
+def _texts_of(reading: Reading, call_id: str) -> set[str]:
+    """What the children of a call were heard to say; a call's id may have been used by several."""
+    ids = [child_id for child_id, by in reading.children.items() if by == call_id]
+    return {text for child_id in ids for outcome, text in reading.ended.get(child_id, []) if outcome == "complete"}
