@@ -88,6 +88,8 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         if not ends:  # its call was answered without it: an abort, which is not wanted to be told of
             if any(result.call_id == call_id and not result.has_failed for result in reading.results.values()):
                 yield Wrong("child", child_id, "its call has a result, and its parent was never told how it ended")
+            elif f"stop:{child_id}" not in child.accepted:
+                yield Wrong("child", child_id, "its call was given up, and nobody told it to stop")
             continue
         if len(ends) > 1:
             yield Wrong("child", child_id, f"its parent was told {len(ends)} times how it ended")

@@ -30,7 +30,7 @@ from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
 from server.store.load import NewerVersion, fold_loaded
 from tests.torture.answers import expected_text
-from tests.torture.evidence import ChatEvidence
+from tests.torture.evidence import ChatEvidence, InboxId
 
 __all__ = ["NOTE_KEY", "Reading", "Result", "read_history"]
 
@@ -59,6 +59,7 @@ class Reading(msgspec.Struct, kw_only=True):
     their ends, as (outcome, text)."""
 
     chat_id: str
+    accepted: dict[str, InboxId] = {}
     position: int = 0
     snapshot: bytes = b""
     state: str = ""
@@ -86,7 +87,7 @@ class Reading(msgspec.Struct, kw_only=True):
 
 def read_history(chat: ChatEvidence) -> Reading:
     """All that this log says, and what is wrong with it."""
-    reading = Reading(chat_id=chat.chat_id)
+    reading = Reading(chat_id=chat.chat_id, accepted=chat.accepted)
     state = empty_state(chat.chat_id)
     asked: dict[str, list[Message]] = {}
     halfway: ChatState | None = None

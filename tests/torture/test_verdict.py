@@ -380,6 +380,11 @@ def test_a_sub_chat_begins_once_and_ends_once_and_its_answer_is_the_result_of_it
         _family(prompts=2), {"c1": _family()["c1"]},
     ):  # fmt: skip
         assert not is_good(broken)
+    given_up = _family(ends=0)
+    given_up["c1"].results = {key: r._replace(has_failed=True) for key, r in given_up["c1"].results.items()}
+    assert not is_good(given_up)
+    given_up["sub_1"].accepted = {"stop:sub_1": (1, 0)}
+    assert is_good(given_up)
     still_running = _family()
     still_running["sub_1"].state = "generating"
     assert not is_good(still_running)

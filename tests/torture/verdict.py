@@ -129,8 +129,8 @@ def _judge_order(
 ) -> None:
     for chat in evidence.chats:
         reading = readings[chat.chat_id]
-        counts["taken up in order"] += sum(name in chat.accepted for name in reading.taken_up)
-        late = out_of_order(chat.accepted, reading.taken_up, reading.spoken, commands[chat.chat_id])
+        counts["taken up in order"] += sum(name in reading.accepted for name in reading.taken_up)
+        late = out_of_order(reading.accepted, reading.taken_up, reading.spoken, commands[chat.chat_id])
         found += [Violation("order", chat.chat_id, name, words) for name, words in late]
 
 
