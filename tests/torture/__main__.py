@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chats=given.chats,
             subscribers=given.subscribers,
             real_clients=given.real_clients,
+            mortals=given.mortals,
+            tabs=given.tabs,
             webs=given.webs,
             workers=given.workers,
             commands_per_second=given.commands_per_second,
@@ -105,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="chats driven through the product's Python client (%(default)s)",
     )
+    add("--mortals", type=int, default=defaults["mortals"], metavar="N", help="chats that are deleted (%(default)s)")
+    add("--tabs", type=int, default=defaults["tabs"], metavar="N", help="streams changed while open (%(default)s)")
     add("--webs", type=int, default=defaults["webs"], metavar="N", help="web processes (%(default)s)")
     add("--workers", type=int, default=defaults["workers"], metavar="N", help="worker processes (%(default)s)")
     add(

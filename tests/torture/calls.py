@@ -74,7 +74,7 @@ def _wrong_claims(reading: Reading) -> Iterator[Wrong]:
 
 def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterator[Wrong]:
     """What is wrong with the sub-chats that this chat's tools began."""
-    for child_id, call_id in reading.children.items():
+    for child_id in reading.children:
         child = readings.get(child_id)
         if child is None:
             yield Wrong("child", child_id, "it was announced, and never began")
@@ -86,7 +86,7 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
             yield Wrong("child", child_id, f"it was begun {prompts} times")
         ends = reading.ended.get(child_id, [])
         if not ends:  # its call was answered without it: an abort, which is not wanted to be told of
-            if any(result.call_id == call_id and not result.has_failed for result in reading.results.values()):
+            if (answer := reading.answers.get(child_id)) is None or not answer.has_failed:
                 yield Wrong("child", child_id, "its call has a result, and its parent was never told how it ended")
             elif f"stop:{child_id}" not in child.accepted:
                 yield Wrong("child", child_id, "its call was given up, and nobody told it to stop")
@@ -96,12 +96,8 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         outcome, text = ends[0]
         if outcome == "complete" and text != child.last_text:
             yield Wrong("child", child_id, f"its parent was told {text[:200]!r}, and it says {child.last_text[:200]!r}")
-        for result in reading.results.values():
-            if result.call_id == call_id and not result.has_failed and result.text not in _texts_of(reading, call_id):
-                yield Wrong("child", child_id, f"the call says {result.text[:200]!r}, which no chat of it has said")
-
-
-def _texts_of(reading: Reading, call_id: str) -> set[str]:
-    """What the children of a call were heard to say; a call's id may have been used by several."""
-    ids = [child_id for child_id, by in reading.children.items() if by == call_id]
-    return {text for child_id in ids for outcome, text in reading.ended.get(child_id, []) if outcome == "complete"}
+        answer = reading.answers.get(child_id)
+        if answer is not None and not answer.has_failed and answer.text != text:
+            yield Wrong(
+                "child", child_id, f"its call says {answer.text[:200]!r}, and it was heard to say {text[:200]!r}"
+            )

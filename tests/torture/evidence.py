@@ -22,7 +22,8 @@ class Asked(msgspec.Struct, kw_only=True):
     """One command and what its poster was told, over all its posts.
 
     `answers` are the statuses of HTTP answers in their order. `is_seen`: its id came by in the poster's own stream.
-    `was_cancelled`: a DELETE said that it took this one back.
+    `was_cancelled`: a DELETE said that it took this one back. `lost_at`: when (on the loop's clock) an answer to it was
+    last lost, or said that nobody knows.
     """
 
     chat_id: str
@@ -33,6 +34,7 @@ class Asked(msgspec.Struct, kw_only=True):
     answers: list[str] = []
     is_seen: bool = False
     was_cancelled: bool = False
+    lost_at: float = 0.0
 
     @property
     def kept_count(self) -> int:
@@ -89,11 +91,14 @@ class ToolRun(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True):
-    """`blobs` are bytes that HTTP gave, by `chat/hash`; what was not to be had is not there."""
+    """`blobs` are bytes that HTTP gave, by `chat/hash`; what was not to be had is not there. `buried` are
+    commands of earlier lives of a chat, `brought` request ids of messages that an import brought into this one."""
 
     chats: list[ChatEvidence]
     commands: list[Asked]
     readers: list[ReaderEnd]
     tool_runs: list[ToolRun]
     blobs: dict[str, bytes] = {}
+    buried: list[Asked] = []
+    brought: dict[str, set[str]] = {}
     mishaps: list[Mishap] = []

@@ -55,8 +55,8 @@ class Reading(msgspec.Struct, kw_only=True):
 
     Of tools: `results` are all tool messages by id, `done_calls` calls of our counting tools that gave a result,
     `required` says how often a client was asked for a call, and `claims` who claimed it and until when, with ("", 0)
-    wherever it was asked for. Of sub-chats: `children` are their calls by chat id, `ended` what the parent was told of
-    their ends, as (outcome, text)."""
+    wherever it was asked for. Of sub-chats: `children` are their calls by chat id, `answers` the results of these
+    calls, `ended` what the parent was told of their ends, as (outcome, text)."""
 
     chat_id: str
     accepted: dict[str, InboxId] = {}
@@ -76,6 +76,7 @@ class Reading(msgspec.Struct, kw_only=True):
     done_calls: set[str] = msgspec.field(default_factory=set)
     tool_names: dict[str, str] = {}
     results: dict[str, Result] = {}
+    answers: dict[str, Result] = {}
     required: Counter[str] = msgspec.field(default_factory=Counter)
     claims: dict[str, list[tuple[str, int]]] = msgspec.field(default_factory=lambda: defaultdict(list))
     children: dict[str, str] = {}
@@ -180,7 +181,11 @@ def _note_files(reading: Reading, message: Message, request_id: str) -> None:
 
 def _note_result(reading: Reading, message: Message, call_id: str) -> None:
     name = reading.tool_names.get(call_id, "")
-    reading.results[message.message_id] = Result(call_id, name, text_of(message.content), bool(message.tool_failed))
+    result = Result(call_id, name, text_of(message.content), bool(message.tool_failed))
+    if message.message_id not in reading.results:  # it may come back to the path when what stood beside it goes
+        reading.results[message.message_id] = result
+        waiting = [key for key, by in reading.children.items() if by == call_id and key not in reading.answers]
+        reading.answers.update(dict.fromkeys(waiting, result))
     if name.startswith("count_") and not message.tool_failed:
         reading.done_calls.add(call_id)
 

@@ -21,6 +21,7 @@ from tests.torture.history import NOTE_KEY
 
 __all__ = [
     "KINDS",
+    "MODELS",
     "ChatKind",
     "claim",
     "decision",
@@ -28,6 +29,7 @@ __all__ = [
     "first_command",
     "ide_result",
     "kind_of",
+    "mortal_command",
     "next_command",
 ]
 
@@ -154,6 +156,13 @@ def ide_result(chat_id: str, request_id: str, tool_call_id: str, *, has_failed: 
 def _beside_the_path(state: ChatState) -> list[str]:
     """Messages beside those of the path, as a client knows them."""
     return [other for key in state.path for other in state.nodes[key].sibling_ids if other not in state.path]
+
+
+def mortal_command(chat_id: str, kind: ChatKind, request_id: str, rng: random.Random) -> Asked:
+    """One of a chat that will be deleted: mostly words."""
+    if rng.random() < 0.15:
+        return _asked(chat_id, request_id, "set_params", {"patch": _note(request_id)})
+    return _asked(chat_id, request_id, "user_message", {"content": _content(kind, request_id, rng)})
 
 
 def _content(kind: ChatKind, request_id: str, rng: random.Random) -> str | list[JsonObject]:

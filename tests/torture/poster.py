@@ -86,10 +86,12 @@ class Poster:
                 answer = await self._lines.request(port, "POST", path, asked.body, seconds=ANSWER_SECONDS)
         except Broken:
             self._counts["posts without an answer"] += 1
+            asked.lost_at = asyncio.get_running_loop().time()
             return False
         said = answer.json
         if answer.status in (503, 429):
             self._counts[f"posts answered {answer.status}"] += 1
+            asked.lost_at = asyncio.get_running_loop().time()
             return False
         if answer.status >= 500 or not said:
             words = f"POST of {asked.request_id} was answered {answer.status} {answer.body[:200]!r}"

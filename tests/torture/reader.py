@@ -87,7 +87,7 @@ class Reader:
         rng = self._random
         slow_seconds = rng.uniform(*SLOW_SECONDS) if is_wild and rng.random() < 0.25 else 0.0
         stall_at = rng.randrange(1, 40) if is_wild and rng.random() < 0.2 else -1
-        path = "/v1/chats/subscribe?" + "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
+        path = "/v1/chats/subscribe?" + self._query()
         parser, chunks_count, begun = FrameParser(), 0, set[str]()
         loop = asyncio.get_running_loop()
         leave_at = loop.time() + rng.uniform(*STAY_SECONDS) if is_wild else float("inf")
@@ -119,14 +119,12 @@ class Reader:
     def _take(self, frame: EventFrame, begun: set[str]) -> None:
         data = frame.data.encode()
         head = read_head(data)
-        if (
-            head.type == "chat_removed"
-        ):  # it could not be opened just now, and a nameless stream cannot be given it again
-            self._counts["chats left out of a stream"] += 1
-            raise Broken(frame.data)
+        if head.type == "chat_removed":
+            self._leave_out(head.chat_id, frame.data)
+            return
         if head.seq is None:  # transient (PROTOCOL §4)
             return
-        fold = self.folds.get(head.chat_id)
+        fold = self._fold_of(head.chat_id)
         if fold is None:
             raise Mistake("frame", f"nobody asked for {head.chat_id}")
         was_held = fold.state is not None
@@ -142,6 +140,18 @@ class Reader:
             self._counts["resumes"] += 1
         begun.add(head.chat_id)
         self._tell(head.chat_id, event)
+
+    def _query(self) -> str:
+        return "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
+
+    def _fold_of(self, chat_id: str) -> ChatFold | None:
+        """What is held of a chat that may come by on this connection."""
+        return self.folds.get(chat_id)
+
+    def _leave_out(self, chat_id: str, words: str) -> None:
+        """It could not be opened just now, and a nameless stream cannot be given it again. Raises Broken."""
+        self._counts["chats left out of a stream"] += 1
+        raise Broken(words)
 
     def _expect_no_forgery_resumed(self) -> None:
         """A heartbeat comes after the first snapshot: a forged place that was given none counts as resumed. (On a

@@ -27,10 +27,12 @@ from tests.torture.evidence import Asked, Evidence, Mishap, ReaderEnd
 from tests.torture.faults import Injector, draw_schedule
 from tests.torture.fold import ChatFold
 from tests.torture.house import House, open_house, store_binary
+from tests.torture.mortal import Mortal
 from tests.torture.poster import Poster
 from tests.torture.reader import Reader
 from tests.torture.real_client import RealDriver, open_clients
 from tests.torture.report import Report, keep_evidence
+from tests.torture.tabs import Tabs
 from tests.torture.verdict import judge
 from tests.torture.wire import Broken, Lines
 from threadcast import Client
@@ -59,6 +61,8 @@ class Options(msgspec.Struct, kw_only=True):
     chats: int = 240
     subscribers: int = 150
     real_clients: int = 20
+    mortals: int = 24
+    tabs: int = 24
     webs: int = 2
     workers: int = 3
     commands_per_second: float = 70.0
@@ -120,8 +124,13 @@ class _Torture:
             for number in range(options.real_clients)
         ]
         self._children: list[str] = []
-        self._askers: list[Driver | RealDriver] = [*self._drivers, *self._real]
-        self._readers = [self._reader(number) for number in range(options.subscribers)]
+        self._mortals = [
+            Mortal(number, ports, seed, poster, self._pace, self._mishaps, self._counts)
+            for number in range(options.mortals)
+        ]
+        self._askers: list[Driver | RealDriver | Mortal] = [*self._drivers, *self._real, *self._mortals]
+        self._tabs = [self._window(number) for number in range(options.tabs)]
+        self._readers = [*(self._reader(number) for number in range(options.subscribers)), *self._tabs]
 
     def _reader(self, number: int) -> Reader:
         chats = len(self._drivers)
@@ -130,9 +139,18 @@ class _Torture:
         ports, seed = self._house.web_ports, f"{self._options.seed} reader {number}"
         return Reader(f"reader-{number}", list(dict.fromkeys(chat_ids)), ports, seed, self._mishaps, self._counts)
 
+    def _window(self, number: int) -> Tabs:
+        chats = len(self._drivers)
+        chat_ids = [self._drivers[(number * 5 + at * 11) % chats].chat_id for at in range(min(CHATS_OF_MANY, chats))]
+        seed = self._options.seed
+        unique = list(dict.fromkeys(chat_ids))
+        return Tabs(number, unique, self._house.web_ports, seed, self._mishaps, self._counts)
+
     @property
     def _chat_ids(self) -> list[str]:
-        return [*(driver.chat_id for driver in self._askers), *self._children]
+        """Of all that live."""
+        living = (d.chat_id for d in self._askers if not (isinstance(d, Mortal) and d.is_dead))
+        return [*living, *self._children]
 
     @property
     def _commands(self) -> list[Asked]:
@@ -146,6 +164,8 @@ class _Torture:
                 *(driver.reader.run() for driver in self._drivers),
                 *(driver.run() for driver in self._askers),
                 *(reader.run() for reader in self._readers),
+                *(window.change() for window in self._tabs),
+                *(reader.run() for mortal in self._mortals for reader in mortal.readers),
                 self._archive.watch([d.chat_id for d in self._drivers if d.kind in ("bulk", "essay")]),
                 self._report_progress(began_at),
                 self._scrape(),
@@ -192,6 +212,8 @@ class _Torture:
     async def _settle(self) -> None:
         """Every command answered and seen, every chat at rest."""
         deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline and not all(mortal.is_done for mortal in self._mortals):
+            await asyncio.sleep(0.5)
         waiting = set(self._chat_ids)
         kept: list[str] = []
         while time.monotonic() < deadline:
@@ -215,12 +237,14 @@ class _Torture:
     async def _meet_children(self) -> bool:
         """True when there are no more of them than before: all rest, then. Raises Unavailable."""
         families = [driver.chat_id for driver in self._drivers if driver.kind == "family"]
+        families += [mortal.chat_id for mortal in self._mortals if mortal.kind == "family" and not mortal.is_dead]
         known, self._children = self._children, await self._archive.children(families)
         return len(known) == len(self._children)
 
     async def _catch_up(self) -> None:
         """Every reader at the last event; who is not there in time is found by the verdict."""
-        for reader in (*self._readers, *(each for driver in self._drivers for each in driver.followers)):
+        mortals = [reader for mortal in self._mortals for reader in mortal.readers]
+        for reader in (*self._readers, *mortals, *(each for driver in self._drivers for each in driver.followers)):
             reader.is_calm = True
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while time.monotonic() < deadline:
@@ -233,7 +257,8 @@ class _Torture:
     def _folds(self) -> Iterator[tuple[str, ChatFold]]:
         """Of every subscriber, with its name."""
         followers = (reader for driver in self._drivers for reader in driver.followers)
-        for reader in (*(driver.reader for driver in self._drivers), *followers, *self._readers):
+        mortals = (reader for mortal in self._mortals if not mortal.is_dead for reader in mortal.readers)
+        for reader in (*(driver.reader for driver in self._drivers), *followers, *mortals, *self._readers):
             for fold in reader.folds.values():
                 yield reader.name, fold
         for real in self._real:
@@ -254,6 +279,8 @@ class _Torture:
             ],
             tool_runs=read_tool_runs(self._house.runs_file),
             blobs=await self._blobs(),
+            buried=[asked for mortal in self._mortals for asked in mortal.buried],
+            brought={mortal.chat_id: mortal.brought for mortal in self._mortals},
             mishaps=self._mishaps,
         )
         verdict = await asyncio.to_thread(judge, evidence)

@@ -381,7 +381,7 @@ def test_a_sub_chat_begins_once_and_ends_once_and_its_answer_is_the_result_of_it
     ):  # fmt: skip
         assert not is_good(broken)
     given_up = _family(ends=0)
-    given_up["c1"].results = {key: r._replace(has_failed=True) for key, r in given_up["c1"].results.items()}
+    given_up["c1"].answers["sub_1"] = given_up["c1"].answers["sub_1"]._replace(has_failed=True)
     assert not is_good(given_up)
     given_up["sub_1"].accepted = {"stop:sub_1": (1, 0)}
     assert is_good(given_up)

@@ -7,6 +7,7 @@
     a tool that may not be repeated ran at most once a call              tool
     commands are taken up in the order of their acceptance               order
     client tools and sub-chats: see `calls.py`                           client tool, child
+    nothing of an earlier life of a chat reaches into this one           old life
     what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
@@ -70,6 +71,7 @@ def judge(evidence: Evidence) -> Verdict:
     _judge_blobs(evidence, readings, found, counts)
     for command in evidence.commands:
         _judge_command(command, readings.get(command.chat_id), found, counts)
+    _judge_buried(evidence, readings, found, counts)
     _judge_readers(evidence, readings, found, counts)
     _judge_tools(evidence, readings, found, counts)
     codes: Counter[str] = Counter()
@@ -132,6 +134,21 @@ def _judge_order(
         counts["taken up in order"] += sum(name in reading.accepted for name in reading.taken_up)
         late = out_of_order(reading.accepted, reading.taken_up, reading.spoken, commands[chat.chat_id])
         found += [Violation("order", chat.chat_id, name, words) for name, words in late]
+
+
+def _judge_buried(
+    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+) -> None:
+    for command in evidence.buried:
+        counts["commands of earlier lives"] += 1
+        reading, name = readings.get(command.chat_id), command.request_id
+        if reading is None:
+            continue
+        was_brought = name in evidence.brought.get(command.chat_id, ())
+        traces = [reading.acks.get(name), reading.runs[name]]
+        if any(traces) or (not was_brought and (name in reading.said or reading.notes[name])):
+            words = f"{command.type} of an earlier life: {traces} in this one"
+            found.append(Violation("old life", command.chat_id, name, words))
 
 
 def _judge_calls(

@@ -1,0 +1,125 @@
+"""A window with tabs: one named stream of several chats, which are taken away and given back while it is open.
+
+It reads as every reader does (`reader.py`), and asks for changes at any web, through lines that lose the answer; while
+such a change may still be made, nothing is said of what may come. The rule: after `chat_removed` nothing of a chat
+comes until it is asked for again, and what comes then goes on where it stopped or begins with a snapshot.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from protocol.messages import JsonObject
+from tests.torture.evidence import Mishap
+from tests.torture.fold import ChatFold, Mistake
+from tests.torture.reader import Reader
+from tests.torture.wire import Broken, Lines
+
+__all__ = ["Tabs"]
+
+CHANGE_SECONDS = (0.5, 4.0)
+"""Between changes; a stream that was cut is opened again with all its chats."""
+
+ANSWER_SECONDS = 6.0
+"""The process that holds the stream has 2 s to answer; a store that stands still takes 4."""
+
+LATE_SECONDS = 12.0
+"""How long a change whose answer was lost may still be made (`mortal.py`)."""
+
+TRIES = 3
+"""A stream that is opened anew meanwhile has them all anyway."""
+
+
+class Tabs(Reader):
+    """`change` runs beside `run`, until it is cancelled or calm."""
+
+    def __init__(
+        self,
+        number: int,
+        chat_ids: Sequence[str],
+        ports: Sequence[int],
+        seed: str,
+        mishaps: list[Mishap],
+        counts: Counter[str],
+    ) -> None:
+        name = f"tabs-{number}"
+        super().__init__(name, chat_ids, ports, f"{seed} {name}", mishaps, counts, manners="steady")
+        self._dice = random.Random(f"{seed} changes of {name}")
+        self._lines = Lines()
+        self._gone: set[str] = set()
+        self._missing: set[str] = set()
+        self._left_at: dict[str, str] = {}
+        self._asked_again: set[str] = set(chat_ids)
+        self._unsure_until = 0.0
+
+    def _query(self) -> str:
+        """All of them: a new connection begins whole."""
+        self._gone.clear()
+        self._missing.clear()
+        return f"{super()._query()}&stream_id={self.name}"
+
+    def _fold_of(self, chat_id: str) -> ChatFold | None:
+        if chat_id in self._gone and asyncio.get_running_loop().time() > self._unsure_until:
+            raise Mistake("removed", f"{chat_id} was taken away, nobody asked for it again, and here it is")
+        self._gone.discard(chat_id)
+        self._missing.discard(chat_id)
+        return super()._fold_of(chat_id)
+
+    def _leave_out(self, chat_id: str, words: str) -> None:
+        self._counts["chats taken from a stream"] += 1
+        self._missing.add(chat_id)
+        self._left_at[chat_id] = self._last_id
+        if chat_id not in self._asked_again:
+            self._gone.add(chat_id)
+
+    async def change(self) -> None:
+        """Take chats away and give them back; in the end all are there."""
+        while True:
+            await asyncio.sleep(self._dice.uniform(*CHANGE_SECONDS))
+            if self.is_calm:
+                await self._give_back(sorted(self.folds))
+                continue
+            some = self._dice.sample(sorted(self.folds), k=self._dice.randint(1, 3))
+            self._asked_again.difference_update(some)
+            await self._ask({"remove": some})
+            await asyncio.sleep(self._dice.uniform(0.0, 1.5))
+            await self._give_back(sorted({*some, *self._missing}))
+
+    async def _give_back(self, chat_ids: Sequence[str]) -> None:
+        """Until it is done; with the id before it was taken away, or without one: then it begins anew. To add what is
+        there changes nothing."""
+        self._asked_again.update(chat_ids)
+        self._gone.difference_update(chat_ids)
+        add = [{"chat_id": chat_id, **self._place_of(chat_id)} for chat_id in chat_ids]
+        for _ in range(TRIES):
+            if await self._ask({"add": add}):
+                return
+            await asyncio.sleep(self._dice.uniform(0.2, 1.0))
+
+    def _place_of(self, chat_id: str) -> JsonObject:
+        """Only of a chat that was seen to go: what is still on its way is in no place."""
+        if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
+            return {}
+        return {"from": self._left_at[chat_id]}
+
+    async def _ask(self, change: JsonObject) -> bool:
+        """True when it is done."""
+        body = msgspec.json.encode(change)
+        try:
+            answer = await self._lines.request(
+                self._dice.choice(self._ports), "POST", f"/v1/streams/{self.name}", body, seconds=ANSWER_SECONDS
+            )
+        except Broken:
+            self._counts["changes of streams lost"] += 1
+            self._unsure_until = asyncio.get_running_loop().time() + LATE_SECONDS
+            return False
+        if answer.status == 503:
+            self._unsure_until = asyncio.get_running_loop().time() + LATE_SECONDS
+        self._counts[f"changes of streams answered {answer.status}"] += 1
+        if answer.status not in (200, 404, 503):
+            words = f"a change of {self.name} was answered {answer.status} {answer.body[:200]!r}"
+            self._mishaps.append(Mishap("internal", ",".join(self.folds)[:200], words))
+        return answer.status == 200
