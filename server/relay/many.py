@@ -92,6 +92,14 @@ async def name_taken(
         yield heard, mine
 
 
+class _Watch:
+    """One chat of the stream; `subscriber` once its relay is open."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.subscriber: Subscriber | None = None
+
+
 class ManyChats:
     """The chats of one stream; `tasks` ends with it."""
 
@@ -101,7 +109,7 @@ class ManyChats:
         self._connection = connection
         self._tasks = tasks
         self._has_presence = has_presence
-        self._chats: dict[str, anyio.CancelScope] = {}
+        self._chats: dict[str, _Watch] = {}
 
     def add(self, chat_id: str, place: Position | None) -> None:
         """Begin to send a chat, from `place` if that is possible. One that is there already goes on as it is."""
@@ -109,14 +117,16 @@ class ManyChats:
             return
         if place is not None:  # so that an id which is sent before this chat has begun does not forget it
             self._connection.places[chat_id] = place_word(tag_of(chat_id), place).encode()
-        scope = self._chats[chat_id] = anyio.CancelScope()
-        self._tasks.start_soon(self._watch, chat_id, place, scope)
+        watch = self._chats[chat_id] = _Watch()
+        self._tasks.start_soon(self._watch, chat_id, place, watch)
 
     def remove(self, chat_id: str) -> None:
         """Send nothing more of a chat. One that is not there is no error."""
-        scope = self._chats.pop(chat_id, None)
-        if scope is not None:
-            scope.cancel()
+        watch = self._chats.pop(chat_id, None)
+        if watch is not None:
+            if watch.subscriber is not None:
+                watch.subscriber.leave()  # now: until the task has ended, its relay and its snapshot might still write
+            watch.scope.cancel()
             self._connection.places.pop(chat_id, None)
             self._connection.write(frame_of(chat_id, ChatRemoved("removed")))
 
@@ -146,14 +156,15 @@ class ManyChats:
                 with suppress(Failed):  # who asked hears nothing, and asks again
                     await self._store.whisper(f"answer:{said.nonce}", msgspec.json.encode(outcome))
 
-    async def _watch(self, chat_id: str, place: Position | None, scope: anyio.CancelScope) -> None:
-        with scope:
+    async def _watch(self, chat_id: str, place: Position | None, watch: _Watch) -> None:
+        with watch.scope:
             try:
                 async with AsyncExitStack() as stack:
                     relay = await stack.enter_async_context(self._hub.relay(chat_id))
                     if self._has_presence:
                         stack.enter_context(self._hub.presence.visiting(chat_id, self._connection))
                     subscriber = Subscriber(self._connection, relay, chat_id, is_one_of_many=True)
+                    watch.subscriber = subscriber
                     stack.callback(subscriber.leave)
                     stack.callback(partial(relay.leave, subscriber))
                     await relay.join(subscriber, place)
@@ -161,5 +172,5 @@ class ManyChats:
             except Failed:
                 self._connection.places.pop(chat_id, None)
                 self._connection.write(frame_of(chat_id, ChatRemoved("unavailable")))
-        if self._chats.get(chat_id) is scope:
+        if self._chats.get(chat_id) is watch:
             del self._chats[chat_id]

@@ -10,7 +10,10 @@ from anyio.abc import TaskGroup
 from protocol.ids import Position
 from protocol.places import parse_places
 from protocol.sse import EventFrame, Frame, FrameParser, snapshot_frame
+from server.relay.hub import Hub
+from server.relay.many import ManyChats
 from server.relay.subscriber import Subscriber
+from tests.unit.actor_house import CHAT, House, title
 from tests.unit.test_subscriber import Setting, turns
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +107,31 @@ async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone()
         assert many.connection.ended is None and many.a.left.is_set()
         assert [kind for _, kind, _ in blocks(many.pipe.taken)] == ["snapshot", "snapshot", "chat_removed", "b11"]
         assert blocks(many.pipe.taken)[-1][2].keys() == {"b"}
+
+
+@pytest.mark.parametrize("what", ["an event", "a snapshot"])
+async def test_of_a_chat_that_was_taken_from_a_stream_nothing_comes_afterwards(what: str) -> None:
+    """Not even what its relay offers in the very same step, or a snapshot that its reader had no room for yet."""
+    house = House()
+    writer = await house.writer()
+    await writer.commit(title("kept"))
+    async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+        setting = Setting(tasks)
+        many = ManyChats(hub, house.store, setting.connection, tasks, has_presence=False)
+        many.add(CHAT, None)
+        await setting.pipe.until(b'"title":"kept"')
+        await turns()
+        async with hub.relay(CHAT) as relay:
+            (subscriber,) = relay.subscribers
+            if what == "a snapshot":
+                setting.pipe.shut()
+                subscriber.resync("slow")
+            many.remove(CHAT)
+            if what == "an event":
+                subscriber.write_frames([Frame(CHAT, b'{"type":"late"}', 1, 2)])
+            setting.pipe.open()
+            await setting.pipe.until(b"chat_removed")
+            await turns()
+        assert setting.pipe.taken.partition(b"chat_removed")[2].count(b"data:") == 0
+        assert setting.connection.places == {}
+        tasks.cancel_scope.cancel()
