@@ -33,6 +33,10 @@ STAY_SECONDS = (0.5, 25.0)
 SLOW_SECONDS = (0.05, 1.5)
 STALL_SECONDS = (2.0, 10.0)
 
+DOUBLED_MAX = 3
+"""How often the pause before a reconnect is doubled while none succeeds: to 4 s at the most. Hundreds of readers who
+come back at once would keep a slow machine from serving any of them; clients are told to back off (PROTOCOL §15)."""
+
 Told: TypeAlias = Callable[[str, Event | Snapshot], None]
 
 
@@ -67,6 +71,7 @@ class Reader:
         self._tell = tell
         self._last_id = ""
         self._pause_seconds = 0.0
+        self._failures = 0
 
     async def run(self) -> None:
         while True:
@@ -76,10 +81,12 @@ class Reader:
                 await self._read(place, is_wild)
             except (Broken, TimeoutError):
                 self._counts["streams broken"] += 1
+                self._failures += 1
             except Mistake as wrong:
                 self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], f"{self.name}: {wrong}"))
                 self._last_id = ""
-            await asyncio.sleep(self._pause_seconds or self._random.uniform(0.05, 0.5))
+            pause_seconds = self._random.uniform(0.05, 0.5) * 2 ** min(self._failures, DOUBLED_MAX)
+            await asyncio.sleep(self._pause_seconds or pause_seconds)
             self._pause_seconds = 0.0
 
     async def _read(self, place: str, is_wild: bool) -> None:
@@ -97,6 +104,7 @@ class Reader:
             rng.choice(self._ports), path, place, silence_seconds=SILENCE_SECONDS, receive_buffer_bytes=buffer_bytes
         ) as chunks:
             self.opened.set()
+            self._failures = 0
             async for chunk in chunks:
                 for frame in parser.feed(chunk):
                     if isinstance(frame, EventFrame):
