@@ -19,6 +19,7 @@ from protocol.ledger import Ledger
 from protocol.runs import fail_run
 from protocol.state import ChatState
 from server.actor.children import ChildChats
+from server.actor.patience import Patience
 from server.actor.processes import ChatProcesses, ProcessCalls
 from server.actor.workplace import Workplace
 from server.actor.writer import Writer
@@ -28,7 +29,7 @@ from server.agent.place.profile import ChatTools
 from server.agent.plan import advance
 from server.agent.steps import RunTool, Step
 from server.agent.tracing import Trace
-from server.store.port import BlobOutcome, BlobPut, Fenced
+from server.store.port import BlobOutcome, BlobPut, Fenced, Lost
 from server.tools.chats import ChatsPort
 from server.tools.processes import ProcessesPort
 
@@ -43,9 +44,6 @@ STOP_SECONDS = 0.8
 DRAIN_STOP_SECONDS = 0.1
 """The same when the chat is handed over: a tool that does not heed its cancellation must not hold up the next owner,
 who was promised the chat within a second (DESIGN §4.6). Its result would not count any more."""
-
-FETCH_PAUSES_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""After each failure to read a blob; then the model is asked without it."""
 
 
 class TurnOver(Exception):
@@ -165,13 +163,16 @@ class Turn:
         return ProcessCalls(self, self._processes)
 
     async def fetch_blob(self, hash: str) -> Blob | None:
-        for pause in FETCH_PAUSES_SECONDS:
-            try:
-                return await self._place.store.get_blob(self.state.chat_id, self._writer.owner, hash)
-            except Unavailable as trouble:
-                _log.warning("blob.not_read", chat_id=self.state.chat_id, error=str(trouble))
-                await anyio.sleep(pause)
-        return None
+        """As patient as the writer with a store that is away: a model must not be told that a file is gone which is
+        there. One that cannot be read for a minute, while the chat is still ours, is left out."""
+        store, owner = self._place.store, self._writer.owner
+        try:
+            return await Patience(self._place.metrics).until_answered(
+                lambda: store.get_blob(self.state.chat_id, owner, hash)
+            )
+        except Lost as trouble:
+            _log.warning("blob.not_read", chat_id=self.state.chat_id, error=str(trouble.__cause__))
+            return None
 
     async def put_blob(self, blob: Blob) -> bool:
         request = BlobPut(chat_id=self.state.chat_id, owner=self._writer.owner, blob=blob, ttl_seconds=BLOB_TTL_SECONDS)

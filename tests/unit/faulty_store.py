@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
+from protocol.blobs import Blob
 from protocol.entries import RawEntry
 from protocol.errors import Internal, Unavailable
 from protocol.ids import EntryId
@@ -205,6 +206,9 @@ class FaultyStore(MemoryStore):
 
     async def post(self, request: PostRequest) -> Posted:
         return await self._through("post", partial(super().post, request))
+
+    async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
+        return await self._through("get_blob", partial(super().get_blob, chat_id, owner, hash))
 
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return await self._through("meta", partial(super().meta, chat_id))

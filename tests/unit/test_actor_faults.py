@@ -4,13 +4,19 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from protocol.blobs import Blob
 from protocol.codec import encode
+from protocol.commands import UserMessage
 from protocol.events import ErrorHappened, ThreadUpdated
+from protocol.principal import LOCAL
+from server.actor import patience
 from server.actor.actor import Actor, End
 from server.store.memory import MemoryStore
+from server.store.port import BlobOutcome, BlobPut
 from server.tools.base import Progress, Retry
 from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, call, params, say, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
+from tests.unit.pictures import hash_of
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +38,23 @@ async def essay_of(house: House) -> str:
     await house.post(say("write", model=ESSAY), chat_id="reference")
     await house.own("reference worker", "reference")
     return (await house.texts("reference"))[-1][1]
+
+
+async def test_a_model_is_told_of_a_file_whose_store_was_away_longer_than_a_few_tries(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "RETRY_FIRST_SECONDS", 0.0)
+    blob = Blob(hash_of(b"\x00\xff"), "application/octet-stream", b"\x00\xff")
+    await house.post(params())
+    put = BlobPut(chat_id=CHAT, owner=LOCAL.id, blob=blob, ttl_seconds=60)
+    assert await house.store.put_blob(put) is BlobOutcome.KEPT
+    file = {"type": "file", "name": "a.bin", "mime": blob.mime, "blob": blob.hash}
+    await house.post(UserMessage(client_request_id="file", content=[{"type": "text", "text": "look"}, file]))
+    for _ in range(12):
+        house.store.fail("get_blob", "refused")
+    assert await house.own("w1") is End.RELEASED
+    assert (await house.texts())[-1] == ("assistant", "You said: look")
+    assert house.store.calls["get_blob"] == 13
 
 
 # poison
