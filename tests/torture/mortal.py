@@ -29,6 +29,7 @@ KINDS: tuple[ChatKind, ...] = ("talk", "essay", "family", "tools")
 
 LIFE_SECONDS = (1.5, 6.0)
 SAID_PER_LIFE = (2, 8)
+SAID_WHILE_DYING = 3
 LOOKS_AT_THE_DEAD = 4
 
 LATE_SECONDS = 12.0
@@ -89,7 +90,7 @@ class Mortal:
             while not self._is_over():
                 exported = await self._export() if self._random.random() < 0.5 else None
                 await self._wait_until(self._import_lost_at + LATE_SECONDS)  # a late one would make it alive again
-                await self._die()
+                await self._die(saying)
                 if self._is_over():
                     break
                 await self._begin_again(exported)
@@ -118,17 +119,23 @@ class Mortal:
         for _ in range(self._random.randint(*SAID_PER_LIFE)):
             if not await self._pace.wait():
                 break
-            asked = mortal_command(self.chat_id, self.kind, self._new_id(), self._random)
-            self.seen.commands[asked.request_id] = asked
-            self._posts.append(saying.create_task(self._poster.post(asked)))
+            self._say(saying)
         if not self._pace.has_ended:
             await asyncio.sleep(self._random.uniform(*LIFE_SECONDS))
+
+    def _say(self, saying: asyncio.TaskGroup) -> None:
+        asked = mortal_command(self.chat_id, self.kind, self._new_id(), self._random)
+        self.seen.commands[asked.request_id] = asked
+        self._posts.append(saying.create_task(self._poster.post(asked)))
 
     async def _export(self) -> bytes | None:
         answer = await self._ask("GET", f"/v1/chats/{self.chat_id}/export")
         return answer.body if answer.status == 200 else None
 
-    async def _die(self) -> None:
+    async def _die(self, saying: asyncio.TaskGroup) -> None:
+        """Beside the delete more is said: it finds commands in the inbox, or they find nobody."""
+        for _ in range(SAID_WHILE_DYING):
+            self._say(saying)
         answer = await self._ask("DELETE", f"/v1/chats/{self.chat_id}")
         if answer.status not in (200, 404):
             self._wrong("internal", f"DELETE was answered {answer.status} {answer.body[:200]!r}")

@@ -24,7 +24,10 @@ STORE = os.environ.get("TORTURE_STORE", "valkey")
 SEED = os.environ.get("TORTURE_SEED", "")
 """Unset: a new one each time; the report names it."""
 
-SIZE = ["--chats", "120", "--subscribers", "60", "--real-clients", "10", "--mortals", "12", "--tabs", "10", "--commands-per-second", "60"]
+SIZE = (
+    "--chats", "120", "--subscribers", "60", "--real-clients", "10", "--mortals", "12", "--tabs", "10",
+    "--commands-per-second", "60",
+)  # fmt: skip
 """Half of what `scripts/torture` does by default: a test shares its machine with others."""
 
 START_SECONDS = 120.0
