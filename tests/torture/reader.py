@@ -83,7 +83,8 @@ class Reader:
                 self._counts["streams broken"] += 1
                 self._failures += 1
             except Mistake as wrong:
-                self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], f"{self.name}: {wrong}"))
+                if not self._is_of_my_making(wrong):
+                    self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], f"{self.name}: {wrong}"))
                 self._last_id = ""
             pause_seconds = self._random.uniform(0.05, 0.5) * 2 ** min(self._failures, DOUBLED_MAX)
             await asyncio.sleep(self._pause_seconds or pause_seconds)
@@ -148,6 +149,10 @@ class Reader:
             self._counts["resumes"] += 1
         begun.add(head.chat_id)
         self._tell(head.chat_id, event)
+
+    def _is_of_my_making(self, wrong: Mistake) -> bool:
+        """It may come of something that was asked for."""
+        return False
 
     def _query(self) -> str:
         return "&".join(f"chat_id={chat_id}" for chat_id in self.folds)

@@ -62,11 +62,17 @@ class Tabs(Reader):
         return f"{super()._query()}&stream_id={self.name}"
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
-        if chat_id in self._gone and asyncio.get_running_loop().time() > self._unsure_until:
+        if chat_id in self._gone:
             raise Mistake("removed", f"{chat_id} was taken away, nobody asked for it again, and here it is")
-        self._gone.discard(chat_id)
         self._missing.discard(chat_id)
         return super()._fold_of(chat_id)
+
+    def _is_of_my_making(self, wrong: Mistake) -> bool:
+        """A change whose answer was lost is made late: it gives a chat back that was taken away since, from a place of
+        the past. A client that meets this opens its stream anew."""
+        is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < self._unsure_until
+        self._counts["late changes of streams"] += is_mine
+        return is_mine
 
     def _leave_out(self, chat_id: str, words: str) -> None:
         self._counts["chats taken from a stream"] += 1
