@@ -34,7 +34,8 @@ class Chats(Mapping[str, Chat]):
         self._new_chat = new_chat
         self._chats: dict[str, Chat] = {}
         self._scopes: dict[str, anyio.CancelScope] = {}
-        self._backoff = Backoff(wire.patience)
+        self._troubled: dict[str, Backoff] = {}
+        """Of the chats that the server could not open, until it can."""
         self._tasks: TaskGroup | None = None
         self._is_open = False
 
@@ -121,6 +122,7 @@ class Chats(Mapping[str, Chat]):
 
     def _end(self, chat_id: str, wrong: ThreadcastError) -> None:
         self._stream.drop(chat_id)
+        self._troubled.pop(chat_id, None)
         if (chat := self._chats.pop(chat_id, None)) is not None:
             self._scopes.pop(chat_id).cancel()
             chat.fail(wrong)
@@ -134,6 +136,8 @@ class Chats(Mapping[str, Chat]):
             case Arrival():
                 if (chat := self._chats.get(item.chat_id)) is not None:
                     chat.take(item)
+                    if item.type == "snapshot":
+                        self._troubled.pop(chat.id, None)
             case _:
                 if isinstance(item, Opened | Lost):
                     self._is_open = isinstance(item, Opened)
@@ -161,7 +165,7 @@ class Chats(Mapping[str, Chat]):
             chat.fail(wrong)
 
     async def _add_again(self, chat: Chat) -> None:
-        pause = self._backoff.pause()
+        pause = self._troubled.setdefault(chat.id, Backoff(self._wire.patience)).pause()
         chat.take(Lost("the server could not open this chat", pause))
         await anyio.sleep(pause)
         if chat.id not in self._stream.chat_ids:

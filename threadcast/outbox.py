@@ -192,6 +192,7 @@ class FileOutbox:
             held = [_Add(held) for chat_id in self.chats() for held in self.held(chat_id)]
             _write(file, held, is_synced=True)
             fresh.replace(self._path)
+            _sync_directory(self._path.parent)
         except BaseException:
             os.close(file)
             raise
@@ -205,6 +206,16 @@ def _write(file: int, lines: Iterable[_Add | _Remove], *, is_synced: bool) -> No
         data = data[os.write(file, data) :]
     if is_synced:
         os.fsync(file)
+
+
+def _sync_directory(path: Path) -> None:
+    """A new name is safe from a power failure once its directory is on disk, too."""
+    with suppress(OSError):  # Windows opens no directory; some file systems sync none
+        directory = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def _read(path: Path) -> list[Held]:

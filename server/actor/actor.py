@@ -95,7 +95,8 @@ class Actor:
 
     def lose(self) -> None:
         """The lease went to somebody else, or the worker ends: nothing of this chat is waited for any more."""
-        self._is_lost = self._patience.is_over = True
+        self._is_lost = True
+        self._patience.give_up()
         if self._writer is not None:
             self._writer.give_up()
         self._wake.set()

@@ -21,11 +21,15 @@ _T = TypeVar("_T")
 
 
 class Patience:
-    """Of one actor. `is_over`: the lease went to somebody else, so nothing is worth a repeat."""
+    """Of one actor."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.is_over = False
         self._metrics = metrics
+        self._over = anyio.Event()
+
+    def give_up(self) -> None:
+        """The lease went to somebody else, or the worker ends: nothing is worth a repeat, nor the wait before one."""
+        self._over.set()
 
     async def until_answered(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Repeat `call` while the store is away. Raises Lost after a minute of that."""
@@ -36,7 +40,8 @@ class Patience:
                 return await call()
             except Unavailable as trouble:
                 self._metrics.store_errors.labels("actor").inc()
-                if self.is_over or time.monotonic() > give_up_at:
+                with anyio.move_on_after(pause):
+                    await self._over.wait()
+                if self._over.is_set() or time.monotonic() > give_up_at:
                     raise Lost from trouble
-                await anyio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_SECONDS)

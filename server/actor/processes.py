@@ -31,7 +31,8 @@ LAST_WORDS_CHARACTERS = 2_000
 DESCRIPTION_MAX_CHARACTERS = 200
 
 NOTE_SECONDS = 0.5
-"""For noting that a process did not start after all, against a cancellation: an abort is done within a second."""
+"""For its turn at the log, against a cancellation, to note that a process did not start after all. An append that
+has begun takes what it takes, as any does; an abort leaves the call behind by then (`Turn.stop`)."""
 
 
 class CommitPort(Protocol):

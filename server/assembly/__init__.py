@@ -64,7 +64,11 @@ def furnish(settings: Settings) -> Furniture:
 def authenticator_of(settings: Settings) -> Authenticator:
     """Bearer tokens when some are configured, else the one local caller."""
     tokens = [
-        KnownToken(token.sha256, Principal(token.id, token.permissions, token.roles)) for token in settings.auth.tokens
+        KnownToken(
+            token.sha256,
+            Principal(token.id, permissions=tuple(sorted(token.permissions)), roles=tuple(sorted(token.roles))),
+        )
+        for token in settings.auth.tokens
     ]
     return TokenAuthenticator(tokens) if tokens else LocalAuthenticator()
 

@@ -170,6 +170,8 @@ class ProcessPool:
             _, watching = await asyncio.wait(self._tasks, timeout=GONE_SECONDS)
             for task in watching:
                 task.cancel()
+            if watching:  # they close their pipes, and wait for nothing more
+                await asyncio.wait(watching)
 
     async def _watch(self, running: _Running, report: int) -> None:
         """Read what it prints until its guard is gone, then say how it ended."""

@@ -34,7 +34,7 @@ PNG = (
 )
 
 
-_BY = Principal("local", frozenset({"approve"}))
+_BY = Principal("local", ("approve",))
 """One permission: a set of two has no order that lasts from one process to the next."""
 
 

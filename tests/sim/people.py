@@ -53,7 +53,7 @@ BUFFER_MAX_BYTES = 900
 ACK_SECONDS = 2.0
 """A client without an ack for so long posts again."""
 
-PERSON = Principal("local", frozenset({"approve"}))
+PERSON = Principal("local", ("approve",))
 """One permission: a set of two would be written down in an order that differs from process to process."""
 
 PRINCIPAL = encode(PERSON)

@@ -8,7 +8,7 @@ from protocol.errors import Unauthorized
 from protocol.principal import LOCAL, Principal
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator, hash_token
 
-ALICE = Principal("alice", frozenset({"approve"}))
+ALICE = Principal("alice", ("approve",))
 BOB = Principal("bob")
 TOKENS: Authenticator = TokenAuthenticator(
     [KnownToken(hash_token("tc_a"), ALICE), KnownToken(hash_token("tc_b"), BOB), KnownToken(hash_token("tc_a2"), ALICE)]

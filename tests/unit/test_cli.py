@@ -99,8 +99,8 @@ def test_a_new_token_is_let_in_by_the_lines_that_come_with_it(capsys: pytest.Cap
     (made,) = [word for word in said.err.split() if word.startswith("tc_")]
     assert made not in said.out
     (entry,) = tomllib.loads(said.out)["auth"]["tokens"]
-    alice = Principal(entry["id"], frozenset(entry["permissions"]))
-    assert alice == Principal("alice", frozenset({"approve", "diagnostics"}))
+    alice = Principal(entry["id"], tuple(entry["permissions"]))
+    assert alice == Principal("alice", ("approve", "diagnostics"))
     assert TokenAuthenticator([KnownToken(entry["sha256"], alice)]).authenticate(f"Bearer {made}") == alice
     Path("threadcast.toml").write_text(said.out)
     assert load_settings({}, {"server.host": "0.0.0.0"}).settings.auth != Auth()

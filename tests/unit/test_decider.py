@@ -234,7 +234,7 @@ def test_a_command_refused_at_the_edge_gets_its_ack() -> None:
 
 def test_who_acted_is_shown_once_auth_is_on() -> None:
     chat = PureChat()
-    events = chat.command(say("a"), by=Principal("ann", frozenset({"approve"})))
+    events = chat.command(say("a"), by=Principal("ann", ("approve",)))
     added = next(e for e in events if isinstance(e, MessageAdded))
     assert added.message.by == "ann"
     assert [e.by for e in events if isinstance(e, Ack)] == ["ann"]

@@ -148,7 +148,7 @@ def test_a_request_has_the_instructions_of_profile_and_thread_and_the_roles_of_w
     profile = Profile(name="agent", custom_instructions="From the profile.")
     chat = PureChat(ChatTools(profile, {}, frozenset(), "m"))
     chat.command(SetParams(client_request_id="p", patch={"custom_instructions": "From the thread."}))
-    ann = Principal("ann", roles=frozenset({"reviewer", "editor"}))
+    ann = Principal("ann", roles=("editor", "reviewer"))
     chat.command(asked("a", {"roles": ["admin"]}), by=ann)
     prompt = build_request(chat.state, chat.tools, "demo", "m", with_tools=True).system
     assert "# Instructions\n\nFrom the profile.\n\nFrom the thread." in prompt

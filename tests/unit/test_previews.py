@@ -27,7 +27,7 @@ ARTICLE = PayloadType(
     schema={"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]},
     summary="{title}",
 )
-ANN = Principal("ann", frozenset({"approve"}))
+ANN = Principal("ann", ("approve",))
 PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 
 
@@ -225,7 +225,7 @@ def test_an_edited_object_may_be_as_large_as_a_shown_one_and_no_larger() -> None
 @pytest.mark.parametrize(("roles", "approval"), [((), "commit_failed"), (("editor",), "committed")])
 def test_a_commit_tool_runs_only_for_somebody_with_its_role(roles: tuple[str, ...], approval: str) -> None:
     chat, preview = previewed(traits=Traits(required_role="editor"))
-    chat.command(decision(preview.payload_id), by=Principal("ann", frozenset({"approve"}), frozenset(roles)))
+    chat.command(decision(preview.payload_id), by=Principal("ann", ("approve",), tuple(sorted(roles))))
     if isinstance(chat.step, RunTool):
         chat.tool_answers("saved")
     assert approvals(chat.events) == ["accepted", approval]

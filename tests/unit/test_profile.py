@@ -142,7 +142,7 @@ def test_get_payload_is_offered_where_there_may_be_something_to_read_whatever_th
     assert ChatTools(typed, guarded, frozenset(), "m", roles={"reader"}).names == []
 
 
-EDITOR = Principal("ann", roles=frozenset({"editor"}))
+EDITOR = Principal("ann", roles=("editor",))
 
 
 @pytest.mark.row("CTX-7", "TOOL-5")
@@ -151,7 +151,7 @@ def test_the_role_is_that_of_who_started_the_run_and_no_body_can_name_one() -> N
     chat = PureChat()
     assert "erase" not in profiles.tools_of(chat.state).names
     body = say("a", params={"metadata": {"roles": ["editor"]}})
-    chat.command(body, by=Principal("bob", permissions=frozenset({"editor"})))
+    chat.command(body, by=Principal("bob", permissions=("editor",)))
     assert "erase" not in profiles.tools_of(chat.state).names
     chat.finish()
     chat.command(say("b"), by=EDITOR)
