@@ -49,7 +49,7 @@ def allow_open_files(streams_max: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
     if soft != resource.RLIM_INFINITY and soft < streams_max + OTHER_FILES:
-        _log.info("streams.bounded", open_files=soft, streams_max=streams_max)
+        _log.debug("streams.bounded", open_files=soft, streams_max=streams_max)  # most have far fewer readers
     return soft
 
 

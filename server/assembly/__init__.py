@@ -15,7 +15,7 @@ from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
-from server.assembly.providers import providers_of
+from server.assembly.providers import check_models, providers_of
 from server.assembly.store import open_store
 from server.assembly.tools import mcp_hub_of, tools_of
 from server.providers.registry import Providers
@@ -49,6 +49,7 @@ class Furniture:
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models)
+    check_models(settings, providers)
     app = app_file_of(settings.server.app)
     http = HttpClient()
     tools = tools_of(settings, app.tools, http)

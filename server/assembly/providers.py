@@ -1,5 +1,6 @@
 """The providers of models, as configured."""
 
+from protocol.errors import ModelFailed
 from server.providers.anthropic.messages import Anthropic
 from server.providers.base import ModelInfo, Prices, Provider
 from server.providers.demo.models import Demo
@@ -10,16 +11,36 @@ from server.providers.openai.chat import OpenAIChat
 from server.providers.openai.responses import OpenAIResponses
 from server.providers.registry import Providers
 from server.providers.sdk import Reach
-from server.settings import Models
+from server.settings import Models, Settings
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings
 
-__all__ = ["providers_of"]
+__all__ = ["check_models", "providers_of"]
 
 
 def providers_of(models: Models) -> Providers:
     """The configured ones, and the demonstration that needs no key. Raises ValueError: an extra is missing."""
     return Providers([*(_provider(name, wanted) for name, wanted in models.providers.items()), Demo()])
+
+
+def check_models(settings: Settings, providers: Providers) -> None:
+    """Raises ValueError: a model is named that nobody serves. What a server of models has, only it knows, so any name
+    goes there; the demonstration's and a script's models are known here."""
+    models = settings.models
+    named = [("models.default", models.default), ("models.title", models.title)]
+    named += [("models.summarizer", models.summarizer), *(("models.fallback", each) for each in models.fallback)]
+    for name, profile in settings.profiles.items():
+        path = f"profiles.{name}"
+        named += [(f"{path}.model", profile.model), (f"{path}.summarizer", profile.summarizer or "")]
+        named += [(f"{path}.fallback", each) for each in profile.fallback or ()]
+    for path, model in named:
+        try:
+            if model:
+                provider, known_as = providers.resolve(model)
+                if isinstance(provider, Demo | Script):
+                    provider.check(known_as)
+        except ModelFailed as wrong:
+            raise ValueError(f"{path} = {model!r}: {wrong.message}") from None
 
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:

@@ -62,6 +62,8 @@ def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:
         for name, server in wanted.items()
     ]
     for name, said in settings.tools.items():
+        if mcp_server_of(name) in settings.mcp:
+            _check_authorization(name, said)
         if mcp_server_of(name) in settings.mcp and said.policy not in (None, "auto", "ask", "deny"):
             raise ValueError(
                 f"tools.{name}: the policy {said.policy!r} is not there for MCP tools; use auto, ask, deny"
@@ -115,9 +117,20 @@ def _operated(
             raise ValueError(
                 f"tool {tool.name}: there is no policy {tool.policy!r}; use {', '.join(POLICIES_CARRIED_OUT)}"
             )
+        if tool.policy == "client":
+            _check_authorization(tool.name, wanted[tool.name])
         if tool.policy == "preview":
             _check_preview(tool, {other.name: other for other in kept})
     return kept
+
+
+def _check_authorization(name: str, said: ToolSettings) -> None:
+    """Raises ValueError: a caller's credentials go nowhere from an MCP server's tool, nor from a client's."""
+    if said.forward_auth:
+        raise ValueError(
+            f"tools.{name}: forward_auth is for tools with a url and for those of server.app; a tool of an MCP server "
+            "or of a client is never given the caller's Authorization. Leave it out"
+        )
 
 
 def _check_preview(tool: Tool, own: dict[str, Tool]) -> None:

@@ -16,6 +16,7 @@ from protocol.errors import ThreadcastError
 from protocol.loopback import is_loopback
 from server.console.doctor_mcp import Verdict, mcp_findings
 from server.console.doctor_models import model_finding
+from server.console.doctor_tools import tool_findings
 from server.settings import Provider, Settings
 from server.settings.sources import BadSettings, Loaded, load_settings
 from server.store.standing import Standing
@@ -62,7 +63,8 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
         findings += await _store_health(settings)
         findings.append(await _assistants(settings))
         servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)
-        mcp = [Finding(verdict, what, text) for verdict, what, text in servers]
+        services = await tool_findings(settings, PATIENCE_SECONDS)
+        tools = [Finding(verdict, what, text) for verdict, what, text in [*servers, *services]]
     providers = settings.models.providers.items()
     answers: dict[str, Finding] = {}
 
@@ -72,7 +74,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with anyio.create_task_group() as tasks:
         for name, provider in providers:
             tasks.start_soon(ask, name, provider)
-    return [*findings, *(answers[name] for name, _ in providers), *mcp]
+    return [*findings, *(answers[name] for name, _ in providers), *tools]
 
 
 async def _assistants(settings: Settings) -> Finding:

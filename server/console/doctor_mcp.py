@@ -16,7 +16,7 @@ from protocol.schema.answers import McpResources
 from server.settings import Mcp, Settings
 from threadcast import Client, Unreachable
 
-__all__ = ["McpFinding", "Verdict", "mcp_findings"]
+__all__ = ["McpFinding", "Verdict", "mcp_findings", "seen_at"]
 
 Verdict: TypeAlias = Literal["ok", "note", "fail"]
 
@@ -66,7 +66,12 @@ async def _seen_from_here(what: str, server: Mcp, patience_seconds: float) -> Mc
         if program is None:
             return McpFinding("fail", what, f"{server.command}: no such program; is it installed, and on the PATH?")
         return McpFinding("ok", what, f"will run {program}")
-    parts = urlsplit(server.url)
+    return await seen_at(what, server.url, patience_seconds)
+
+
+async def seen_at(what: str, url: str, patience_seconds: float) -> McpFinding:
+    """Does anybody listen where this URL leads? Nothing is asked."""
+    parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     place = f"{parts.hostname}:{port}"
     try:

@@ -3,15 +3,19 @@
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import pytest
 
+from server.assembly import furnish
 from server.assembly.providers import providers_of
 from server.console.doctor_models import model_finding
+from server.console.doctor_tools import tool_findings
 from server.providers import extras
 from server.providers.anthropic.messages import Anthropic
 from server.providers.google.gemini import Google
 from server.providers.openai.chat import OpenAIChat
-from server.settings import Model, Models, Provider, Secret
+from server.settings import Model, Models, Provider, Secret, Settings, Tool
+from server.settings.sources import load_settings
 
 KINDS = Models(
     providers={
@@ -43,6 +47,29 @@ def test_extra_is_missing_with_all_that_stands_above_it(monkeypatch: pytest.Monk
     assert extras.missing_extra("google") == "pip install 'threadcast[google]'"
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[models]\ndefault = "demo/nope"', r"models\.default = 'demo/nope': There is no model .*known: demo/echo"),
+        ('[models]\ndefault = "demo/essay?speed=1"', "demo/essay has no option speed=1"),
+        ('[models]\nfallback = ["demo/echo", "played/b"]', r"models\.fallback = 'played/b': The script has no .*known: a"),
+        ('[profiles.p]\nmodel = "nobody/x"', r"profiles\.p\.model = 'nobody/x': There is no model provider 'nobody'"),
+    ],
+)
+def test_a_named_model_that_nobody_serves_stops_the_start(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "scenes.toml").write_text('models = ["a"]\nscene = []\n')
+    file = tmp_path / "threadcast.toml"
+    file.write_text(f'{text}\n[models.providers.played]\nkind = "script"\nfile = "scenes.toml"\n')
+    with pytest.raises(ValueError, match=sentence):
+        furnish(load_settings({}, file=str(file)).settings)
+
+
+def test_a_model_that_is_not_listed_goes_to_its_server(tmp_path: Path) -> None:
+    file = tmp_path / "threadcast.toml"
+    file.write_text('[models]\ndefault = "here/new"\n[models.providers.here]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    assert furnish(load_settings({}, file=str(file)).settings).providers.names == ["here", "demo"]
+
+
 def test_doctor_reads_a_script_and_asks_it_for_no_key(tmp_path: Path) -> None:
     scenes = tmp_path / "scenes.toml"
     provider = Provider(kind="script", file=str(scenes))
@@ -66,3 +93,20 @@ def test_doctor_says_what_a_native_provider_lacks() -> None:
     for provider, verdict, text in cases:
         found = anyio.run(model_finding, "x", provider, 2.0)
         assert (found.verdict, text in found.text) == (verdict, True), found
+
+
+@pytest.mark.anyio
+async def test_doctor_looks_once_for_each_origin_of_http_tools() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        here = f"http://127.0.0.1:{port}"
+        tools = {
+            "articles": Tool(url=f"{here}/articles/{{id}}", description="x"),
+            "nobody": Tool(url="http://127.0.0.1:9/x", description="x"),
+            "notes": Tool(url=f"{here}/notes", description="x"),
+            "off": Tool(url="http://127.0.0.1:9/off", description="x", enabled=False),
+        }
+        found = await tool_findings(Settings(models=Models(default="demo/echo"), tools=tools), 2.0)
+    assert [(each.verdict, each.what) for each in found] == [("ok", "http tools"), ("fail", "http tools")]
+    assert found[0].text == f"articles, notes: somebody listens at 127.0.0.1:{port}"
+    assert found[1].text.startswith("nobody: nobody listens at 127.0.0.1:9")

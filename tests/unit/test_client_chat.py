@@ -22,6 +22,8 @@ from tests.unit.client_house import (
     stream,
 )
 from threadcast import Chat, ChatLeft, Client, Connection, OutboxFull, Patience, RawEvent, Unauthorized, Unreachable
+from threadcast import chats as chats_module
+from threadcast.backoff import Backoff
 from threadcast.errors import BadRequest, Cancelled, NotFound, QueueFull
 from threadcast.listeners import QUEUE_MAX_COUNT, Listeners
 
@@ -171,6 +173,33 @@ async def test_a_refusal_that_comes_after_a_first_yes_is_not_lost() -> None:
         await until(lambda: sent.refused)
         assert isinstance(sent.refused, Cancelled)
         assert sent.ack is not None
+
+
+async def test_a_chat_that_could_be_opened_again_waits_no_longer_than_at_first_when_it_is_in_trouble_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    class Noted(Backoff):
+        def __init__(self, patience: Patience) -> None:
+            super().__init__(patience, lambda: 0.5)
+
+        def pause(self, at_least_seconds: float = 0.0) -> float:
+            pauses.append(super().pause(at_least_seconds))
+            return pauses[-1]
+
+    monkeypatch.setattr(chats_module, "Backoff", Noted)
+    trouble = b'data: {"chat_id":"c1","type":"chat_removed","reason":"unavailable"}\n\n'
+    again = [anyio.Event() for _ in range(3)]
+    server = Server(
+        stream(snapshot(), trouble, again[0], trouble, again[1], snapshot(), trouble, again[2], snapshot(), "hold")
+    )
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chats(["c1"]):
+        for number, come in enumerate(again, 1):
+            await until(lambda: len(server.posted) == number)  # noqa: B023 - awaited at once
+            come.set()
+    first = QUICK.pause_first_seconds / 2
+    assert pauses == [first, 2 * first, first]
 
 
 async def test_a_server_that_is_away_is_said_and_what_was_sent_stays() -> None:

@@ -122,6 +122,18 @@ def test_on_a_full_disk_what_is_refused_was_not_added_and_what_was_added_is_not_
     again.close()
 
 
+def test_the_new_name_of_a_file_is_synced_with_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[bool, list[str]]] = []
+
+    def note(file: int) -> None:
+        names = sorted(each.name for each in tmp_path.iterdir())
+        synced.append((stat.S_ISDIR(os.fstat(file).st_mode), names))
+
+    monkeypatch.setattr(os, "fsync", note)
+    FileOutbox(tmp_path / "outbox").close()
+    assert synced == [(False, ["outbox.lock", "outbox.new"]), (True, ["outbox", "outbox.lock"])]
+
+
 def test_a_file_that_cannot_be_written_anew_goes_on_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outbox = FileOutbox(tmp_path / "outbox")
     monkeypatch.setattr(outboxes, "REWRITTEN_LINES", 2)

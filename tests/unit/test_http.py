@@ -3,6 +3,7 @@
 import resource
 
 import pytest
+from structlog.testing import capture_logs
 
 from server import http
 
@@ -24,7 +25,10 @@ def test_as_many_files_may_be_open_as_streams_need_and_the_system_allows(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: bounds)
     monkeypatch.setattr(resource, "setrlimit", lambda _, both: asked.append(both))
-    assert http.allow_open_files(5_000) == after
+    with capture_logs() as logs:
+        assert http.allow_open_files(5_000) == after
+    bounded = 0 < after < 6_000
+    assert [(line["event"], line["log_level"]) for line in logs] == [("streams.bounded", "debug")] * bounded
     assert asked == ([] if wanted is None else [wanted])
 
 

@@ -34,5 +34,20 @@ def test_the_operators_table_may_name_tools_of_a_configured_server_only(monkeypa
         furnish(settings(mcp__files__read=Tool(policy="preview")))
 
 
+@pytest.mark.row("TOOL-7")
+@pytest.mark.parametrize(
+    "tools",
+    [
+        {"mcp__files__read": Tool(forward_auth=True)},
+        {"open_file": Tool(policy="client", description="Opens it.", forward_auth=True)},
+        {"clock": Tool(policy="client", forward_auth=True)},
+    ],
+    ids=["of an MCP server", "of a client", "made a client's"],
+)
+def test_a_tool_that_is_never_given_credentials_cannot_be_told_to_forward_them(tools: dict[str, Tool]) -> None:
+    with pytest.raises(ValueError, match=rf"tools\.{min(tools)}: forward_auth is for tools with a url"):
+        furnish(settings(**tools))
+
+
 def test_settings_show_no_secret() -> None:
     assert "hush" not in repr(settings())

@@ -232,5 +232,6 @@ async def test_a_process_that_nobody_can_end_is_left_behind_and_not_waited_for(
             await pool.kill(("c1", "p"))
             assert pool.runs(("c1", "p")), "it has not ended"
             await pool.aclose()
+    assert not pool._tasks, "nobody watches it any more"
     with anyio.fail_after(DEADLINE_SECONDS):  # our end of its pipe is closed, which ends it when signals do reach it
         await anyio.to_thread.run_sync(guard.wait)

@@ -122,6 +122,10 @@ class Demo:
     name = "demo"
     can_continue = True
 
+    def check(self, model: str) -> None:
+        """Raises ModelFailed: there is no such model, or not with these options."""
+        _Script(model)
+
     def models(self) -> list[ModelInfo]:
         return [
             ModelInfo(name=name, context_tokens=CONTEXT_TOKENS, supports_tools=name == "tools") for name in _NUMBERS

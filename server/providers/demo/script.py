@@ -117,6 +117,12 @@ class Script:
         self.name = name
         self._file = read_scenes(path)
 
+    def check(self, model: str) -> None:
+        """Raises ModelFailed: the script has no such model."""
+        if model not in self._file.models:
+            known = ", ".join(self._file.models)
+            raise ModelFailed("llm_error", f"The script has no model {model!r}; known: {known}.")
+
     def models(self) -> list[ModelInfo]:
         return [ModelInfo(name=name, context_tokens=CONTEXT_TOKENS, supports_images=True) for name in self._file.models]
 
@@ -125,9 +131,7 @@ class Script:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Play the next round."""
-        if request.model not in self._file.models:
-            known = ", ".join(self._file.models)
-            raise ModelFailed("llm_error", f"The script has no model {request.model!r}; known: {known}.")
+        self.check(request.model)
         yield ModelNamed(f"{self.name}/{request.model}")
         played, places = _next_round(self._file.scene, request.system, request.messages)
         said = 0
