@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fuzz.http import odd_round, raw_round
-from tests.fuzz.openapi import operations, stories, try_operation
 from tests.fuzz.served import alive, served
 from tests.integration.harness import Process
 
@@ -27,6 +26,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.mark.slow(40)
 def test_every_operation_of_the_document_answers_as_the_document_says(server: Process) -> None:
+    from tests.fuzz.openapi import operations, try_operation  # here: only who runs this pays 2 s for schemathesis
+
     failed = []
     for label, operation in operations(server.url):
         try:
@@ -38,6 +39,8 @@ def test_every_operation_of_the_document_answers_as_the_document_says(server: Pr
 
 @pytest.mark.slow
 def test_stories_that_follow_the_links_of_the_document_go_on_as_it_says(server: Process) -> None:
+    from tests.fuzz.openapi import stories
+
     answers = stories(server.url, 20, 8, SEED)
     reached = {each for each in answers if each.endswith((" 200", " 201", " 202", " 204"))}
     assert len(reached) >= 8, f"stories that reach little test little: {answers}"

@@ -1,4 +1,4 @@
-"""What only a real server can show: restarts, refusals, deadlines, the batcher, lifetimes, the table of keys."""
+"""What only a real server can show: restarts, refusals, deadlines, the batcher."""
 
 import asyncio
 import signal
@@ -14,7 +14,6 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from protocol.errors import Internal, Unavailable
-from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
 from server.store.connection import Reply, Value
 from server.store.embedded import PERSISTENT
 from server.store.listener import QUEUE_MAX_MESSAGES
@@ -22,6 +21,7 @@ from server.store.port import Appended, Beat, PostOutcome, Released
 from server.store.redis_store import RedisStore
 from server.store.server_process import ServerProcess, find_binary, start_server
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, fresh_url, owned
+from tests.patience import bar_seconds
 
 pytestmark = pytest.mark.anyio
 
@@ -237,7 +237,7 @@ async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
         asked_at = time.monotonic()
         await anyio.sleep(0.01)
         longest_seconds = max(longest_seconds, time.monotonic() - asked_at)
-    assert longest_seconds < 0.5
+    assert longest_seconds < bar_seconds(0.5)
 
 
 async def test_follow_of_a_frozen_server_is_refused_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
@@ -302,97 +302,6 @@ async def test_what_nobody_can_read_on_a_channel_counts_as_missed(valkey_server:
 
 
 # lifetimes and keys
-
-
-async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_it(valkey_server: ServerProcess) -> None:
-    url = fresh_url(valkey_server)
-    async with RedisStore(url) as store:
-        taken = await owned(store)
-        first = structs.replace(entry(taken.head), lifetime="expire", checkpoint=b"s")
-        await store.append(first)
-        with redis.Redis.from_url(url) as other:
-            expiring = dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS)
-            assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
-            again = structs.replace(entry(first.head), checkpoint=b"s")
-            await store.append(again)  # says nothing about it, so nothing changes
-            refenced = await store.take(CHAT, "w1", "retake")
-            assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
-            await store.append(persisting := structs.replace(entry(refenced.head), lifetime="persist"))
-            assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
-            await store.append(structs.replace(entry(persisting.head), lifetime="expire"))
-            await store.post(command("r2"))
-            assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
-
-
-async def test_deleted_chat_is_remembered_for_thirty_days(valkey_server: ServerProcess) -> None:
-    url = fresh_url(valkey_server)
-    async with RedisStore(url) as store:
-        await store.post(command())
-        await store.delete(CHAT, "ann", "n1")
-        with redis.Redis.from_url(url) as other:
-            assert _lifetimes(other) == {"meta": DELETED_TTL_SECONDS, "seen": SEEN_TTL_SECONDS}
-
-
-def _lifetimes(client: "redis.Redis") -> dict[str, int]:
-    """Of the chat's keys that expire: seconds, as they were set moments ago."""
-    found = {}
-    for key in client.scan_iter("tc:*:chat:*"):
-        seconds = client.ttl(key)
-        if seconds >= 0:
-            found[key.decode().rpartition(":")[2]] = round(seconds / 60) * 60
-    return found
-
-
-async def test_every_key_is_in_the_table_and_in_the_slot_of_its_bucket(valkey_server: ServerProcess) -> None:
-    url = fresh_url(valkey_server)
-    async with RedisStore(url) as store:
-        taken = await owned(store)
-        (waiting,) = await store.read_inbox(CHAT, 10)
-        await store.dead_letter(CHAT, waiting, "poison")
-        full = structs.replace(entry(taken.head), meta=(("title", "x"),), checkpoint=b"s", facts=b"[1]")
-        await store.append(full)
-        with redis.Redis.from_url(url) as other:
-            keys = {key.decode(): other.type(key).decode() for key in other.scan_iter()}
-        prefix = f"tc:{{b{store.bucket_of(CHAT):02d}}}:"
-    assert keys == {
-        "tc:buckets": "string",
-        f"{prefix}chat:{CHAT}:log": "stream",
-        f"{prefix}chat:{CHAT}:head": "string",
-        f"{prefix}chat:{CHAT}:snap": "string",
-        f"{prefix}chat:{CHAT}:inbox": "stream",
-        f"{prefix}chat:{CHAT}:meta": "hash",
-        f"{prefix}chat:{CHAT}:seen": "hash",
-        f"{prefix}due": "zset",
-        f"{prefix}own": "hash",
-        f"{prefix}bell": "list",
-        f"{prefix}dead": "list",
-        f"{prefix}chats:ann": "zset",
-    }
-
-
-async def test_entry_has_no_empty_fields_and_the_checkpoint_a_readable_first_line(valkey_server: ServerProcess) -> None:
-    url = fresh_url(valkey_server)
-    async with RedisStore(url) as store:
-        taken = await owned(store)
-        request = structs.replace(entry(taken.head), checkpoint=b"the state", checkpoint_version=4)
-        await store.append(request)
-        with redis.Redis.from_url(url) as other:
-            prefix = f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:"
-            _, fields = other.xrange(f"{prefix}log")[-1]
-            line, _, state = other.get(f"{prefix}snap").partition(b"\n")
-    assert sorted(fields) == [b"b", b"d", b"e", b"p", b"t", b"v"]
-    assert line.decode() == f"{request.head} 4"
-    assert state != b"the state"
-
-
-async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server: ServerProcess) -> None:
-    url = fresh_url(valkey_server)
-    async with RedisStore(url) as store:
-        await owned(store)
-        with redis.Redis.from_url(url) as other:
-            other.set(f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:snap", "1-1 aa 0 1\nnot compressed")
-        with pytest.raises(Internal, match="checkpoint"):
-            await store.load(CHAT)
 
 
 async def test_a_server_that_forgets_a_script_as_soon_as_it_has_it_is_unavailable(

@@ -52,7 +52,10 @@ def test_extra_is_missing_with_all_that_stands_above_it(monkeypatch: pytest.Monk
     [
         ('[models]\ndefault = "demo/nope"', r"models\.default = 'demo/nope': There is no model .*known: demo/echo"),
         ('[models]\ndefault = "demo/essay?speed=1"', "demo/essay has no option speed=1"),
-        ('[models]\nfallback = ["demo/echo", "played/b"]', r"models\.fallback = 'played/b': The script has no .*known: a"),
+        (
+            '[models]\nfallback = ["demo/echo", "played/b"]',
+            r"models\.fallback = 'played/b': The script has no .*known: a",
+        ),
         ('[profiles.p]\nmodel = "nobody/x"', r"profiles\.p\.model = 'nobody/x': There is no model provider 'nobody'"),
     ],
 )
