@@ -4,13 +4,14 @@ One function for the decider, the agent and the edge, so that what a client is t
 only optional keys: a thread cannot tell "unset" from its default for the others, and a person's `false` must win.
 """
 
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from protocol.messages import JsonObject
 from protocol.state import ChatState
 from protocol.thread import ALWAYS_PRESENT, Thread, ThreadPatch
 
-__all__ = ["MAX_ROUNDS", "PARAMS", "SERVER_DEFAULTS", "Effective", "Layer", "effective"]
+__all__ = ["MAX_ROUNDS", "PARAMS", "SERVER_DEFAULTS", "Effective", "Layer", "all_set", "effective"]
 
 Layer: TypeAlias = Literal["server", "profile", "thread", "command"]
 
@@ -33,6 +34,7 @@ SERVER_DEFAULTS: JsonObject = {
 PARAMS: tuple[str, ...] = ThreadPatch.__struct_fields__
 
 _UNSET = Thread(id="-")
+_values_of = attrgetter(*PARAMS)
 
 
 class Effective(NamedTuple):
@@ -53,3 +55,17 @@ def effective(state: ChatState, key: str, profile_params: JsonObject) -> Effecti
     if profile_params.get(key) is not None:
         return Effective(profile_params[key], "profile")
     return Effective(value if value is not None else SERVER_DEFAULTS.get(key), "server")
+
+
+def all_set(state: ChatState, profile_params: JsonObject) -> dict[str, Effective]:
+    """Every parameter that somebody has set, in the order of `PARAMS`. Asked at every model call, when most are not:
+    whose value is None in all three places is not looked at twice."""
+    run = state.private.run
+    asked = {} if run is None else run.params
+    found: dict[str, Effective] = {}
+    for key, own in zip(PARAMS, _values_of(state.thread), strict=True):
+        if own is not None or key in asked or key in profile_params or key == "model":
+            value = effective(state, key, profile_params)
+            if value.layer != "server":
+                found[key] = value
+    return found

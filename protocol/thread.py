@@ -7,6 +7,7 @@ applies.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -212,9 +213,14 @@ def _choices(key: str) -> list[str]:
     return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
 
+_values_of = attrgetter(*ThreadChanges.__struct_fields__)
+
+
 def apply_changes(thread: Thread, changes: ThreadChanges) -> Thread:
     """The thread with these changes; absent keys stay."""
     changed: dict[str, Any] = {  # Any: each value has its field's type, checked when the changes were made
-        key: value for key in ThreadChanges.__struct_fields__ if (value := getattr(changes, key)) is not UNSET
+        key: value
+        for key, value in zip(ThreadChanges.__struct_fields__, _values_of(changes), strict=True)
+        if value is not UNSET
     }
     return msgspec.structs.replace(thread, **changed)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from protocol.errors import ModelFailed
 from protocol.events import RuntimeUpdated
 from protocol.messages import JsonObject, Message, ToolCall, Usage
-from protocol.params import PARAMS, effective
+from protocol.params import all_set
 from protocol.state import ChatState, RawAnswer
 from server.agent.outcomes import Answer
 from server.agent.place.context import context_of
@@ -281,5 +281,5 @@ def end_trace(before: ChatState, after: ChatState, end: RuntimeUpdated, now_ms: 
 
 def _settings(state: ChatState, profile_params: JsonObject) -> dict[str, JsonObject]:
     """Every parameter that somebody has set, and the layer it comes from."""
-    found = {key: effective(state, key, profile_params) for key in PARAMS}
-    return {key: {"value": value, "layer": layer} for key, (value, layer) in found.items() if layer != "server"}
+    found = all_set(state, profile_params)
+    return {key: {"value": value, "layer": layer} for key, (value, layer) in found.items()}

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import anyio
 import structlog
 from anyio import abc
 from anyio._backends import _asyncio as anyio_backend
@@ -28,7 +29,8 @@ from server.actor import host, upkeep, writer
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
 from server.relay import hub, relay
-from server.store import memory
+from server.store import listener, memory
+from tests.sim import waits
 from tests.sim.tally import COUNTS
 
 __all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "installed"]
@@ -192,6 +194,15 @@ def installed() -> Iterator[None]:
         if hasattr(asyncio.tasks, name):
             put(getattr(asyncio.tasks, name), "add", id)  # each new task comes here, and nothing asks for them
     put(abc.TaskGroup, "start_soon", _start_soon)
+    put(anyio_backend.CancelScope, "cancel", waits.cancel)
+    put(anyio, "CancelScope", anyio_backend.CancelScope)
+    put(anyio, "create_task_group", anyio_backend.TaskGroup)
+    put(anyio, "move_on_after", waits.move_on_after)
+    put(anyio, "fail_after", waits.FailAfter)
+    put(anyio, "sleep", waits.sleep)
+    put(anyio, "Event", waits.Event)
+    put(anyio, "Lock", waits.Lock)
+    put(listener, "asyncio", waits)  # of which it uses `Event`
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
     put(Actor, "stop_effects", _counted(Actor.stop_effects))

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 __all__ = ["PROCESS", "Process", "Stuck", "VirtualLoop", "at_once"]
 
@@ -38,7 +38,7 @@ class Process:
         self.name = name
         self.is_dead = False
         self.is_frozen = False
-        self.held: deque[_Callback] = deque()
+        self.held: deque[_Ready] = deque()
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -46,12 +46,14 @@ class Process:
         return self.name
 
 
+_Ready: TypeAlias = tuple[Context, Callable[..., object], Sequence[Any]]
+
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 """Who runs now; None: the world outside (store, network, the schedule itself)."""
 
 
-class _Callback(asyncio.TimerHandle):
-    """A handle, timed or not, that asks its loop for nothing."""
+class _Timer(asyncio.TimerHandle):
+    """A call at a time, which asks its loop for nothing."""
 
     __slots__ = ()
 
@@ -69,9 +71,14 @@ class _Callback(asyncio.TimerHandle):
     def when(self) -> float:
         return self._when
 
+    def fire(self) -> None:
+        if not self._cancelled:
+            self._callback(*self._args)
+
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """What a running loop is asked for most is answered here, without the base's checks and debugging."""
+    """What a running loop is asked for most is answered here, without the base's checks and debugging. What is ready
+    is a tuple of three, not a handle: nobody takes such a call back."""
 
     get_debug = bool  # `bool()` is False, and needs no frame: each future asks
 
@@ -80,8 +87,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
-        self._soon: deque[_Callback] = deque()
-        self._timers: list[tuple[float, int, _Callback]] = []  # the number: first come, first served
+        self._soon: deque[_Ready] = deque()
+        # Whose turn it is when: a call, or the future of a sleeper. The number: first come, first served.
+        self._timers: list[tuple[float, int, _Timer | asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # as for `get_debug`
 
@@ -90,10 +98,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(
         self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = _Callback(0.0, callback, args, copy_context() if context is None else context)
-        self._soon.append(handle)
-        return handle
+    ) -> Any:  # Any: a handle is expected, and only kept
+        ready = (copy_context() if context is None else context, callback, args)
+        self._soon.append(ready)
+        return ready
 
     def call_at(
         self,
@@ -102,9 +110,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = _Callback(when, callback, args, copy_context() if context is None else context)
-        heapq.heappush(self._timers, (when, next(self._numbers), handle))
-        return handle
+        timer = _Timer(when, callback, args, copy_context() if context is None else context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
 
     def call_later(
         self,
@@ -115,8 +123,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
+    def sleep(self, seconds: float) -> "asyncio.Future[None]":
+        """Done after that time: a timer without a call. Whose process is frozen wakes up when it is not any more."""
+        woken: asyncio.Future[None] = asyncio.Future(loop=self)
+        heapq.heappush(self._timers, (self.now + seconds, next(self._numbers), woken))
+        return woken
+
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
-        task = asyncio.Task(coro, loop=self, name=None if name is None else str(name), context=context)
+        task = asyncio.Task(coro, loop=self, name="" if name is None else str(name), context=context)
         self.tasks.append(task)
         return task
 
@@ -140,7 +154,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_later)
         try:
             while not main.done():
-                self._run_once()
+                self._wake_up()
+                self._run_what_is_ready()
         finally:
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(None)
@@ -150,37 +165,45 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """An async generator that nobody holds any more ends in its own time."""
         self.call_soon(self.create_task, left.aclose())
 
-    def _run_once(self) -> None:
+    def _wake_up(self) -> None:
+        """Whose time has come is ready; if nothing is, the time of the next one has come."""
         soon, timers = self._soon, self._timers
+        while timers and (not soon or timers[0][0] <= self.now):
+            when, _, timer = heapq.heappop(timers)
+            if isinstance(timer, _Timer):
+                if timer._cancelled:
+                    continue
+                soon.append((timer._context, timer.fire, ()))
+            elif timer.done():
+                continue
+            else:
+                timer.set_result(None)
+            if when > self.now:
+                self.now = when
         if not soon:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise Stuck
-            self.now = max(self.now, timers[0][0])
-        while timers and timers[0][0] <= self.now:
-            soon.append(heapq.heappop(timers)[2])
+            raise Stuck
         if self.steps > STEPS_MAX:
             raise Stuck(f"{STEPS_MAX} steps")
+
+    def _run_what_is_ready(self) -> None:
+        soon = self._soon
         for _ in range(len(soon)):
-            handle = soon.popleft()
-            if handle._cancelled:
-                continue
-            context = handle._context
+            ready = soon.popleft()
+            context, callback, args = ready
             process = context.get(PROCESS)
             if process is not None:
                 if process.is_dead:
                     continue
                 if process.is_frozen:
-                    process.held.append(handle)
+                    process.held.append(ready)
                     continue
             self.steps += 1
             try:
-                context.run(handle._callback, *handle._args)
+                context.run(callback, *args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as trouble:  # as BaseEventLoop does
-                self.call_exception_handler({"message": f"a callback failed: {handle._callback}", "exception": trouble})
+                self.call_exception_handler({"message": f"a callback failed: {callback}", "exception": trouble})
 
 
 def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:

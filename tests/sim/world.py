@@ -91,7 +91,6 @@ class World:
         self.hangs = any(said.script == "hang" for said in plan.said)
         self._late_aborts = 0
         self._generations = [0, 0, 0]
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     # what happens is said here
 
@@ -155,8 +154,13 @@ class World:
     def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
         context = self._outside if process is None else process.context
         task = self.loop.create_task(coroutine, context=context)
-        self._tasks.add(task)
+        task.add_done_callback(self._ended, context=self._outside)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """What dies without a word would look like bad weather, and so hide what it was there to find."""
+        if not task.cancelled() and (trouble := task.exception()) is not None:
+            self.fail(f"{getattr(task.get_coro(), '__qualname__', 'a task')} died: {trouble!r}")
 
     # what the parts tell
 

@@ -180,7 +180,7 @@ def test_parser_follows_the_html_standard(stream: bytes, frames: list[ParsedFram
 
 _pieces = st.sampled_from(
     [b"data: ", b"data", b"id: ", b"event:", b"retry: 3", b": hb", b"\n", b"\r", b"\r\n", b"\n\n", b"\xef\xbb\xbf",
-     "é😀".encode(), b"\xf0\x9f", b"\0", b" ", b"text", b"x" * 60]
+     "é😀".encode(), b"\xf0\x9f", b"\0", b" ", b"text", b"x" * 60, b"data: a\nid: 7-8-9\n\n"]
 )  # fmt: skip
 _streams = st.lists(_pieces | st.binary(max_size=8), max_size=40).map(b"".join)
 

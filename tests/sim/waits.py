@@ -1,0 +1,130 @@
+"""anyio's waits for the code under test, as light as a loop without sockets and threads can have them.
+
+`clock.py` puts them in anyio's place while a simulation is installed. Task groups and cancel scopes stay anyio's own,
+with its rules of cancellation; what is left out are the frames around them, and the words of a cancellation's reason.
+The rule: whoever waits here waits at the same places, and is woken and cancelled in the same order, as with anyio.
+"""
+
+import asyncio
+from asyncio import get_running_loop
+from collections import deque
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import cast
+
+from anyio._backends._asyncio import AsyncIOBackend, CancelScope
+
+from tests.sim.loop import VirtualLoop
+
+__all__ = ["Event", "FailAfter", "Lock", "cancel", "move_on_after", "sleep"]
+
+_NEVER = float("inf")
+
+
+def sleep(seconds: float) -> Awaitable[None]:
+    """As `anyio.sleep`."""
+    return cast(VirtualLoop, get_running_loop()).sleep(seconds) if seconds > 0 else asyncio.sleep(0)
+
+
+def move_on_after(seconds: float | None, shield: bool = False) -> CancelScope:
+    """As `anyio.move_on_after`."""
+    return CancelScope(deadline=_NEVER if seconds is None else get_running_loop().time() + seconds, shield=shield)
+
+
+class FailAfter(CancelScope):
+    """As `anyio.fail_after`."""
+
+    __slots__ = ()
+
+    def __init__(self, seconds: float | None, shield: bool = False) -> None:
+        super().__init__(_NEVER if seconds is None else get_running_loop().time() + seconds, shield)
+
+    def __new__(cls, seconds: float | None, shield: bool = False) -> "FailAfter":
+        return object.__new__(cls)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        is_swallowed = super().__exit__(kind, trouble, trace)
+        if self._cancelled_caught and get_running_loop().time() >= self._deadline:
+            raise TimeoutError
+        return is_swallowed
+
+
+def cancel(scope: CancelScope, reason: str | None = None) -> None:
+    """As anyio's, without a description of the task that asked for it."""
+    if not scope._cancel_called:
+        if scope._timeout_handle:
+            scope._timeout_handle.cancel()
+            scope._timeout_handle = None
+        scope._cancel_called = True
+        scope._cancel_reason = "Cancelled via cancel scope of a schedule"  # by these words anyio knows its own
+        if scope._host_task is not None:
+            scope._deliver_cancellation(scope)
+
+
+class Event:
+    """As `anyio.Event`; `clear` is asyncio's."""
+
+    __slots__ = ("_is_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiting.clear()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self) -> Awaitable[None]:
+        if self._is_set:
+            return asyncio.sleep(0)
+        waiter: asyncio.Future[None] = get_running_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+
+class Lock:
+    """As `anyio.Lock(fast_acquire=True)`, the only kind that is used."""
+
+    __slots__ = ("_is_held", "_waiting")
+
+    def __init__(self, *, fast_acquire: bool) -> None:
+        self._is_held = not fast_acquire
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if not self._is_held:
+            await AsyncIOBackend.checkpoint_if_cancelled()
+            if not self._is_held:
+                self._is_held = True
+                return
+        turn: asyncio.Future[None] = get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_held = False
