@@ -15,7 +15,7 @@ import time
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import anyio
@@ -33,7 +33,7 @@ from server.store import listener, memory
 from tests.sim import waits
 from tests.sim.tally import COUNTS
 
-__all__ = ["CURRENT", "LEASE_SECONDS", "WALL_MS", "Chance", "installed"]
+__all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
@@ -73,6 +73,20 @@ class Chance:
 
 CURRENT: list[Chance] = []
 """The schedule that runs now, at most one."""
+
+
+@contextmanager
+def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """The schedule runs for as long as the block does."""
+    CURRENT[:] = [chance]
+    if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
+        vars(anyio_backend)["current_task"] = partial(
+            running.get, loop
+        )  # without asyncio's frame; undone by `installed`
+    try:
+        yield
+    finally:
+        CURRENT.clear()
 
 
 class _Time:
@@ -202,6 +216,7 @@ def installed() -> Iterator[None]:
     put(anyio, "sleep", waits.sleep)
     put(anyio, "Event", waits.Event)
     put(anyio, "Lock", waits.Lock)
+    put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes

@@ -30,6 +30,7 @@ from server.store.port import (
     Appended,
     AppendRequest,
     Beat,
+    InboxEntry,
     Lost,
     Notice,
     Posted,
@@ -280,6 +281,24 @@ def _delete_leaves_the_owner(put: Put) -> None:
     put(SimStore, "delete", delete)
 
 
+def _delete_forgets_the_floor(put: Put) -> None:
+    real = SimStore.delete
+
+    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
+        gone = await real(self, chat_id, owner, nonce)
+        self.chat(chat_id).meta.pop("floor", None)
+        return gone
+
+    put(SimStore, "delete", delete)
+
+
+def _newest_first(put: Put) -> None:
+    async def read_inbox(self: SimStore, chat_id: str, limit: int) -> list[InboxEntry]:
+        return list(reversed(self.chat(chat_id).inbox.values()))[:limit]
+
+    put(SimStore, "read_inbox", read_inbox)
+
+
 # the way back
 
 
@@ -326,7 +345,7 @@ RULES = (
     Rule("fence before reading", "pause", _read_before_the_fence, 2_000),
     Rule("compare-and-append", "net", _append_to_anything),
     Rule("effect and consumption in one step", "crash", _consume_afterwards),
-    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000, near=940),
+    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000, near=470),
     Rule("seen in the same step as the inbox", "net", _remember_afterwards),
     Rule("nonce", "net", _no_nonce),
     Rule("beat's 'M'", "busy", _silent_beat),
@@ -337,6 +356,8 @@ RULES = (
     Rule("seen survives a delete", "delete", _delete_forgets_commands, 1_000),
     Rule("a delete remembers its nonce", "delete", _delete_forgets_itself, 1_000),
     Rule("a delete takes the chat from its owner", "delete", _delete_leaves_the_owner),
+    Rule("ids go on from where a deleted life ended", "delete", _delete_forgets_the_floor, 1_000),
+    Rule("commands are taken up in the order of their acceptance", "net", _newest_first),
     Rule("timers in the state", "timers", _timers_forgotten),
     Rule("poison counter", "poison", _nobody_is_blamed),
     Rule("cached state compared with the head", "crash", _cache_uncompared),

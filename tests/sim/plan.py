@@ -24,7 +24,7 @@ class Mix:
     count: tuple[int, int] = (0, 0)
     scripts: dict[str, int] = field(default_factory=lambda: {"say": 6, "slow": 3, "once": 2, "safe": 1, "ide": 1})
     others: tuple[str, ...] = ("params", "abort", "steer", "cancel")
-    commands: tuple[int, int] = (1, 3)
+    commands: tuple[int, int] = (1, 2)
     reposts: float = 0.1
     continues: float = 0.5
     workers: int = 2
@@ -59,15 +59,13 @@ MIXES: dict[str, Mix] = {
         troubles=("clock", "clock", "kill", "pause"),
         count=(2, 4),
         scripts={"say": 3, "slow": 1, "ide": 3, "once": 1},
-        nodes=2,
     ),
     "failover": Mix(
         calls={"lost": 0.02, "twice": 0.03, "late": 0.02},
         troubles=("failover", "failover", "pause", "kill", "back"),
         count=(2, 4),
         reposts=0.3,
-        commands=(2, 4),
-        nodes=2,
+        commands=(2, 3),
     ),
     "twins": Mix(
         calls={"lost": 0.02, "slow": 0.02},
@@ -75,7 +73,7 @@ MIXES: dict[str, Mix] = {
         count=(2, 3),
         scripts={"say": 1},
         others=("params",),
-        commands=(3, 5),
+        commands=(2, 4),
         workers=3,
         is_behind=True,
     ),
@@ -119,11 +117,11 @@ MIXES: dict[str, Mix] = {
     ),
     "delete": Mix(
         calls={"lost": 0.04, "twice": 0.08, "late": 0.03},
-        troubles=("delete", "delete", "kill"),
-        count=(1, 2),
+        troubles=("delete", "delete", "delete", "kill", "back"),
+        count=(1, 3),
         scripts={"say": 3, "slow": 2, "ide": 1},
         others=("params", "import", "import"),
-        commands=(2, 4),
+        commands=(2, 3),
     ),
 }
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.entries import RawEntry
 from protocol.errors import Failed, Unavailable
-from protocol.ids import EntryId
+from protocol.ids import EntryId, Head
 from server.store.listener import Listener
 from server.store.memory import MemoryStore
 from server.store.memory_channels import _Switchboard
@@ -128,11 +128,21 @@ class SimStore(MemoryStore):
         super()._publish(chat_id, entry)
 
     async def append(self, request: AppendRequest) -> Appended:
-        held = len(self.chat(request.chat_id).log)
+        chat = self.chat(request.chat_id)
+        held, waiting = len(chat.log), list(chat.inbox)
         answer = await super().append(request)
+        if answer is Appended.OK and [inbox_id for inbox_id, _ in request.consumed] != waiting[: len(request.consumed)]:
+            self._world.fail(f"{request.consumed} was taken up before what was accepted earlier: {waiting}")
         if len(self.chat(request.chat_id).log) < held:
             COUNTS["trim"] += 1
         return answer
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        taken = await super().take(chat_id, worker, why)
+        floor = self.former[-1].entry_id if self.former else None
+        if floor is not None and Head.parse(taken.head).entry_id <= floor and not self._world.rollbacks:
+            self._world.fail(f"{taken.head} begins a life below {floor}, where the one before ended")
+        return taken
 
     async def post(self, request: PostRequest) -> Posted:
         was_deleted = "deleted" in self.chat(request.chat_id).meta

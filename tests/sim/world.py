@@ -20,7 +20,7 @@ from server.providers.registry import Providers
 from server.tools.base import Tool
 from tests.sim.cast import ScriptedModel, SimTool, ide_tool
 from tests.sim.checks import check_end, check_shown
-from tests.sim.clock import CURRENT, WALL_MS, Chance
+from tests.sim.clock import WALL_MS, Chance, current
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
@@ -320,15 +320,13 @@ class World:
 
     def run(self) -> None:
         """From the first command until everything rests; then the checks."""
-        CURRENT[:] = [self.chance]
         asyncio.set_event_loop(None)
         self.note("outside", "begins", "", "", "")
-        try:
-            self.loop.run_until_complete(self._main())
-        except Stuck as stuck:
-            self.fail(f"nothing is left that could happen, and the world has not settled: {stuck}")
-        finally:
-            CURRENT.clear()
+        with current(self.chance, self.loop):
+            try:
+                self.loop.run_until_complete(self._main())
+            except Stuck as stuck:
+                self.fail(f"nothing is left that could happen, and the world has not settled: {stuck}")
 
     async def _main(self) -> None:
         self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]

@@ -180,7 +180,7 @@ def test_parser_follows_the_html_standard(stream: bytes, frames: list[ParsedFram
 
 _pieces = st.sampled_from(
     [b"data: ", b"data", b"id: ", b"event:", b"retry: 3", b": hb", b"\n", b"\r", b"\r\n", b"\n\n", b"\xef\xbb\xbf",
-     "é😀".encode(), b"\xf0\x9f", b"\0", b" ", b"text", b"x" * 60, b"data: a\nid: 7-8-9\n\n"]
+     "é😀".encode(), b"\xf0\x9f", b"\0", b" ", b"text", b"x" * 60]
 )  # fmt: skip
 _streams = st.lists(_pieces | st.binary(max_size=8), max_size=40).map(b"".join)
 
@@ -192,6 +192,19 @@ def test_bytes_cut_anywhere_parse_to_the_same_frames(stream: bytes, cuts: list[i
     whole = parse(stream, max_bytes=max_bytes)
     assert parse(*chunks, max_bytes=max_bytes) == whole
     assert parse(*(bytes([byte]) for byte in stream), max_bytes=max_bytes) == whole
+
+
+@pytest.mark.parametrize(
+    "before", [b"", b"data: a\n", b"event: e\n", b"id: 1\n", b"da", b"\n\r", b"\xef\xbb\xbf", b"id\r"]
+)
+@pytest.mark.parametrize("after", [b"", b"\n", b"\xef\xbb\xbfdata: b\n\n", b"data: b"])
+@pytest.mark.parametrize("max_bytes", [18, 1_000])
+def test_blocks_that_come_whole_read_as_those_that_come_byte_by_byte(
+    before: bytes, after: bytes, max_bytes: int
+) -> None:
+    blocks = b"data: some words\nid: 7-8-9\n\ndata: more\nid: 7-9-9\n\n"
+    by_bytes = parse(*(bytes([byte]) for byte in before + blocks + after), max_bytes=max_bytes)
+    assert parse(before, blocks, after, max_bytes=max_bytes) == by_bytes
 
 
 @given(st.lists(st.binary()))
