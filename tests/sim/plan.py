@@ -45,6 +45,7 @@ MIXES: dict[str, Mix] = {
         troubles=("pause", "kill", "interrupt", "cut"),
         count=(0, 2),
         reposts=0.4,
+        commands=(1, 3),
         nodes=2,
     ),
     "pause": Mix(

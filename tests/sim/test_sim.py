@@ -13,8 +13,8 @@ from tests.sim.mutations import RULES, Rule
 from tests.sim.search import Found, find_in_haste, pool, run_many
 from tests.sim.tally import RARE
 
-SEEDS = 3_000
-"""In CI; some 250 of each weather. `python -m tests.sim --seeds 20000` runs more."""
+SEEDS = 6_000
+"""In CI; 500 of each weather. `python -m tests.sim --seeds 20000` runs more."""
 
 ROOT = Path(__file__).parents[2]
 
