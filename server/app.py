@@ -6,60 +6,59 @@ come back, so a start that waits for its store looks like one. When it is told t
 
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import anyio
 
 from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
-from server.http import HttpServer, allow_open_files, listening, serving
+from server.http import HttpServer, allow_open_files, serving
 from server.lag import watched_lag
-from server.probes import Door, Probes
+from server.probes import Door, Probes, probed
+from server.process import Seat, Startup, run_process, stop_requested
 from server.readiness import Readiness
 from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
 from server.settings import Settings
+from server.sockets import inherited, listening
 from server.store.port import Store
 from server.telemetry import Metrics
-from server.worker import Startup, hosting, run_process, stop_requested
+from server.worker import hosting
 
 __all__ = ["serve", "web"]
 
 
 def serve(settings: Settings) -> int:
     """`threadcast serve`: web and actors in one process, with an embedded store unless one is given."""
-    return run_process(settings, _serve)
+    return run_process(settings, partial(_run, has_worker=True))
 
 
-def web(settings: Settings) -> int:
-    """`threadcast web`: the edge alone; workers run elsewhere."""
-    return run_process(settings, _web)
+def web(settings: Settings, seat: Seat | None = None) -> int:
+    """`threadcast web`: the edge alone; workers run elsewhere. `seat`: it is one of several on one port."""
+    return run_process(settings, partial(_run, seat=seat, has_worker=False), seat)
 
 
-async def _serve(settings: Settings, startup: Startup) -> None:
-    await _run(settings, startup, has_worker=True)
-
-
-async def _web(settings: Settings, startup: Startup) -> None:
-    await _run(settings, startup, has_worker=False)
-
-
-async def _run(settings: Settings, startup: Startup, *, has_worker: bool) -> None:
+async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None, has_worker: bool) -> None:
     metrics, readiness = Metrics(), Readiness()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
-        stop = await stack.enter_async_context(stop_requested(readiness))
+        stop = await stack.enter_async_context(stop_requested(readiness.drain, seat))
         await stack.enter_async_context(watched_lag(metrics))
         allow_open_files(settings.limits.streams_max)
-        listener = stack.enter_context(listening(settings.server.host, settings.server.port))
+        if seat is not None and seat.probes_fd is not None:
+            await stack.enter_async_context(probed(inherited(seat.probes_fd), readiness, metrics))
+        listener = stack.enter_context(_listener(settings, seat))
         door = Door(Probes(readiness))
         server = await stack.enter_async_context(serving(listener, door))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
         vault = Vault(store)
-        edge = await stack.enter_async_context(_edge(settings, store, furniture, metrics, readiness, server, vault))
+        edge = await stack.enter_async_context(
+            _edge(settings, store, furniture, metrics, readiness, server, vault, seat)
+        )
         if has_worker:  # drained before streams end
             await stack.enter_async_context(hosting(settings, store, furniture, metrics, vault))
         door.open(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens))
@@ -67,6 +66,12 @@ async def _run(settings: Settings, startup: Startup, *, has_worker: bool) -> Non
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
         await anyio.sleep(settings.limits.retire_seconds)
+
+
+def _listener(settings: Settings, seat: Seat | None) -> AbstractContextManager[socket.socket]:
+    if seat is not None and seat.listener_fd is not None:
+        return inherited(seat.listener_fd)
+    return listening(settings.server.host, settings.server.port)
 
 
 @asynccontextmanager
@@ -78,6 +83,7 @@ async def _edge(
     readiness: Readiness,
     server: HttpServer,
     vault: Vault,
+    seat: Seat | None,
 ) -> AsyncIterator[Edge]:
     """What requests need, for as long as it is entered; then streams are told to come back, and the rest finishes."""
     limits = settings.limits
@@ -108,6 +114,7 @@ async def _edge(
         body_timeout_seconds=limits.body_timeout_seconds,
         keeps_traces=limits.trace_hours > 0,
         vault=vault if furniture.forwards_authorization else None,
+        shares_port=seat is not None,
     )
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         if edge.vault is not None:

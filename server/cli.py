@@ -30,6 +30,23 @@ _SERVE = """\
 Web, workers and a private store in one process. The store lies in --data-dir and is there again at the next start.
 With REDIS_URL (store.url) that store is used instead. Without any model configured, demo models answer."""
 
+_WEB = """\
+The half that speaks HTTP; workers run elsewhere, over the same store (REDIS_URL).
+
+  threadcast web --processes 4            four processes on one port (Linux), one that dies is started again
+
+The kernel spreads connections over them. SIGTERM or Ctrl-C ends all, SIGHUP replaces them one after another without
+refusing a connection. Each counts for itself: with server.metrics_port = 9100 the first has its /metrics, /readyz and
+/livez at 9100, the second at 9101, and so on. limits.streams_max and the like are those of one process."""
+
+_WORKER = """\
+The half that works on chats, over the same store as the web half (REDIS_URL).
+
+  threadcast worker --processes 4         four processes that share the chats, one that dies is started again
+
+SIGTERM or Ctrl-C ends all, SIGHUP replaces them one after another. With server.metrics_port = 9200 the first has its
+/metrics, /readyz and /livez at 9200, the second at 9201, and so on."""
+
 _CHAT = """\
 Talk in the terminal. The chat goes on when you leave; come back with its id, from any number of terminals at once.
 Without a terminal every line of standard input is a message, and the end comes after the last answer:
@@ -79,8 +96,10 @@ class _Version(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command line; the exit code."""
     options = _parser().parse_args(argv)
+    # As this process was started, or would have been.
+    again = sys.orig_argv[1:] if argv is None else ["-m", "server.cli", *argv]
     try:
-        return _run(options)
+        return _run(options, [sys.executable, *again])
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # `threadcast tail … | head`: the reader has seen enough
@@ -88,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, command: list[str]) -> int:
     match options.command:
         case "token":
             import msgspec
@@ -106,9 +125,10 @@ def _run(options: argparse.Namespace) -> int:
 
             flags = {path: getattr(options, path, None) for path in _PATHS}
             try:
-                return {"serve": serving.serve, "web": serving.web, "worker": serving.worker}[options.command](
-                    flags, options.config
-                )
+                if options.command == "serve":
+                    return serving.serve(flags, options.config)
+                many = serving.Many(options.processes, options.seat, command)
+                return {"web": serving.web, "worker": serving.worker}[options.command](flags, options.config, many)
             except BadSettings as wrong:
                 return _refuse(str(wrong))
         case "doctor":
@@ -215,11 +235,14 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=short, description=description or short, formatter_class=raw)
 
     serve = command("serve", "run everything in one process", _SERVE)
-    web = command("web", "run the half that speaks HTTP (needs REDIS_URL)")
-    worker = command("worker", "run the half that works on chats (needs REDIS_URL)")
+    web = command("web", "run the half that speaks HTTP (needs REDIS_URL)", _WEB)
+    worker = command("worker", "run the half that works on chats (needs REDIS_URL)", _WORKER)
     for listening in (serve, web):
         listening.add_argument("--host", dest="server.host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
         listening.add_argument("--port", dest="server.port", metavar="PORT", type=int, help="port to listen on (8000)")
+    for many in (web, worker):
+        many.add_argument("--processes", type=int, default=1, metavar="N", help="so many at once, from one command (1)")
+        many.add_argument("--seat", help=argparse.SUPPRESS)  # what the supervisor of several gives to each
     serve.add_argument(
         "--memory", dest="store.memory", action="store_true", default=None, help="keep nothing: all is gone at the end"
     )

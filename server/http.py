@@ -1,9 +1,8 @@
-"""HTTP on a socket of our own: listening, serving one ASGI application, ending when we say so. uvicorn speaks it.
+"""HTTP on a socket of our own: serving one ASGI application, ending when we say so. uvicorn speaks it.
 
-The socket is ours, so that the bytes the kernel keeps for a reader who does not read are few, and the port is known
-before anybody is told. uvicorn's signal handling is left out, because streams must be told to come back before it
-waits for them to end. Used by `app.py` for the web half and by `worker.py` for its probes; it knows no route. The
-rule: closing is two steps, `close_soon` and `ended`, and between them whoever serves streams ends them.
+uvicorn's signal handling is left out, because streams must be told to come back before it waits for them to end. Used
+by `app.py` for the web half and by `probes.py` for what has a port of its own; it knows no route. The rule: closing is
+two steps, `close_soon` and `ended`, and between them whoever serves streams ends them.
 """
 
 import asyncio
@@ -17,18 +16,11 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from protocol.errors import Conflict
 from server.api.opening import ABORT
 
-__all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "listening", "serving"]
+__all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
 
 _log = structlog.get_logger()
-
-SEND_BUFFER_BYTES = 65_536
-"""What the kernel may keep for a reader who does not read (DESIGN §5)."""
-
-BACKLOG = 2_048
-"""Connections that may wait to be accepted: a reconnect herd after a restart."""
 
 OTHER_FILES = 1_000
 """Besides open streams: connections of commands, of models and tools, to the store, and processes' pipes."""
@@ -51,25 +43,6 @@ def allow_open_files(streams_max: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < streams_max + OTHER_FILES:
         _log.debug("streams.bounded", open_files=soft, streams_max=streams_max)  # most have far fewer readers
     return soft
-
-
-@contextmanager
-def listening(host: str, port: int, setting: str = "--port") -> Generator[socket.socket]:
-    """A listening socket. Raises Conflict when the port is taken; `setting` is where another is chosen."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        try:
-            listener.bind((host, port))
-        except OSError as taken:
-            raise Conflict(
-                f"cannot listen on {host}:{port}: {taken.strerror}; stop what has it, or choose another: {setting}"
-            ) from taken
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        yield listener
 
 
 class HttpServer(uvicorn.Server):

@@ -1,18 +1,24 @@
-"""`/livez`, `/readyz` and `/metrics` where no web application is: in a worker, and in a web process that still starts.
+"""`/livez`, `/readyz` and `/metrics` where no web application is: in a worker, in a web process that still starts, and
+on the port that each of several web processes has for itself.
 
 A bare ASGI application without routes of its own framework. `Door` stands before the web application from the moment
 the port is open: until there is an application behind it, probes are answered here and everything else is told to
 come back. The rule: the answers are those of `api/caps.py`, so whoever probes need not know what kind of process it is.
 """
 
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.codec import encode
 from protocol.messages import JsonObject
+from server.http import serving
 from server.readiness import Readiness
 from server.telemetry import METRICS_CONTENT_TYPE, Metrics
 
-__all__ = ["Door", "Probes"]
+__all__ = ["Door", "Probes", "probed"]
 
 LIVE: JsonObject = {"status": "ok"}
 
@@ -36,7 +42,9 @@ class Probes:
         elif path == "/metrics" and self._metrics is not None:
             await _send(send, 200, self._metrics.render(), METRICS_CONTENT_TYPE)
         elif self._metrics is not None:
-            await _answer(send, 404, {"detail": "a worker has /livez, /readyz and /metrics", "code": "not_found"})
+            await _answer(
+                send, 404, {"detail": "here are /livez, /readyz and /metrics, nothing else", "code": "not_found"}
+            )
         else:
             await _answer(send, 503, {**_STARTING, "error": _STARTING["detail"]}, (b"retry-after", b"1"))
 
@@ -53,6 +61,19 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
+
+
+@asynccontextmanager
+async def probed(
+    listening: AbstractContextManager[socket.socket] | None, readiness: Readiness, metrics: Metrics
+) -> AsyncIterator[None]:
+    """Metrics and health are told there; the first to be opened and the last to be closed. None: nowhere."""
+    if listening is None:
+        yield
+        return
+    with listening as listener:
+        async with serving(listener, Probes(readiness, metrics)):
+            yield
 
 
 async def _answer(send: Send, status: int, body: JsonObject, *headers: tuple[bytes, bytes]) -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from protocol.commands import Command
-from protocol.errors import CODES, BadRequest
+from protocol.errors import CODES, BadRequest, NotFound
 from protocol.events import Event
 from protocol.messages import JsonObject
 from server.agent.place.profile import DEFAULT_PROFILE, Profile, is_for
@@ -39,9 +39,14 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics` in the Prometheus text format."""
+    """`GET /metrics` in the Prometheus text format. Counters that come from another process at each request would say
+    nothing, so on a port that several share there are none."""
     edge = edge_of(request)
     edge.principal(request.scope)
+    if edge.shares_port:
+        raise NotFound(
+            "several processes share this port; set server.metrics_port, the port of the first one's metrics"
+        )
     return Response(edge.metrics.render(), headers={"content-type": METRICS_CONTENT_TYPE})
 
 

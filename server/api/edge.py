@@ -54,6 +54,8 @@ class Edge:
     keeps_traces: bool = True
     vault: Vault | None = None
     """None: no tool wants callers' credentials, so none are held."""
+    shares_port: bool = False
+    """Other processes answer on the same port, so what is asked of one process cannot be asked here."""
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

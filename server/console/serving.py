@@ -6,18 +6,32 @@ anything opens, in one line; what is noteworthy about it as well.
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from server.process import Seat
 from server.settings import Provider, Settings
 from server.settings.sources import BadSettings, Loaded, load_settings
 
-__all__ = ["find_model", "serve", "web", "worker"]
+__all__ = ["Many", "find_model", "serve", "web", "worker"]
+
+PROCESSES_MAX = 64
+"""As many as a large machine has cores; 1,000 would be a slip of the finger."""
 
 ASK_SECONDS = 2.0
 """For the list of models of a server that names none. It is near, or its user waits for it anyway."""
+
+
+class Many(NamedTuple):
+    """How many processes a command shall have. `command` starts one of them, once `--seat` is added; `seat` is what was
+    added to this one."""
+
+    total: int
+    seat: str | None
+    command: Sequence[str]
 
 
 class _Model(msgspec.Struct):
@@ -37,25 +51,60 @@ def serve(flags: Mapping[str, object], file: str | None) -> int:
     return run(settings)
 
 
-def web(flags: Mapping[str, object], file: str | None) -> int:
-    settings = _shared(_settings(flags, file), "web")
+def web(flags: Mapping[str, object], file: str | None, many: Many) -> int:
+    settings = _shared(_settings(flags, file, many.seat), "web")
+    if many.seat is None and many.total != 1:
+        return _several(settings, "web", many)
     from server.app import web as run
 
-    return run(settings)
+    return run(settings, _seat(many.seat))
 
 
-def worker(flags: Mapping[str, object], file: str | None) -> int:
-    settings = _shared(_settings(flags, file), "worker")
+def worker(flags: Mapping[str, object], file: str | None, many: Many) -> int:
+    settings = _shared(_settings(flags, file, many.seat), "worker")
+    if many.seat is None and many.total != 1:
+        return _several(settings, "worker", many)
     from server.worker import worker as run
 
-    return run(settings)
+    return run(settings, _seat(many.seat))
 
 
-def _settings(flags: Mapping[str, object], file: str | None) -> Settings:
+def _several(settings: Settings, half: Literal["web", "worker"], many: Many) -> int:
+    if not 1 <= many.total <= PROCESSES_MAX:
+        raise BadSettings(
+            f"--processes {many.total}: from 1 to {PROCESSES_MAX}; as many as the machine has cores is usual"
+        )
+    if half == "web" and sys.platform != "linux":
+        raise BadSettings(
+            "--processes needs Linux, whose kernel spreads connections over the processes of one port; here, start "
+            "`threadcast web` as often as you like, each with a --port of its own, behind a balancer"
+        )
+    if sys.platform == "win32":
+        raise BadSettings("--processes is not for Windows; start `threadcast worker` as often as you like")
+    from server.supervisor import supervise
+
+    return supervise(settings, half, many.command, many.total)
+
+
+def _seat(text: str | None) -> Seat | None:
+    """Raises BadSettings."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=Seat)
+    except msgspec.MsgspecError:
+        raise BadSettings("--seat is what --processes gives to the processes that it starts; leave it away") from None
+
+
+def _settings(flags: Mapping[str, object], file: str | None, seat: str | None = None) -> Settings:
+    """What is noteworthy is said once: by the supervisor, not by each process that it starts."""
+
+    def say(text: str) -> None:
+        if seat is None:
+            print(f"threadcast: {text}", file=sys.stderr)
+
     loaded = load_settings(os.environ, flags, file)
     for note in loaded.notes:
-        print(f"threadcast: {note}", file=sys.stderr)
-    return _with_named_model(loaded)
+        say(note)
+    return _with_named_model(loaded, say)
 
 
 def _shared(settings: Settings, command: str) -> Settings:
@@ -67,7 +116,7 @@ def _shared(settings: Settings, command: str) -> Settings:
     return settings
 
 
-def _with_named_model(loaded: Loaded) -> Settings:
+def _with_named_model(loaded: Loaded, say: Callable[[str], None]) -> Settings:
     """A provider without a named model is asked what it serves; most local servers serve one."""
     settings, name = loaded.settings, loaded.unnamed_provider
     if not name:
@@ -75,13 +124,12 @@ def _with_named_model(loaded: Loaded) -> Settings:
     provider = settings.models.providers[name]
     found = find_model(provider)
     if found is None:
-        print(
-            f"threadcast: no model of {name} is named and {provider.base_url}/models lists none, so it is asked for "
-            f"{settings.models.default.partition('/')[2]!r}; name one by OPENAI_MODEL, models.default or --model",
-            file=sys.stderr,
+        say(
+            f"no model of {name} is named and {provider.base_url}/models lists none, so it is asked for "
+            f"{settings.models.default.partition('/')[2]!r}; name one by OPENAI_MODEL, models.default or --model"
         )
         return settings
-    print(f"threadcast: the default model is {name}/{found}, the first one of {provider.base_url}", file=sys.stderr)
+    say(f"the default model is {name}/{found}, the first one of {provider.base_url}")
     return replace(settings, models=replace(settings.models, default=f"{name}/{found}"))
 
 

@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from protocol.errors import Conflict, Unavailable
+from server.process import Startup, run_process
 from server.settings import Server, Settings
-from server.worker import Startup, run_process
 
 SETTINGS = Settings(server=Server(log_format="json"))
 

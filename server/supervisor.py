@@ -1,0 +1,296 @@
+"""Several processes from one command, `threadcast web --processes N`: started, watched, replaced, stopped together.
+
+Each is the same program with a seat (`process.py`), started anew and not forked, so that none inherits a running loop.
+The listening sockets are made here, one for each, and lent: connections to a process that died wait for the next one in
+its place, and none is refused while one takes over from another. What processes say to clients is not known here. The
+rule: a process is told to stop by the end of its lifeline alone, so none outlives its supervisor, and a signal that
+reaches all of them at once is never taken for a second one.
+"""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Literal, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import Process, TaskGroup
+
+from protocol.codec import encode
+from protocol.errors import Failed
+from server.process import Seat, Startup, run_process, stop_requested
+from server.settings import Settings
+from server.sockets import SharedPort, listening
+
+__all__ = ["supervise"]
+
+_Half: TypeAlias = Literal["web", "worker"]
+
+PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Before a process is started again, by how often it died in a row: one death costs its readers no pause, and a program
+that cannot live costs the machine little. Whoever dies once more ends all."""
+
+STEADY_SECONDS = 60.0
+"""Who lived this long before it died begins a new row."""
+
+START_SECONDS = 60.0
+"""For a process that takes over from another one, which serves on until then."""
+
+STOP_SPARE_SECONDS = 10.0
+"""Over what `limits` give a process for its end; then it is killed."""
+
+LINE_MAX_BYTES = 4_096
+"""Of what a process says when it is ready; one write to a pipe, so it comes in one piece."""
+
+_log = structlog.get_logger()
+
+
+def supervise(settings: Settings, half: _Half, command: Sequence[str], count: int) -> int:
+    """Run `command`, which is given `--seat`, in `count` processes until told to stop. Returns the exit status.
+
+    A process that dies is started again; one that dies again and again ends all. SIGHUP replaces them one by one.
+    """
+    return run_process(settings, partial(_run, half=half, command=command, count=count))
+
+
+async def _run(settings: Settings, startup: Startup, *, half: _Half, command: Sequence[str], count: int) -> None:
+    limits, server = settings.limits, settings.server
+    crew = _Crew(limits.retire_seconds + limits.drain_seconds + STOP_SPARE_SECONDS)
+    async with AsyncExitStack() as stack:
+        stop = await stack.enter_async_context(stop_requested(lambda: None, at_once=crew.kill))
+        hangups = stack.enter_context(anyio.open_signal_receiver(signal.SIGHUP))
+        port = stack.enter_context(SharedPort(server.host, server.port)) if half == "web" else None
+        lives = await stack.enter_async_context(anyio.create_task_group())
+        for number in range(1, count + 1):
+            probes = None
+            if server.metrics_port:
+                at = server.metrics_port + number - 1
+                probes = stack.enter_context(listening(server.host, at, "server.metrics_port"))
+            crew.places.append(
+                _Place(f"{half} process {number}", partial(_start, lives, command, number), port, probes)
+            )
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(crew.work, startup, hangups, stop.set)
+                await stop.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await crew.stop()
+
+
+class _Crew:
+    """All places of a command. `stop_seconds`: how long a process may take to end."""
+
+    def __init__(self, stop_seconds: float) -> None:
+        self.places: list[_Place] = []
+        self._stop_seconds = stop_seconds
+
+    async def work(self, startup: Startup, hangups: AsyncIterator[signal.Signals], stop: Callable[[], None]) -> None:
+        """Raises Failed when one cannot be started, or dies again and again."""
+        async with anyio.create_task_group() as tasks:
+            for place in self.places:
+                tasks.start_soon(place.fill)
+        startup.say_ready(f"{self.places[0].said}, {len(self.places)} processes")
+        async with anyio.create_task_group() as tasks:
+            for place in self.places:
+                tasks.start_soon(place.keep)
+            async for _ in hangups:
+                if sys.stdin.isatty():  # the terminal was closed, which is no wish for new processes
+                    stop()
+                else:
+                    await self._replace()
+
+    async def _replace(self) -> None:
+        """One after another; all are at work at any moment. The first that fails ends it: the others would fail too."""
+        for place in self.places:
+            if not await place.replace(self._stop_seconds):
+                _log.error("processes.not_replaced", kept=place.name)
+                return
+        _log.info("processes.replaced", count=len(self.places))
+
+    async def stop(self) -> None:
+        """All at once. Raises Failed when one had to be killed."""
+        for place in self.places:
+            place.release()
+        with anyio.move_on_after(self._stop_seconds) as patience:
+            for place in self.places:
+                await place.ended()
+        if patience.cancelled_caught:
+            self.kill()
+            raise Failed(f"a process did not stop within {self._stop_seconds:g} s and was killed; see the log")
+
+    def kill(self) -> None:
+        for place in self.places:
+            place.kill()
+
+
+class _Child:
+    """A running process. `said`: its word when it was ready, '' when it ended before."""
+
+    def __init__(self, number: int, process: Process, lifeline_fd: int, word_fd: int) -> None:
+        self.number = number
+        self.process = process
+        self.said = ""
+        self.ready = anyio.Event()
+        self.ended = anyio.Event()
+        self.started_at = anyio.current_time()
+        self._lifeline_fd: int | None = lifeline_fd
+        self._word_fd = word_fd
+
+    async def live(self) -> None:
+        try:
+            await anyio.wait_readable(self._word_fd)  # or its end, which comes with the end of the process
+            self.said = os.read(self._word_fd, LINE_MAX_BYTES).decode()
+        finally:
+            os.close(self._word_fd)
+        if self.said:
+            _log.info("process.ready", number=self.number, pid=self.process.pid)
+        self.ready.set()
+        await self.process.wait()
+        self.release()
+        self.ended.set()
+
+    def release(self) -> None:
+        """End its lifeline: it finishes what it has, and ends."""
+        if self._lifeline_fd is not None:
+            os.close(self._lifeline_fd)
+            self._lifeline_fd = None
+
+    def kill(self) -> None:
+        if not self.ended.is_set():
+            self.process.kill()
+
+    @property
+    def fate(self) -> str:
+        """How it ended, once it has."""
+        status = self.process.returncode or 0
+        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+_Start: TypeAlias = Callable[[socket.socket | None, socket.socket | None], "Awaitable[_Child]"]
+
+
+async def _start(
+    lives: TaskGroup, command: Sequence[str], number: int, listener: socket.socket | None, probes: socket.socket | None
+) -> _Child:
+    """A process with these sockets, in a session of its own: Ctrl-C of a terminal reaches the supervisor alone."""
+    lifeline, lifeline_fd = os.pipe()
+    word_fd, word = os.pipe()
+    try:
+        lent = [each.fileno() for each in (listener, probes) if each is not None]
+        seat = Seat(number, word, listener.fileno() if listener else None, probes.fileno() if probes else None)
+        process = await anyio.open_process(
+            [*command, "--seat", encode(seat).decode()],
+            stdin=lifeline,
+            stdout=None,
+            stderr=None,
+            pass_fds=[word, *lent],
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(lifeline_fd)
+        os.close(word_fd)
+        raise
+    finally:
+        os.close(lifeline)
+        os.close(word)
+    _log.info("process.started", number=number, pid=process.pid)
+    child = _Child(number, process, lifeline_fd, word_fd)
+    lives.start_soon(child.live)
+    return child
+
+
+class _Place:
+    """What is one process at a time, under one number and behind one listening socket; two while one takes over."""
+
+    def __init__(self, name: str, start: _Start, port: SharedPort | None, probes: socket.socket | None) -> None:
+        self.name = name
+        self._start = start
+        self._port = port
+        self._probes = probes
+        self._listener: socket.socket | None = None
+        self._children: list[_Child] = []  # all that may run; the last one is the one that counts
+        self._deaths = 0
+        self._changing = anyio.Lock()
+
+    @property
+    def said(self) -> str:
+        return self._children[-1].said
+
+    async def fill(self) -> None:
+        """The first process, ready. Raises Failed."""
+        child = await self._add()
+        await child.ready.wait()
+        if not child.said:
+            await child.ended.wait()
+            raise Failed(f"{self.name} did not start ({child.fate}); what it said stands above")
+
+    async def keep(self) -> None:
+        """Start who has died again. Raises Failed when that is of no use."""
+        while True:
+            child = self._children[-1]
+            await child.ended.wait()
+            async with self._changing:
+                if child is self._children[-1]:  # nobody took over meanwhile
+                    await self._start_again(child)
+
+    async def replace(self, stop_seconds: float) -> bool:
+        """Another process takes over; False when it does not become ready, and then nothing has changed."""
+        async with self._changing:
+            old = self._children[-1]
+            if old.ended.is_set():
+                return True  # it is started again anyway
+            new = await self._start(self._listener, self._probes)
+            self._children.insert(0, new)
+            with anyio.move_on_after(START_SECONDS):
+                await new.ready.wait()
+            if not new.said:
+                new.kill()
+                return False
+            self._children = [old, new]
+            old.release()
+            with anyio.move_on_after(stop_seconds):
+                await old.ended.wait()
+            old.kill()
+            self._children.remove(old)
+            return True
+
+    def release(self) -> None:
+        for child in self._children:
+            child.release()
+
+    async def ended(self) -> None:
+        for child in self._children:
+            await child.ended.wait()
+
+    def kill(self) -> None:
+        for child in self._children:
+            child.kill()
+
+    async def _add(self) -> _Child:
+        if self._port is not None and self._listener is None:
+            self._listener = self._port.listener()
+        child = await self._start(self._listener, self._probes)
+        self._children = [child]
+        return child
+
+    async def _start_again(self, child: _Child) -> None:
+        lived_seconds = anyio.current_time() - child.started_at
+        self._deaths = 1 if lived_seconds >= STEADY_SECONDS else self._deaths + 1
+        if self._deaths > len(PAUSES_SECONDS):
+            raise Failed(
+                f"{self.name} died {self._deaths} times in a row, at last with {child.fate}; the log says what it did "
+                "before. Start it alone, without --processes, to see whether it can live"
+            )
+        pause_seconds = PAUSES_SECONDS[self._deaths - 1]
+        _log.error("process.died", who=self.name, fate=child.fate, starts_in_seconds=pause_seconds)
+        if pause_seconds and self._listener is not None:  # nobody shall wait that long: the others are there
+            self._listener.close()
+            self._listener = None
+        await anyio.sleep(pause_seconds)
+        await self._add()
