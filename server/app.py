@@ -1,7 +1,8 @@
 """The web half: settings, store, relays, routes; opened and closed in order. `serve` adds the worker half to it.
 
 The port is open first: until everything else is, `/readyz` says that the process is starting and requests are told to
-come back, so a start that waits for its store looks like one. When it is told to stop, `/readyz` says so at once.
+come back, so a start that waits for its store looks like one. One of several accepts nobody before it is ready, since
+others of them do. When it is told to stop, `/readyz` says so at once.
 """
 
 import socket
@@ -52,7 +53,8 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
             await stack.enter_async_context(probed(inherited(seat.probes_fd), readiness, metrics))
         listener = stack.enter_context(_listener(settings, seat))
         door = Door(Probes(readiness))
-        server = await stack.enter_async_context(serving(listener, door))
+        ready = anyio.Event()
+        server = await stack.enter_async_context(serving(listener, door, None if seat is None else ready))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
         vault = Vault(store)
@@ -63,6 +65,7 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
             await stack.enter_async_context(hosting(settings, store, furniture, metrics, vault))
         door.open(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens))
         readiness.open(store)
+        ready.set()
         _say_ready(settings, furniture, listener, announce, startup)
         await stop.wait()
         await anyio.sleep(settings.limits.retire_seconds)

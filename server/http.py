@@ -64,12 +64,14 @@ class HttpServer(uvicorn.Server):
             )
         )
         self.ended = anyio.Event()
+        self._has_begun = False
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._has_begun = True
         try:
             await super().serve(sockets)
         finally:
@@ -78,6 +80,8 @@ class HttpServer(uvicorn.Server):
     def close_soon(self) -> None:
         """Accept nobody any more, close idle connections, and the others after the answer that they wait for."""
         self.should_exit = True
+        if not self._has_begun:
+            self.ended.set()
 
     async def until_ended(self) -> None:
         """For at most a second more than the last answers may take."""
@@ -86,11 +90,18 @@ class HttpServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(listener: socket.socket, app: ASGIApp) -> AsyncIterator[HttpServer]:
-    """Requests are answered by `app` for as long as it is entered; then the rest finishes."""
+async def serving(listener: socket.socket, app: ASGIApp, begin: anyio.Event | None = None) -> AsyncIterator[HttpServer]:
+    """Requests are answered by `app` for as long as it is entered; then the rest finishes. Until `begin` is set, if it
+    is given, connections wait in the socket, for us or for whoever else has it."""
     server = HttpServer(app)
+
+    async def serve() -> None:
+        if begin is not None:
+            await begin.wait()
+        await server.serve([listener])
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve, [listener])
+        tasks.start_soon(serve)
         try:
             yield server
         finally:

@@ -122,6 +122,8 @@ class _Crew:
                 await place.ended()
         if patience.cancelled_caught:
             self.kill()
+            for place in self.places:
+                await place.ended()
             raise Failed(f"a process did not stop within {self._stop_seconds:g} s and was killed; see the log")
 
     def kill(self) -> None:

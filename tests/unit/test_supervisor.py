@@ -1,0 +1,148 @@
+"""A supervisor over small programs that are not ours: who dies, who never starts, who does not end."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server import supervisor
+from server.console.serving import Many, web, worker
+from server.settings import Settings
+from server.settings.sources import BadSettings
+from server.supervisor import supervise
+
+PROGRAM = """
+import json, os, signal, sys
+seat = json.loads(sys.argv[-1])
+def ready():
+    os.write(seat["word_fd"], b"small program is ready")
+    os.close(seat["word_fd"])
+"""
+UNTIL_THE_LIFELINE_ENDS = "ready(); sys.stdin.read()"
+
+
+def small(body: str) -> list[str]:
+    return [sys.executable, "-S", "-c", PROGRAM + body]
+
+
+def lives(path: Path) -> list[str]:
+    """A line for each process that ran, written by itself."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_who_dies_is_started_again_until_that_is_of_no_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0, 0.01, 0.01))
+    record = tmp_path / "lives"
+    body = f"""
+with open({str(record)!r}, "a") as record: print(seat["number"], file=record)
+if seat["number"] == 2: ready(); sys.exit(3)
+{UNTIL_THE_LIFELINE_ENDS}
+"""
+    assert supervise(Settings(), "worker", small(body), 2) == 1
+    said = capfd.readouterr()
+    assert "threadcast: worker process 2 died 4 times in a row, at last with exit status 3; the log says" in said.err
+    assert "small program is ready, 2 processes" in said.out
+    assert sorted(lives(record)) == ["1", "2", "2", "2", "2"], "the other one was let be"
+    assert [line for line in said.err.splitlines() if '"process.died"' in line and '"exit status 3"' in line]
+
+
+def test_who_lived_long_begins_a_new_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its ninth life lasts; four deaths in a row would end all, if they were one."""
+    monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
+    record = tmp_path / "lives"
+    body = f"""
+with open({str(record)!r}, "a") as record: print(os.getpid(), file=record)
+ready()
+if len(open({str(record)!r}).readlines()) < 9: sys.exit(1)
+os.kill(os.getppid(), signal.SIGTERM); sys.stdin.read()
+"""
+    assert supervise(Settings(), "worker", small(body), 1) == 0
+    assert len(set(lives(record))) == 9
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_who_never_gets_ready_ends_the_start_and_the_others(capfd: pytest.CaptureFixture[str]) -> None:
+    body = f"if seat['number'] == 2: sys.exit('no store')\n{UNTIL_THE_LIFELINE_ENDS}"
+    assert supervise(Settings(), "worker", small(body), 3) == 1
+    said = capfd.readouterr()
+    assert "no store" in said.err
+    assert "threadcast: worker process 2 did not start (exit status 1); what it said stands above" in said.err
+    assert said.out == ""
+
+
+def test_who_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(supervisor, "STOP_SPARE_SECONDS", -4.8)  # of five that `limits` give
+    body = "ready(); os.kill(os.getppid(), signal.SIGTERM)\nwhile True: signal.pause()"
+    assert supervise(Settings(), "worker", small(body), 1) == 1
+    assert "a process did not stop within 0.2 s and was killed" in capfd.readouterr().err
+
+
+def test_a_second_signal_ends_all_at_once() -> None:
+    """In a process of its own, since it ends."""
+    body = """
+ready(); sys.stdin.read(); os.kill(os.getppid(), signal.SIGINT)
+while True: signal.pause()
+"""
+    code = f"""
+from server.settings import Settings
+from server.supervisor import supervise
+supervise(Settings(), "worker", {small(body)!r}, 1)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as house:
+        assert house.stdout is not None
+        assert b"is ready" in house.stdout.readline()
+        house.send_signal(signal.SIGINT)
+        assert house.wait(30) == 128 + signal.SIGINT
+        assert house.stdout.read() == b"", "nobody has it any more"
+
+
+def test_a_program_that_cannot_live_any_more_takes_nobodys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first life of each lasts; what SIGHUP starts ends at once, so the old ones stay."""
+    replace = supervisor._Crew._replace
+
+    async def replace_and_stop(crew: supervisor._Crew) -> None:
+        await replace(crew)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(supervisor._Crew, "_replace", replace_and_stop)
+    record = tmp_path / "lives"
+    body = f"""
+with open({str(record)!r}, "a") as record: print(seat["number"], file=record)
+if len(open({str(record)!r}).readlines()) > 2: sys.exit(1)
+ready()
+if len(open({str(record)!r}).readlines()) == 2: os.kill(os.getppid(), signal.SIGHUP)
+sys.stdin.read()
+"""
+    assert supervise(Settings(), "worker", small(body), 2) == 0
+    assert len(lives(record)) == 3
+    assert '"kept":"worker process 1","event":"processes.not_replaced"' in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("total", [0, -1, 65])
+def test_a_number_of_processes_that_makes_no_sense_is_refused(total: int) -> None:
+    with pytest.raises(BadSettings, match=f"--processes {total}: from 1 to 64; as many as the machine has cores"):
+        web({"store.url": "redis://127.0.0.1:1"}, None, Many(total, None, []))
+
+
+def test_where_the_kernel_does_not_spread_connections_web_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(BadSettings, match=r"--processes needs Linux, .* each with a --port of its own, behind a balanc"):
+        web({"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(BadSettings, match=r"--processes is not for Windows; start `threadcast worker` as often as you"):
+        worker({"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
+
+
+def test_a_seat_that_nobody_gave_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"--seat is what --processes gives"):
+        web({"store.url": "redis://127.0.0.1:1"}, None, Many(1, "{}", []))
