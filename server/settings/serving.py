@@ -33,7 +33,8 @@ class Server(Section, frozen=True):
 
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Where `threadcast worker` serves /metrics, /livez and /readyz, on `host`; 0: nowhere. `serve` and `web` have them
-    on `port`. Set it, a different one for each worker of a machine, when something collects or probes them."""
+    on `port`. Set it, a different one for each worker of a machine, when something collects or probes them. With
+    `--processes`, also of `web`: the first process has this port, the others the ones after it."""
 
     app: str = ""
     """A Python file whose tools are offered to models (`serve --app my_tools.py`). In threadcast.toml: its path from

@@ -104,9 +104,9 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
 
         # What one of them was given, all of them have.
         picture = b"\x89PNG\r\n\x1a\n" + bytes(64)
-        stored = await lines[0].post("/v1/blobs", content=picture, headers={"content-type": "image/png"})
+        stored = await lines[0].post("/v1/chats/c9/blobs", content=picture, headers={"content-type": "image/png"})
         for line in lines:
-            assert (await line.get(f"/v1/blobs/{stored.json()['blob_id']}")).content == picture
+            assert (await line.get(stored.json()["url"])).content == picture
 
         await _everybody_is_counted(web.url)
     assert await web.stop() == 0
