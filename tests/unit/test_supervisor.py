@@ -136,7 +136,9 @@ def test_a_number_of_processes_that_makes_no_sense_is_refused(total: int) -> Non
 
 def test_where_the_kernel_does_not_spread_connections_web_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(BadSettings, match=r"--processes needs Linux, .* each with a --port of its own, behind a balanc"):
+    with pytest.raises(
+        BadSettings, match=r"--processes needs Linux, .* each with a --port of its own, behind a balanc"
+    ):
         web({"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(BadSettings, match=r"--processes is not for Windows; start `threadcast worker` as often as you"):
