@@ -46,6 +46,8 @@ class Report(msgspec.Struct):
     taken_at: int
     machine: dict[str, str | int]
     sections: list[Section]
+    noise: list[str] = []
+    """Of the machine, before and after; in words."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         progress("")
         print(table(section), end="\n\n", flush=True)
         report.sections.append(section)
-    print(f"the machine's noise: before {before}, after {noise()}")
+    report.noise = [f"before: {before}", f"after: {noise()}"]
+    print(f"the machine's noise: {'; '.join(report.noise)}")
     if options.json is not None:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     return 1 if any(each.holds is False for section in report.sections for each in section.figures) else 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Figure", "Section", "figure", "progress", "quantile", "ratio", "table"]
+__all__ = ["Figure", "Section", "figure", "plain", "progress", "quantile", "ratio", "table"]
 
 
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,10 +88,10 @@ def table(section: Section) -> str:
     width = max((len(each.what) for each in section.figures), default=0)
     lines = [f"{section.row}: {section.title}", f"  ({section.command})"]
     for each in section.figures:
-        spread = f"[{_plain(each.least)} .. {_plain(each.greatest)}]"
-        line = f"  {each.what:{width}}  {_plain(each.value):>8} {each.unit:5} {spread:20}"
+        spread = f"[{plain(each.least)} .. {plain(each.greatest)}]"
+        line = f"  {each.what:{width}}  {plain(each.value):>8} {each.unit:5} {spread:20}"
         if each.bar is not None:
-            line += f"  bar {'<=' if each.at_most else '>='} {_plain(each.bar)}  {'kept' if each.holds else 'MISSED'}"
+            line += f"  bar {'<=' if each.at_most else '>='} {plain(each.bar)}  {'kept' if each.holds else 'MISSED'}"
         lines.append(f"{line}  {each.note}".rstrip())
     return "\n".join([*lines, *(f"  {remark}" for remark in section.remarks)])
 
@@ -101,8 +101,8 @@ def progress(text: str) -> None:
     print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _plain(value: float) -> str:
-    """Three digits that matter."""
+def plain(value: float) -> str:
+    """Three digits that matter, for people."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
