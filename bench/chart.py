@@ -149,7 +149,7 @@ def _line(number: int, label: str, kind: str, ends: Sequence[float], told: str) 
         f'<text x="{LABEL_WIDTH - 8}" y="{top + 13}" text-anchor="end">{escape(_short(label))}</text>',
         f'<rect class="{kind}" x="{LABEL_WIDTH}" y="{top + 2}" width="{max(value - LABEL_WIDTH, 1):.1f}" height="14"/>',
         f'<line class="w" x1="{least:.1f}" y1="{middle}" x2="{greatest:.1f}" y2="{middle}"/>',
-        f'<text class="n" x="{max(value, greatest) + 6:.1f}" y="{top + 13}">{escape(told)}</text>',
+        f'<text class="n" x="{WIDTH - VALUE_WIDTH + 8}" y="{top + 13}">{escape(told)}</text>',
     ]
 
 

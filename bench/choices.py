@@ -259,7 +259,8 @@ def _send_memory(port: int | None) -> list[float]:
 def checkpoint() -> Section:
     """Of a chat with one exchange, and of one with forty: level by level, and with a dictionary of chats about something
     else, which is loaded once."""
-    words, other_words = (" ".join((ROOT / page).read_text().split()) for page in ("docs/design.md", "docs/tools.md"))
+    pages = ("docs/design.md", "docs/tools.md")
+    words, other_words = (" ".join((ROOT / page).read_text().split()) for page in pages)
     others: list[bytes | bytearray | memoryview] = []
     others += [_state(other_words, at * 301, 1 + at % 3) for at in range(200)]
     dictionary = zstandard.train_dictionary(16_384, others)
