@@ -257,8 +257,8 @@ def _send_memory(port: int | None) -> list[float]:
 
 
 def checkpoint() -> Section:
-    """Of a chat with one exchange, and of one with forty: level by level, and with a dictionary of chats about something
-    else, which is loaded once."""
+    """Of a chat with one exchange, and of one with forty: level by level, and with a dictionary of other chats
+    (about something else), which is loaded once."""
     pages = ("docs/design.md", "docs/tools.md")
     words, other_words = (" ".join((ROOT / page).read_text().split()) for page in pages)
     others: list[bytes | bytearray | memoryview] = []
