@@ -206,7 +206,7 @@ async def test_none_outlives_a_supervisor_that_is_killed(fleet: Fleet) -> None:
     for others in (["--processes", "2"], []):
         words = [sys.executable, "-m", "server.cli", "web", "--port", port, *others]
         environment = {**os.environ, "REDIS_URL": fleet.store.url}
-        refused = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+        refused = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=30)
         assert refused.returncode == 1
         assert refused.stderr.splitlines()[-1] == (
             f"threadcast: cannot listen on 127.0.0.1:{port}: Address already in use; stop what has it, or choose "
