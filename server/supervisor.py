@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -164,7 +164,7 @@ class _Child:
             self._lifeline_fd = None
 
     def kill(self) -> None:
-        if not self.ended.is_set():
+        with suppress(ProcessLookupError):  # it has just ended by itself
             self.process.kill()
 
     @property
