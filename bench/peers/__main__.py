@@ -1,0 +1,20 @@
+"""`python -m bench.peers [NAME ...] [--small]`: this row alone, of all peers or of those named and Threadcast."""
+
+import argparse
+import sys
+
+from bench.figures import progress, table
+from bench.peers.report import PEERS, measure
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.add_argument("peers", nargs="*", metavar="NAME", help=", ".join(PEERS))
+    parser.add_argument("--small", action="store_true", help="one round, no trials")
+    options = parser.parse_args()
+    unknown = [name for name in options.peers if name not in PEERS]
+    if unknown:
+        parser.error(f"no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    section = measure(options.small, options.peers)
+    progress("")
+    print(table(section))
+    sys.exit(0)

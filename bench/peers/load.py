@@ -1,0 +1,175 @@
+"""One scripted answer under load: so many chats, so many readers each; CPU of the peer, lateness of its tokens.
+
+Called by the package's `measure`, with peers that run already. CPU is taken from the moment at which all readers are
+there until the last of them has the last token. The rule: model and readers are processes of their own and the same
+for all peers; only the peer's own processes are counted.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import msgspec
+
+from bench.figures import quantile
+from bench.peers.peer import ROOT, Cannot, Peer
+from bench.peers.scripted import Ask, Found, Load, prompt
+from bench.processes import tree_cpu_seconds
+
+__all__ = ["SHAPES", "Helper", "Loaded", "Shape", "helper", "load"]
+
+RATE = 50
+"""Tokens a second: a usual model."""
+
+BEGIN_SECONDS = 0.3
+"""After the first reader's request, where that starts the answer, until the others ask for it."""
+
+GRACE_SECONDS = 6.0
+"""Beyond the model's own time, until what has not come is missing."""
+
+ASK_SECONDS = 10.0
+"""Until a peer has asked the model."""
+
+LINE_BYTES = 64 << 20
+"""Of a report of the readers: a number for every token."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Answers at once, and readers of each."""
+
+    chats: int
+    readers: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.chats}x{self.readers}"
+
+    def __str__(self) -> str:
+        return f"{self.chats} x {self.readers}"
+
+
+SHAPES = (Shape(10, 1), Shape(1, 10), Shape(1, 100))
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Of one load. Seconds of CPU for one delivered token; lateness of tokens at their readers."""
+
+    server_seconds: float
+    store_seconds: float
+    p50_ms: float
+    p99_ms: float
+    missing: int
+    delivered: int
+
+    @property
+    def per_second(self) -> float:
+        """Tokens delivered for one second of CPU of servers and store."""
+        return 1 / (self.server_seconds + self.store_seconds)
+
+
+class Helper:
+    """The model or the readers: a child that speaks in lines."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def line(self, seconds: float = 60.0) -> bytes:
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), seconds)
+        if not line:
+            raise RuntimeError("a process of the measurement itself ended; its reason stands above")
+        return line
+
+    def say(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + b"\n")
+
+
+@asynccontextmanager
+async def helper(name: str) -> AsyncIterator[Helper]:
+    """`bench.peers.<name>` as a process for the block; it ends when its input does."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        f"bench.peers.{name}",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        limit=LINE_BYTES,
+    )
+    try:
+        yield Helper(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await asyncio.wait_for(process.wait(), 10)
+
+
+async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: str) -> Loaded:
+    """Raises Cannot where the peer has no such thing as several readers, or refuses."""
+    if shape.readers > peer.most_readers:
+        raise Cannot(f"{peer.most_readers} reader{'s' if peer.most_readers > 1 else ''} at most")
+    chats = [f"{peer.name}-{shape.key}-{round_}-{number}".replace("_", "-") for number in range(shape.chats)]
+    async with httpx2.AsyncClient(timeout=30) as client:
+        for chat in chats:
+            await peer.prepare(client, chat)
+        if not (peer.opens_first or peer.begins_by_reading):
+            await _begin(peer, client, chats, tokens)
+        asks = []
+        for chat in chats:
+            count = shape.readers
+            if peer.begins_by_reading:
+                asks.append(Ask(peer.port, peer.begin(chat, prompt(chat, tokens, RATE)).wire(peer.port)))
+                count -= 1
+            if count:
+                pause = BEGIN_SECONDS if peer.begins_by_reading else 0.0
+                asks.append(Ask(peer.port, peer.watch(chat, None, "").wire(peer.port), count, pause))
+        readers.say(msgspec.json.encode(Load(asks, tokens, tokens / RATE + GRACE_SECONDS)))
+        await readers.line()
+        try:
+            if peer.opens_first:
+                await _begin(peer, client, chats, tokens)
+            for chat in chats:
+                await _asked(peer, client, chat)
+            servers, stores = peer.processes()
+            before = tree_cpu_seconds(servers), tree_cpu_seconds(stores)
+            for chat in chats:
+                await client.post(f"{peer.model_url}/go/{chat}")
+        finally:
+            report = await readers.line(tokens / RATE + ASK_SECONDS + 2 * GRACE_SECONDS)
+        found = msgspec.json.decode(report, type=Found)
+        servers, stores = peer.processes()
+        after = tree_cpu_seconds(servers), tree_cpu_seconds(stores)
+    if found.refused or not found.latencies_us:
+        raise Cannot(f"refused: {found.refused}" if found.refused else "no token came while it was written")
+    return Loaded(
+        server_seconds=(after[0] - before[0]) / found.tokens,
+        store_seconds=(after[1] - before[1]) / found.tokens,
+        p50_ms=quantile(found.latencies_us, 0.5) / 1000,
+        p99_ms=quantile(found.latencies_us, 0.99) / 1000,
+        missing=found.missing,
+        delivered=found.tokens,
+    )
+
+
+async def _asked(peer: Peer, client: httpx2.AsyncClient, chat: str) -> None:
+    """Wait until the peer has asked the model."""
+    deadline = time.monotonic() + ASK_SECONDS
+    while (await client.get(f"{peer.model_url}/plays/{chat}")).content == b"[]":
+        if time.monotonic() > deadline:
+            raise Cannot("did not ask the model")
+        await asyncio.sleep(0.02)
+
+
+async def _begin(peer: Peer, client: httpx2.AsyncClient, chats: list[str], tokens: int) -> None:
+    for chat in chats:
+        request = peer.begin(chat, prompt(chat, tokens, RATE))
+        answer = await client.request(
+            request.method, peer.url + request.path, headers=request.headers, content=request.body
+        )
+        if answer.status_code >= 300:
+            raise Cannot(f"refused: {answer.status_code} {answer.text[:200]}")
+        peer.begun(chat, answer.content)

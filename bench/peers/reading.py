@@ -1,0 +1,94 @@
+"""One careful reader: what a client of a peer shows, frame by frame, and whether that is the answer.
+
+Called by `trials.py`. The rule: judged is the text on the screen, folded as that peer's documents tell clients to, not
+what came over the line.
+"""
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+import httpx2
+
+from bench.peers.peer import Cannot, Frame, Peer, Request
+from bench.peers.scripted import TOKEN
+
+__all__ = ["Screen", "frames", "numbers"]
+
+READ_SECONDS = 12.0
+"""Of silence, until a stream counts as stuck."""
+
+
+class Screen:
+    """What one tab shows."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self.shown = ""
+        self.last: Frame | None = None
+
+    @property
+    def count(self) -> int:
+        return self.shown.count("~")
+
+    async def read(self, peer: Peer, request: Request, enough: Callable[["Screen"], bool], seconds: float) -> float:
+        """Read until `enough`, the end of the stream, or `seconds` have passed. Seconds until something new showed,
+        or infinity. Raises Cannot when refused."""
+        begun = time.monotonic()
+        before, first = self.count, float("inf")
+        async for frame in frames(self._client, peer, request, begun + seconds):
+            self.shown = peer.fold(self.shown, frame)
+            self.last = frame if frame.id or not self.last else Frame(frame.data, frame.event, self.last.id)
+            if self.count > before and first == float("inf"):
+                first = time.monotonic() - begun
+            if enough(self):
+                break
+        return first
+
+    def verdict(self, tokens: int) -> str:
+        """Whether it is the whole answer, each token once, in order."""
+        return judged(numbers(self.shown), tokens)
+
+
+def numbers(shown: str) -> list[int]:
+    return [int(found[1]) for found in TOKEN.finditer(shown.encode())]
+
+
+def judged(found: list[int], tokens: int) -> str:
+    """In words: `exact`, or what is wrong with it."""
+    if found == list(range(tokens)):
+        return "exact"
+    times = Counter(found)
+    repeated = sum(count - 1 for count in times.values())
+    missing = tokens - len(times)
+    wrong = [f"{missing} of {tokens} missing"] if missing else []
+    wrong += [f"{repeated} shown twice"] if repeated else []
+    return ", ".join(wrong) or "out of order"
+
+
+async def frames(client: httpx2.AsyncClient, peer: Peer, request: Request, until: float) -> AsyncIterator[Frame]:
+    """Of one stream, until it ends or breaks, or the monotonic clock says `until`."""
+    timeout = httpx2.Timeout(READ_SECONDS, read=max(0.1, min(READ_SECONDS, until - time.monotonic())))
+    try:
+        async with client.stream(
+            request.method,
+            peer.url + request.path,
+            headers={"Accept": "text/event-stream", **request.headers},
+            content=request.body or None,
+            timeout=timeout,
+        ) as answer:
+            if answer.status_code != 200:
+                raise Cannot(f"{answer.status_code} {(await answer.aread())[:200].decode(errors='replace')}")
+            found: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                if line:
+                    name, _, value = line.partition(":")
+                    value = value.removeprefix(" ")
+                    found[name] = f"{found[name]}\n{value}" if name == "data" and name in found else value
+                elif found:
+                    yield Frame(found.get("data", ""), found.get("event", ""), found.get("id", ""))
+                    found = {}
+                if time.monotonic() > until:
+                    return
+    except httpx2.TransportError:
+        return
