@@ -16,6 +16,7 @@ import msgspec
 
 from bench.figures import quantile
 from bench.peers.peer import ROOT, Cannot, Peer
+from bench.peers.reading import begin
 from bench.peers.scripted import Ask, Found, Load, prompt
 from bench.processes import tree_cpu_seconds
 
@@ -27,7 +28,7 @@ RATE = 50
 BEGIN_SECONDS = 0.3
 """After the first reader's request, where that starts the answer, until the others ask for it."""
 
-GRACE_SECONDS = 6.0
+GRACE_SECONDS = 3.0
 """Beyond the model's own time, until what has not come is missing."""
 
 ASK_SECONDS = 10.0
@@ -117,7 +118,8 @@ async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: s
         for chat in chats:
             await peer.prepare(client, chat)
         if not (peer.opens_first or peer.begins_by_reading):
-            await _begin(peer, client, chats, tokens)
+            for chat in chats:
+                await begin(peer, client, chat, prompt(chat, tokens, RATE))
         asks = []
         for chat in chats:
             count = shape.readers
@@ -129,17 +131,21 @@ async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: s
                 asks.append(Ask(peer.port, peer.watch(chat, None, "").wire(peer.port), count, pause))
         readers.say(msgspec.json.encode(Load(asks, tokens, tokens / RATE + GRACE_SECONDS)))
         await readers.line()
+        word = b"stop"
         try:
             if peer.opens_first:
-                await _begin(peer, client, chats, tokens)
+                for chat in chats:
+                    await begin(peer, client, chat, prompt(chat, tokens, RATE))
             for chat in chats:
                 await _asked(peer, client, chat)
             servers, stores = peer.processes()
             before = tree_cpu_seconds(servers), tree_cpu_seconds(stores)
             for chat in chats:
                 await client.post(f"{peer.model_url}/go/{chat}")
+            word = b"go"
         finally:
-            report = await readers.line(tokens / RATE + ASK_SECONDS + 2 * GRACE_SECONDS)
+            readers.say(word)
+            report = await readers.line(tokens / RATE + 2 * GRACE_SECONDS)
         found = msgspec.json.decode(report, type=Found)
         servers, stores = peer.processes()
         after = tree_cpu_seconds(servers), tree_cpu_seconds(stores)
@@ -162,14 +168,3 @@ async def _asked(peer: Peer, client: httpx2.AsyncClient, chat: str) -> None:
         if time.monotonic() > deadline:
             raise Cannot("did not ask the model")
         await asyncio.sleep(0.02)
-
-
-async def _begin(peer: Peer, client: httpx2.AsyncClient, chats: list[str], tokens: int) -> None:
-    for chat in chats:
-        request = peer.begin(chat, prompt(chat, tokens, RATE))
-        answer = await client.request(
-            request.method, peer.url + request.path, headers=request.headers, content=request.body
-        )
-        if answer.status_code >= 300:
-            raise Cannot(f"refused: {answer.status_code} {answer.text[:200]}")
-        peer.begun(chat, answer.content)

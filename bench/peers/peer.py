@@ -174,9 +174,13 @@ class Peer(ABC):
     def begin(self, chat: str, prompt: str) -> Request:
         """The request that starts an answer."""
 
-    def begun(self, chat: str, answer: bytes) -> None:
-        """What `begin` was answered with, when it is not a stream."""
-        return
+    def begun(self, chat: str, answer: bytes) -> bool:
+        """What `begin` was answered with, or its first bytes when it is a stream; whether that is enough."""
+        return True
+
+    def begin_url(self) -> str:
+        """Where `begin` goes, if not where readers go."""
+        return self.url
 
     @abstractmethod
     def watch(self, chat: str, after: Frame | None, shown: str) -> Request:
@@ -186,6 +190,14 @@ class Peer(ABC):
     @abstractmethod
     def fold(self, shown: str, frame: Frame) -> str:
         """The text that a client shows after this frame, as this peer's documents tell clients to."""
+
+    def placed(self, frame: Frame) -> Frame:
+        """With the id that resumes after it, where that is not in the event's own field."""
+        return frame
+
+    def settled(self, frame: Frame) -> bool:
+        """Whether a client that is cut after this frame knows where it stopped."""
+        return True
 
     def abort(self, chat: str) -> Request:
         """That stops the answer. Raises Cannot."""
@@ -205,12 +217,16 @@ class Peer(ABC):
             self._server.kill()
 
     def close(self) -> None:
-        for program in (self._server, self._store):
+        for program in self.programs():
             if program is not None:
                 program.close()
 
+    def programs(self) -> list[Program | None]:
+        """What we started for it."""
+        return [self._server, self._store]
+
     def processes(self) -> tuple[list[int], list[int]]:
         """The ids of servers and of stores."""
-        found = {pid: name for p in (self._server, self._store) if p is not None for pid, name in tree(p.pid).items()}
+        found = {pid: name for p in self.programs() if p is not None for pid, name in tree(p.pid).items()}
         stores = [pid for pid, name in found.items() if _STORES.search(name)]
         return [pid for pid in found if pid not in stores], stores

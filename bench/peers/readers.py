@@ -1,9 +1,9 @@
 """The readers, in a process of their own: raw sockets that send one request each and look for stamped tokens.
 
-They parse nothing but tokens, so that a peer's framing does not matter and two cores are left to the peer. Reads a
-`Load` from its first line of input, says `ready` when all have sent their requests and most heads have come, then
-reads until every reader has all tokens, and prints a `Found`. Called by `load.py`. The rule: a token that was written
-before its reader had the head of its answer counts as delivered, but not as late.
+They parse nothing but tokens, so that a peer's framing does not matter and two cores are left to the peer. Each `Load`
+is a line of input; when all requests are sent and the heads of the answers are there, they say `ready`. Told `go`, they
+read until every reader has all tokens or the time is over, and print a `Found`. Started by `load.py`. The rule: a token
+that was written before its reader had the head of its answer counts as delivered, but not as late.
 """
 
 import asyncio
@@ -83,8 +83,9 @@ async def read(load: Load) -> Found:
     heads = asyncio.gather(*(reader.headed.wait() for reader in readers))
     await asyncio.wait([asyncio.ensure_future(heads)], timeout=SETTLE_SECONDS)
     print("ready", flush=True)
+    go = await loop.run_in_executor(None, sys.stdin.readline)
     ends = asyncio.gather(*(reader.done.wait() for reader in readers))
-    await asyncio.wait([asyncio.ensure_future(ends)], timeout=load.timeout_seconds)
+    await asyncio.wait([asyncio.ensure_future(ends)], timeout=load.timeout_seconds if go == "go\n" else 0)
     for transport in transports:
         transport.abort()
     tokens = sum(reader.tokens for reader in readers)

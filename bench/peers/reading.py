@@ -13,10 +13,28 @@ import httpx2
 from bench.peers.peer import Cannot, Frame, Peer, Request
 from bench.peers.scripted import TOKEN
 
-__all__ = ["Screen", "frames", "numbers"]
+__all__ = ["Screen", "begin", "frames", "numbers"]
 
 READ_SECONDS = 12.0
 """Of silence, until a stream counts as stuck."""
+
+
+async def begin(peer: Peer, client: httpx2.AsyncClient, chat: str, prompt: str) -> None:
+    """Ask for an answer, where that is not its first reader's stream. Raises Cannot when refused."""
+    request = peer.begin(chat, prompt)
+    async with client.stream(
+        request.method, peer.begin_url() + request.path, headers=request.headers, content=request.body
+    ) as answer:
+        if answer.status_code >= 300:
+            raise Cannot(f"refused: {answer.status_code} {(await answer.aread())[:200].decode(errors='replace')}")
+        came = b""
+        if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+            peer.begun(chat, await answer.aread())
+            return
+        async for piece in answer.aiter_bytes():
+            came += piece
+            if peer.begun(chat, came):
+                return
 
 
 class Screen:
@@ -38,10 +56,11 @@ class Screen:
         before, first = self.count, float("inf")
         async for frame in frames(self._client, peer, request, begun + seconds):
             self.shown = peer.fold(self.shown, frame)
+            frame = peer.placed(frame)
             self.last = frame if frame.id or not self.last else Frame(frame.data, frame.event, self.last.id)
             if self.count > before and first == float("inf"):
                 first = time.monotonic() - begun
-            if enough(self):
+            if peer.settled(frame) and enough(self):
                 break
         return first
 

@@ -14,24 +14,32 @@ import anyio
 import uvloop
 
 from bench.figures import Figure, Section, figure, progress, ratio
-from bench.peers.load import SHAPES, Helper, Loaded, Shape, helper, load
+from bench.peers.agno import Agno
+from bench.peers.durable import DurableStreams
+from bench.peers.langgraph import LangGraph
+from bench.peers.load import GRACE_SECONDS, SHAPES, Helper, Loaded, Shape, helper, load
+from bench.peers.opencode import Opencode
 from bench.peers.peer import Cannot, Peer
 from bench.peers.resumable_fastapi import ResumableFastapi
 from bench.peers.threadcast import Threadcast
 from bench.peers.trials import Trial, try_out
+from bench.peers.vercel import ResumableStream
 
 __all__ = ["PEERS", "measure"]
 
-PEERS: dict[str, type[Peer]] = {each.name: each for each in (Threadcast, ResumableFastapi)}
+PEERS: dict[str, type[Peer]] = {
+    each.name: each
+    for each in (Threadcast, LangGraph, Agno, Opencode, ResumableStream, DurableStreams, ResumableFastapi)
+}
 
-TOKENS = 100
-"""Of an answer under load: two seconds."""
+TOKENS = 75
+"""Of an answer under load: a second and a half."""
 
 ROUNDS = 3
 WARM_TOKENS = 50
 """Of one answer, before the first round."""
 
-TRIALS_AT_ONCE = 3
+TRIALS_AT_ONCE = 4
 """Two cores, and a trial mostly waits."""
 
 Loads = defaultdict[tuple[str, str], list[Loaded]]
@@ -123,7 +131,7 @@ def _figures(running: Sequence[Peer], loads: Loads) -> list[Figure]:
             note = ""
             if missing := sum(each.missing for each in theirs):
                 total = missing + sum(each.delivered for each in theirs)
-                note = f"falls behind: {missing / total:.0%} had not come 6 s after the model's last"
+                note = f"falls behind: {missing / total:.0%} had not come {GRACE_SECONDS:.0f} s after the model's last"
             store = sum(each.store_seconds for each in theirs) / sum(
                 each.server_seconds + each.store_seconds for each in theirs
             )

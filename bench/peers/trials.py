@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 
 from bench.peers.peer import Cannot, Peer
-from bench.peers.reading import Screen
+from bench.peers.reading import Screen, begin
 from bench.peers.scripted import Play, prompt
 
 __all__ = ["Trial", "try_out"]
@@ -33,8 +33,8 @@ AWAY_SECONDS = 0.4
 STOP_SECONDS = 2.0
 """Until a stopped answer's model must have been told."""
 
-RECOVER_SECONDS = 20.0
-"""From the restart to the end of the answer, whose rest takes four seconds."""
+RECOVER_SECONDS = 16.0
+"""From the restart to the end of the answer, which takes five seconds from its beginning."""
 
 
 class Trial(msgspec.Struct):
@@ -66,14 +66,10 @@ async def try_out(peer: Peer, mark: str) -> Trial:
 async def _begin(peer: Peer, client: httpx2.AsyncClient, chat: str, screen: Screen, until: int) -> None:
     """The answer begins; one tab reads it until `until` tokens are on its screen, and is cut."""
     await peer.prepare(client, chat)
-    request = peer.begin(chat, prompt(chat, TOKENS, RATE))
+    said = prompt(chat, TOKENS, RATE)
+    request = peer.begin(chat, said)
     if not peer.begins_by_reading:
-        answer = await client.request(
-            request.method, peer.url + request.path, headers=request.headers, content=request.body
-        )
-        if answer.status_code >= 300:
-            raise Cannot(f"refused: {answer.status_code} {answer.text[:200]}")
-        peer.begun(chat, answer.content)
+        await begin(peer, client, chat, said)
         request = peer.watch(chat, None, "")
     await client.post(f"{peer.model_url}/go/{chat}")
     await screen.read(peer, request, _reached(until), TOKENS / RATE + 10)

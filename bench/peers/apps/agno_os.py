@@ -1,0 +1,40 @@
+"""The smallest AgentOS chat: one agent with a database, behind the durable queue that its documents name.
+
+Database and queue lie in Redis, as do events, so that nothing but one store is needed. Under uvicorn in the peer's own
+environment; not imported by us.
+"""
+
+import os
+
+from agno.agent import Agent
+from agno.db.redis import RedisDb
+from agno.job_queue import QueueConfig
+from agno.models.openai.like import OpenAILike
+from agno.os import AgentOS
+from agno.tools import tool
+
+db = RedisDb(db_url=os.environ["STORE_URL"])
+queue = QueueConfig(
+    redis=os.environ["STORE_URL"],
+    durable=True,
+    max_attempts=2,  # the default, 1, fails the run of a dead worker
+    retry_delay_seconds=1,
+    lock_grace_seconds=4,  # the default is 60: nobody would wait for that here
+    stop_timeout_seconds=3,
+)
+
+
+def model() -> OpenAILike:
+    return OpenAILike(id="scripted", base_url=os.environ["OPENAI_BASE_URL"], api_key="none")
+
+
+@tool(requires_confirmation=True)
+def danger(what: str) -> str:
+    """Do something dangerous."""
+    return f"did {what}"
+
+
+chat = Agent(id="chat", model=model(), db=db, telemetry=False)
+approval = Agent(id="approval", model=model(), db=db, tools=[danger], telemetry=False)
+agent_os = AgentOS(agents=[chat, approval], db=db, telemetry=False, queue=queue)
+app = agent_os.get_app()

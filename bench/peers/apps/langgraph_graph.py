@@ -1,0 +1,23 @@
+"""The smallest LangGraph chat: one node that asks a model, streamed by token; a second graph stops for a person.
+
+Served by `langgraph dev` in the peer's own environment; not imported by us.
+"""
+
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+model = ChatOpenAI(model="scripted")
+
+
+async def call_model(state: MessagesState):
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+async def ask_person(state: MessagesState):
+    answer = interrupt({"question": "may I?"})
+    return {"messages": [{"role": "assistant", "content": f"decided {answer}"}]}
+
+
+graph = StateGraph(MessagesState).add_node("model", call_model).add_edge(START, "model").compile()
+approval = StateGraph(MessagesState).add_node("ask", ask_person).add_edge(START, "ask").compile()
