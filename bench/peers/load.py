@@ -28,7 +28,7 @@ RATE = 50
 BEGIN_SECONDS = 0.3
 """After the first reader's request, where that starts the answer, until the others ask for it."""
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 2.0
 """Beyond the model's own time, until what has not come is missing."""
 
 ASK_SECONDS = 10.0

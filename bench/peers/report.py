@@ -32,8 +32,8 @@ PEERS: dict[str, type[Peer]] = {
     for each in (Threadcast, LangGraph, Agno, Opencode, ResumableStream, DurableStreams, ResumableFastapi)
 }
 
-TOKENS = 75
-"""Of an answer under load: a second and a half."""
+TOKENS = 50
+"""Of an answer under load: a second."""
 
 ROUNDS = 3
 WARM_TOKENS = 50
@@ -45,10 +45,10 @@ TRIALS_AT_ONCE = 4
 Loads = defaultdict[tuple[str, str], list[Loaded]]
 
 
-def measure(small: bool, names: Sequence[str] = ()) -> Section:
-    """`small` is one round and no trials. Raises OSError when this machine cannot start processes."""
+def measure(small: bool, names: Sequence[str] = (), rounds: int = ROUNDS) -> Section:
+    """`small` is one round and no trials. No names: all. Raises OSError when this machine cannot start processes."""
     chosen = [kind for name, kind in PEERS.items() if not names or name in names or name == Threadcast.name]
-    return uvloop.run(_measure(chosen, 1 if small else ROUNDS, with_trials=not small))
+    return uvloop.run(_measure(chosen, 1 if small else rounds, with_trials=not small))
 
 
 async def _measure(kinds: Sequence[type[Peer]], rounds: int, *, with_trials: bool) -> Section:
@@ -132,27 +132,15 @@ def _figures(running: Sequence[Peer], loads: Loads) -> list[Figure]:
             if missing := sum(each.missing for each in theirs):
                 total = missing + sum(each.delivered for each in theirs)
                 note = f"falls behind: {missing / total:.0%} had not come {GRACE_SECONDS:.0f} s after the model's last"
-            store = sum(each.store_seconds for each in theirs) / sum(
-                each.server_seconds + each.store_seconds for each in theirs
-            )
+            store = sum(e.store_seconds for e in theirs) / sum(e.server_seconds + e.store_seconds for e in theirs)
             share = f"{store:.0%} of it in the store" if store else ""
-            found.append(
-                figure(
-                    f"{key}.per_second", f"{what}: tokens per CPU s", [e.per_second for e in theirs], "/s", note=share
-                )
-            )
+            speeds = [e.per_second for e in theirs]
+            found.append(figure(f"{key}.per_second", f"{what}: tokens per CPU s", speeds, "/s", note=share))
             if peer.name != Threadcast.name and len(ours) == len(theirs):
-                found.append(
-                    ratio(
-                        f"{key}.ratio",
-                        f"{what}: threadcast's over it",
-                        [e.per_second for e in ours],
-                        [e.per_second for e in theirs],
-                    )
-                )
-            found.append(
-                figure(f"{key}.p99", f"{what}: p99, model to reader", [e.p99_ms for e in theirs], "ms", note=note)
-            )
+                our_speeds = [e.per_second for e in ours]
+                found.append(ratio(f"{key}.ratio", f"{what}: threadcast's over it", our_speeds, speeds))
+            late = [e.p99_ms for e in theirs]
+            found.append(figure(f"{key}.p99", f"{what}: p99, model to reader", late, "ms", note=note))
     return found
 
 
