@@ -63,6 +63,8 @@ class Agno(Peer):
         if not frame.data.startswith("{"):
             return shown
         event = msgspec.json.decode(frame.data, type=_Event)
+        if event.event == "RunStarted":  # also of a second attempt, which begins the answer anew
+            return ""
         return shown + msgspec.json.decode(event.content, type=str) if event.event == "RunContent" else shown
 
     def placed(self, frame: Frame) -> Frame:

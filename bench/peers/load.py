@@ -31,7 +31,7 @@ BEGIN_SECONDS = 0.3
 GRACE_SECONDS = 2.0
 """Beyond the model's own time, until what has not come is missing."""
 
-ASK_SECONDS = 10.0
+ASK_SECONDS = 20.0
 """Until a peer has asked the model."""
 
 LINE_BYTES = 64 << 20

@@ -149,16 +149,16 @@ async def _kill(peer: Peer, client: httpx2.AsyncClient, chat: str) -> str:
 
 async def _reread(peer: Peer, chat: str, screen: Screen) -> str:
     deadline = time.monotonic() + RECOVER_SECONDS
-    before = screen.count
+    before = screen.shown
     while time.monotonic() < deadline and not _whole(screen):
         try:
             left = min(RECOVER_SECONDS / 2, deadline - time.monotonic())
             await screen.read(peer, peer.watch(chat, screen.last, screen.shown), _whole, left)
         except Cannot as wrong:
             return f"{screen.count} of {TOKENS} tokens, then {wrong}" if before else str(wrong)
-        if not _whole(screen) and screen.count <= before:
+        if screen.shown == before:
             break
-        before = screen.count
+        before = screen.shown
     return _seen(screen)
 
 
