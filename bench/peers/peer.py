@@ -8,8 +8,10 @@ imitated for it.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -34,6 +36,9 @@ START_SECONDS = 90.0
 """The slowest of them imports for ten seconds on a machine that has nothing else to do."""
 
 STOP_SECONDS = 5.0
+
+_CHILD = ROOT / "server" / "store" / "child.py"
+"""Ends what we started when we end, in whatever way."""
 
 _STORES = re.compile("valkey|redis|postgres")
 
@@ -83,10 +88,13 @@ class Program:
     def __init__(self, command: Sequence[str | Path], directory: Path, environment: Mapping[str, str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "log"
+        program = shutil.which(command[0])
+        if program is None:
+            raise Cannot(f"there is no {command[0]}")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "THREADCAST_", "REDIS_"))}
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                list(map(str, command)),
+                [sys.executable, "-I", "-S", _CHILD, str(os.getpid()), *map(str, [program, *command[1:]])],
                 cwd=directory,
                 env={**clean, **environment},
                 stdin=subprocess.DEVNULL,
