@@ -1,0 +1,175 @@
+"""A server of models that costs little itself: scripted answers in OpenAI's chat completions, a chunk at a time.
+
+Answers `POST .../chat/completions` whatever is asked: one SSE event of some 200 bytes per token, chunked as real servers
+send them, each as a write of its own, 50 tokens a second for each stream unless said otherwise. The text of each token
+is the moment when it was written, so that whoever reads it knows its age. Runs in a process of its own, told and asked
+over a pipe. It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so one that is late catches up.
+"""
+
+import asyncio
+import multiprocessing
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import cast
+
+import uvloop
+
+__all__ = ["TOKEN", "TOKENS_PER_SECOND", "ModelServer", "model_server"]
+
+TOKENS_PER_SECOND = 50
+"""What DESIGN §13 budgets for: a chunk every 20 ms."""
+
+TOKEN = re.compile(rb"t([0-9a-f]{12}) ")
+"""The text of one token: microseconds of the machine's monotonic clock."""
+
+_BODY_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_EVENT = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"bench",'
+    b'"choices":[{"index":0,"delta":{"content":"%s"},"logprobs":null,"finish_reason":%s}]}\n\n'
+)
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+_END = _chunk(_EVENT % (b"", b'"stop"')) + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+
+
+class _Answers(asyncio.Protocol):
+    """One connection: a request, its answer, the next request."""
+
+    def __init__(self, plan: "_Plan") -> None:
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._asked = bytearray()
+        self._left = 0
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not asyncio's, but do the same
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._plan.streaming_count -= 1
+
+    def data_received(self, data: bytes) -> None:
+        self._asked += data
+        head, ended, body = self._asked.partition(b"\r\n\r\n")
+        length = _BODY_LENGTH.search(head)
+        if not ended or length is None or len(body) < int(length[1]):
+            return
+        self._asked.clear()
+        self._transport.write(_HEAD)
+        self._left = self._plan.tokens_count
+        self._plan.streaming_count += 1
+        # Streams that began together must not speak together.
+        self._due = self._loop.time() + self._plan.next_share() * self._plan.interval_seconds
+        self._timer = self._loop.call_at(self._due, self._speak)
+
+    def _speak(self) -> None:
+        if self._transport.is_closing():
+            return
+        text = b"t%012x " % (time.monotonic_ns() // 1_000)
+        self._transport.write(_chunk(_EVENT % (text, b"null")))
+        self._plan.sent_count += 1
+        self._left -= 1
+        if self._left <= 0 or self._plan.is_stopped:
+            self._transport.write(_END)
+            self._plan.streaming_count -= 1
+            self._timer = None
+            return
+        self._due += self._plan.interval_seconds
+        self._timer = self._loop.call_at(self._due, self._speak)
+
+
+class _Plan:
+    """What all streams of the process share."""
+
+    def __init__(self) -> None:
+        self.tokens_count = 1
+        self.interval_seconds = 1 / TOKENS_PER_SECOND
+        self.sent_count = 0
+        self.streaming_count = 0
+        self.is_stopped = False
+        self._begun_count = 0
+
+    def next_share(self) -> float:
+        """Of an interval, spread evenly over however many begin (the golden ratio)."""
+        self._begun_count += 1
+        return self._begun_count * 0.618034 % 1
+
+    def tell(self, pipe: Connection) -> None:
+        """Obey one order and answer it with a count."""
+        order, number = pipe.recv()
+        if order == "tokens":
+            self.tokens_count, self.is_stopped = number, False
+        elif order == "stop":
+            self.is_stopped = True
+        pipe.send(self.streaming_count if order == "streaming" else self.sent_count)
+
+
+def _serve(listener: socket.socket, pipe: Connection) -> None:
+    async def run() -> None:
+        plan = _Plan()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(pipe.fileno(), plan.tell, pipe)
+        server = await loop.create_server(lambda: _Answers(plan), sock=listener, backlog=1_024)
+        await server.serve_forever()
+
+    uvloop.run(run())
+
+
+class ModelServer:
+    """The process, as the measuring one sees it. `url` is what a provider takes for its base."""
+
+    def __init__(self, url: str, pid: int, pipe: Connection) -> None:
+        self.url = url
+        self.pid = pid
+        self._pipe = pipe
+
+    def answer_with(self, tokens_count: int) -> None:
+        """Every answer from now on has so many tokens."""
+        self._ask("tokens", tokens_count)
+
+    def stop_answers(self) -> None:
+        """End each answer with its next token, until `answer_with` is said again."""
+        self._ask("stop", 0)
+
+    def sent_count(self) -> int:
+        """Tokens written so far, to all."""
+        return self._ask("count", 0)
+
+    def streaming_count(self) -> int:
+        """Answers that are being written now."""
+        return self._ask("streaming", 0)
+
+    def _ask(self, order: str, number: int) -> int:
+        self._pipe.send((order, number))
+        if not self._pipe.poll(10):
+            raise TimeoutError("the model server does not answer")
+        answer: int = self._pipe.recv()
+        return answer
+
+
+@contextmanager
+def model_server() -> Iterator[ModelServer]:
+    """One for the block, on a port of its own."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_serve, args=(listener, theirs), daemon=True)
+    child.start()
+    assert child.pid is not None
+    try:
+        yield ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", child.pid, ours)
+    finally:
+        listener.close()
+        child.terminate()
+        child.join(5)

@@ -1,0 +1,281 @@
+"""What a token costs on its whole way: model bytes in, provider, assembler, append, relay, SSE bytes out.
+
+A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat has
+one reader of one web process. CPU seconds of worker, web and store over a window, by the number of tokens that reached
+the readers; whether all keep pace; and how old a token is when its reader has it. Beside it the floor: the same model
+bytes only read, by httpx2 and by bare asyncio. One process (`threadcast serve`) at 200 chats too. The bar (DESIGN §13):
+at 200 chats all keep pace, at no more than 60 us a token in all. To repeat: `python -m bench.tokens [chats ...]`.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import httpx2
+import uvloop
+
+from bench.figures import Figure, Section, figure, progress, table
+from bench.model_server import TOKENS_PER_SECOND, ModelServer, model_server
+from bench.processes import cpu_seconds
+from bench.stream_readers import Seen, StreamReaders, stream_readers
+from server.store.server_process import ServerProcess, find_binary
+from tests.integration.harness import Process, start, user_message
+from tests.integration.store_fixtures import running_server
+
+__all__ = ["Window", "measure", "running"]
+
+CHATS = (1, 50, 200, 500)
+CHATS_SMALL = (50, 200)
+CHATS_OF_BAR = 200
+
+US_MAX = 60.0
+"""For a token, web, worker and store together (DESIGN §13)."""
+
+PACE_LEAST = 0.99
+"""Of the tokens that the model server sent in a window; a stream that falls behind loses more with every second."""
+
+WINDOWS, WINDOW_SECONDS = 5, 4.0
+WINDOWS_SMALL, WINDOW_SMALL_SECONDS = 3, 2.0
+
+SETTLE_SECONDS = 1.5
+"""After the last stream has begun: the first appends carry more than deltas."""
+
+BEGIN_SECONDS = 30.0
+"""For all answers to begin, and again to end. A machine too busy for that measures the rest all the same."""
+
+ENDLESS = 1_000_000
+"""Tokens; the answers are ended by `stop_answers`."""
+
+POSTS_AT_ONCE = 20
+
+
+class Window(NamedTuple):
+    """One stretch of time: CPU seconds of each process by its name, what was sent and what was seen."""
+
+    cpu: dict[str, float]
+    sent: int
+    seen: Seen
+
+    def us(self, name: str) -> float:
+        """Microseconds of that process for each token that reached its reader."""
+        return self.cpu[name] / max(1, self.seen.tokens) * 1e6
+
+    @property
+    def total_us(self) -> float:
+        return sum(self.us(name) for name in self.cpu)
+
+
+class Running(NamedTuple):
+    """A server with its store. `pids` by what they are called in figures."""
+
+    url: str
+    pids: dict[str, int]
+    log: Path
+
+
+@contextmanager
+def running(directory: Path, base_url: str, *, in_one_process: bool = False) -> Iterator[Running]:
+    """Web and worker, or `serve`, over a private store without persistence; the models of `base_url`."""
+    with ExitStack() as stack:
+        (directory / "store").mkdir(parents=True)
+        store: ServerProcess = stack.enter_context(
+            contextmanager(running_server)(find_binary(), directory / "store")
+        )
+        environment = {
+            "REDIS_URL": store.url,
+            "OPENAI_BASE_URL": base_url,
+            "OPENAI_API_KEY": "none",
+            "THREADCAST_STORE__DATA_DIR": str(directory / "data"),
+            "THREADCAST_LIMITS__STREAMS_PER_PRINCIPAL": "10000",
+            "THREADCAST_SERVER__METRICS_PORT": "0",
+        }
+        log = directory / "log"
+
+        def started(*arguments: str) -> Process:
+            process = stack.enter_context(start(*arguments, log=log, environment=environment))
+            anyio.run(process.ready)
+            return process
+
+        if in_one_process:
+            serve = started("serve", "--port", "0")
+            yield Running(serve.url, {"serve": serve.pid, "store": store.pid}, log)
+        else:
+            web, worker = started("web", "--port", "0"), started("worker")
+            yield Running(web.url, {"web": web.pid, "worker": worker.pid, "store": store.pid}, log)
+
+
+async def _post_all(url: str, chat_ids: list[str]) -> None:
+    """A question in each chat, some at once."""
+    limit = anyio.CapacityLimiter(POSTS_AT_ONCE)
+    async with httpx2.AsyncClient(timeout=30) as client, anyio.create_task_group() as tasks:
+
+        async def post(chat_id: str) -> None:
+            async with limit:
+                body = user_message(f"ask-{chat_id}", "go", params={"model": "openai/bench"})
+                answer = await client.post(f"{url}/v1/chats/{chat_id}/commands", json=body)
+                if answer.status_code != 202:
+                    raise RuntimeError(f"a command was answered {answer.status_code}: {answer.text}")
+
+        for chat_id in chat_ids:
+            tasks.start_soon(post, chat_id)
+
+
+def _windows(
+    server: Running, models: ModelServer, readers: StreamReaders, chats_count: int, *, small: bool
+) -> list[Window]:
+    """Open so many chats with a reader each, let them stream, and look at some windows; then end them all."""
+    models.answer_with(ENDLESS)
+    chat_ids = [f"t{chats_count}-{number}" for number in range(chats_count)]
+    readers.open([f"{server.url}/v1/chats/subscribe?chat_id={chat_id}" for chat_id in chat_ids])
+    anyio.run(_post_all, server.url, chat_ids)
+    _wait(lambda: models.streaming_count() >= chats_count)
+    time.sleep(SETTLE_SECONDS)
+    windows = []
+    for _ in range(WINDOWS_SMALL if small else WINDOWS):
+        readers.mark()
+        sent, before = models.sent_count(), {name: cpu_seconds(pid) for name, pid in server.pids.items()}
+        time.sleep(WINDOW_SMALL_SECONDS if small else WINDOW_SECONDS)
+        cpu = {name: cpu_seconds(pid) - before[name] for name, pid in server.pids.items()}
+        windows.append(Window(cpu, models.sent_count() - sent, readers.marked()))
+    models.stop_answers()
+    _wait(lambda: not models.streaming_count())
+    readers.close_all()
+    return windows
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    """Or until a deadline; what was not reached by then shows in the figures."""
+    give_up_at = time.monotonic() + BEGIN_SECONDS
+    while not is_so() and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+
+
+def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, has_bar: bool) -> list[Figure]:
+    """The lines of one setting. A note says how many tokens an event carried."""
+    per_event = sum(w.seen.tokens for w in windows) / max(1, sum(w.seen.events for w in windows))
+    asked = chats_count * TOKENS_PER_SECOND
+    total = figure(
+        f"{key}.total",
+        f"{what}: in all",
+        [w.total_us for w in windows],
+        "us",
+        bar=US_MAX if has_bar else None,
+        note=f"{per_event:.2f} tokens an event",
+    )
+    parts = [
+        figure(f"{key}.{name}", f"{what}: {name}", [w.us(name) for w in windows], "us") for name in windows[0].cpu
+    ]
+    pace = figure(
+        f"{key}.pace",
+        f"{what}: tokens read / sent",
+        [w.seen.tokens / max(1, w.sent) for w in windows],
+        "x",
+        bar=PACE_LEAST if has_bar else None,
+        at_most=False,
+        note=f"sent {sum(w.sent / w.seen.seconds for w in windows) / len(windows) / asked:.2f} of what was asked",
+    )
+    ages = [
+        figure(f"{key}.age_p50", f"{what}: age of a token at its reader, p50", [w.seen.age_p50_ms for w in windows], "ms"),
+        figure(f"{key}.age_p99", f"{what}: age of a token at its reader, p99", [w.seen.age_p99_ms for w in windows], "ms"),
+    ]
+    return [total, *parts, pace, *ages]
+
+
+# the floor
+
+_BODY = {"model": "bench", "messages": [], "stream": True}
+
+
+async def _read_httpx2(base_url: str, streams_count: int) -> None:
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(limits=limits, timeout=30) as client:
+
+        async def read() -> None:
+            async with client.stream("POST", f"{base_url}/chat/completions", json=_BODY) as answer:
+                async for _ in answer.aiter_bytes():
+                    pass
+
+        await asyncio.gather(*(read() for _ in range(streams_count)))
+
+
+async def _read_bare(base_url: str, streams_count: int) -> None:
+    host, _, port = base_url.removeprefix("http://").partition("/")[0].partition(":")
+    body = json.dumps(_BODY).encode()
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    async def read() -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        while not (await reader.read(65_536)).endswith(b"\r\n0\r\n\r\n"):
+            pass
+        writer.close()
+
+    await asyncio.gather(*(read() for _ in range(streams_count)))
+
+
+FLOORS: dict[str, Callable[[str, int], Awaitable[None]]] = {"httpx2": _read_httpx2, "bare": _read_bare}
+
+
+def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
+    """CPU per token of a loop that only reads."""
+    tokens_count = int((WINDOW_SMALL_SECONDS if small else WINDOW_SECONDS) * TOKENS_PER_SECOND)
+    spent = []
+    for _ in range(3):
+        models.answer_with(tokens_count)
+        began = time.process_time()
+
+        async def read() -> None:
+            await FLOORS[name](models.url, CHATS_OF_BAR)
+
+        uvloop.run(read())
+        spent.append((time.process_time() - began) / (tokens_count * CHATS_OF_BAR) * 1e6)
+    what = {"httpx2": "httpx2 only reads the model's bytes", "bare": "bare asyncio only reads them"}[name]
+    return figure(f"floor.{name}", f"floor: {what}", spent, "us", note=f"{CHATS_OF_BAR} streams, a chunk a read")
+
+
+def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
+    """The row `tokens`. `chats`: how many, instead of the usual ones; `split`: web and worker, `whole`: serve too."""
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as directory, model_server() as models, stream_readers() as readers:
+        for name in FLOORS:
+            progress(f"tokens: floor {name}")
+            figures.append(_floor(models, name, small=small))
+        for chats_count in (chats or (CHATS_SMALL if small else CHATS)) if split else ():
+            progress(f"tokens: {chats_count} chats")
+            with running(Path(directory) / f"split{chats_count}", models.url) as server:
+                windows = _windows(server, models, readers, chats_count, small=small)
+            has_bar = chats_count == CHATS_OF_BAR
+            figures += _figures(f"split{chats_count}", f"{chats_count} chats", windows, chats_count, has_bar=has_bar)
+        if whole:
+            progress("tokens: serve")
+            with running(Path(directory) / "serve", models.url, in_one_process=True) as server:
+                windows = _windows(server, models, readers, CHATS_OF_BAR, small=small)
+            figures += _figures(
+                f"serve{CHATS_OF_BAR}", f"{CHATS_OF_BAR} chats, serve", windows, CHATS_OF_BAR, has_bar=False
+            )
+    progress("")
+    return Section(
+        row="tokens",
+        title="CPU per token, model bytes in to SSE bytes out, one reader a chat",
+        command="python -m bench.tokens",
+        figures=figures,
+        remarks=["A token's age holds the wait for the next append (30 ms apart at least), for which an event is made."],
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.tokens", description="What a token costs on its whole way.")
+    parser.add_argument("chats", nargs="*", type=int, help="how many stream at once (1 50 200 500)")
+    parser.add_argument("--small", action="store_true", help="a share of the time")
+    parser.add_argument("--split-only", action="store_true", help="not `threadcast serve`")
+    options = parser.parse_args()
+    print(table(measure(options.small, tuple(options.chats), whole=not options.split_only)))
+    sys.exit(0)
