@@ -1,7 +1,7 @@
 """A server of models that costs little itself: scripted answers in OpenAI's chat completions, a chunk at a time.
 
-Answers `POST .../chat/completions` whatever is asked: one SSE event of some 200 bytes per token, chunked as real servers
-send them, each as a write of its own, 50 tokens a second for each stream unless said otherwise. The text of each token
+Answers `POST .../chat/completions` whatever is asked: one SSE event of some 200 bytes per token, chunked as real
+servers send them, each as a write of its own, 50 tokens a second for each stream unless said otherwise. The text of each token
 is the moment when it was written, so that whoever reads it knows its age. Runs in a process of its own, told and asked
 over a pipe. It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so one that is late catches up.
 """
@@ -18,13 +18,13 @@ from typing import cast
 
 import uvloop
 
-__all__ = ["TOKEN", "TOKENS_PER_SECOND", "ModelServer", "model_server"]
+__all__ = ["STAMP", "TOKENS_PER_SECOND", "ModelServer", "model_server"]
 
 TOKENS_PER_SECOND = 50
 """What DESIGN §13 budgets for: a chunk every 20 ms."""
 
-TOKEN = re.compile(rb"t([0-9a-f]{12}) ")
-"""The text of one token: microseconds of the machine's monotonic clock."""
+STAMP = "@"
+"""Before the time in each token: nanoseconds of the machine's monotonic clock, then a blank."""
 
 _BODY_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -77,7 +77,7 @@ class _Answers(asyncio.Protocol):
     def _speak(self) -> None:
         if self._transport.is_closing():
             return
-        text = b"t%012x " % (time.monotonic_ns() // 1_000)
+        text = f"{STAMP}{time.monotonic_ns()} ".encode()
         self._transport.write(_chunk(_EVENT % (text, b"null")))
         self._plan.sent_count += 1
         self._left -= 1

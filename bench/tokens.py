@@ -1,7 +1,7 @@
 """What a token costs on its whole way: model bytes in, provider, assembler, append, relay, SSE bytes out.
 
-A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat has
-one reader of one web process. CPU seconds of worker, web and store over a window, by the number of tokens that reached
+A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat
+has one reader of one web process. CPU seconds of worker, web and store over a window, by the number of tokens that reached
 the readers; whether all keep pace; and how old a token is when its reader has it. Beside it the floor: the same model
 bytes only read, by httpx2 and by bare asyncio. One process (`threadcast serve`) at 200 chats too. The bar (DESIGN §13):
 at 200 chats all keep pace, at no more than 60 us a token in all. To repeat: `python -m bench.tokens [chats ...]`.
@@ -16,16 +16,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import anyio
 import httpx2
 import uvloop
 
 from bench.figures import Figure, Section, figure, progress, table
-from bench.model_server import TOKENS_PER_SECOND, ModelServer, model_server
+from bench.model_server import STAMP, TOKENS_PER_SECOND, ModelServer, model_server
 from bench.processes import cpu_seconds
-from bench.stream_readers import Seen, StreamReaders, stream_readers
+from bench.readers import Count, opened_readers
 from server.store.server_process import ServerProcess, find_binary
 from tests.integration.harness import Process, start, user_message
 from tests.integration.store_fixtures import running_server
@@ -57,16 +57,21 @@ ENDLESS = 1_000_000
 POSTS_AT_ONCE = 20
 
 
-class Window(NamedTuple):
-    """One stretch of time: CPU seconds of each process by its name, what was sent and what was seen."""
+Kind: TypeAlias = Literal["both", "serve", "web"]
 
+
+class Window(NamedTuple):
+    """One stretch of time: CPU seconds of each process by its name, tokens that were sent, and what was seen; a stamp
+    is a token."""
+
+    seconds: float
     cpu: dict[str, float]
     sent: int
-    seen: Seen
+    seen: Count
 
     def us(self, name: str) -> float:
         """Microseconds of that process for each token that reached its reader."""
-        return self.cpu[name] / max(1, self.seen.tokens) * 1e6
+        return self.cpu[name] / max(1, self.seen.stamps) * 1e6
 
     @property
     def total_us(self) -> float:
@@ -78,17 +83,17 @@ class Running(NamedTuple):
 
     url: str
     pids: dict[str, int]
+    store_url: str
     log: Path
 
 
 @contextmanager
-def running(directory: Path, base_url: str, *, in_one_process: bool = False) -> Iterator[Running]:
-    """Web and worker, or `serve`, over a private store without persistence; the models of `base_url`."""
+def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Running]:
+    """Web and worker, or `serve`, or the web half alone, over a private store without persistence; the models of
+    `base_url`."""
     with ExitStack() as stack:
         (directory / "store").mkdir(parents=True)
-        store: ServerProcess = stack.enter_context(
-            contextmanager(running_server)(find_binary(), directory / "store")
-        )
+        store: ServerProcess = stack.enter_context(contextmanager(running_server)(find_binary(), directory / "store"))
         environment = {
             "REDIS_URL": store.url,
             "OPENAI_BASE_URL": base_url,
@@ -104,12 +109,11 @@ def running(directory: Path, base_url: str, *, in_one_process: bool = False) -> 
             anyio.run(process.ready)
             return process
 
-        if in_one_process:
-            serve = started("serve", "--port", "0")
-            yield Running(serve.url, {"serve": serve.pid, "store": store.pid}, log)
-        else:
-            web, worker = started("web", "--port", "0"), started("worker")
-            yield Running(web.url, {"web": web.pid, "worker": worker.pid, "store": store.pid}, log)
+        front = started("serve" if kind == "serve" else "web", "--port", "0")
+        pids = {"serve" if kind == "serve" else "web": front.pid}
+        if kind == "both":
+            pids["worker"] = started("worker").pid
+        yield Running(front.url, {**pids, "store": store.pid}, store.url, log)
 
 
 async def _post_all(url: str, chat_ids: list[str]) -> None:
@@ -128,26 +132,26 @@ async def _post_all(url: str, chat_ids: list[str]) -> None:
             tasks.start_soon(post, chat_id)
 
 
-def _windows(
-    server: Running, models: ModelServer, readers: StreamReaders, chats_count: int, *, small: bool
-) -> list[Window]:
+def _windows(server: Running, models: ModelServer, chats_count: int, *, small: bool) -> list[Window]:
     """Open so many chats with a reader each, let them stream, and look at some windows; then end them all."""
     models.answer_with(ENDLESS)
-    chat_ids = [f"t{chats_count}-{number}" for number in range(chats_count)]
-    readers.open([f"{server.url}/v1/chats/subscribe?chat_id={chat_id}" for chat_id in chat_ids])
-    anyio.run(_post_all, server.url, chat_ids)
-    _wait(lambda: models.streaming_count() >= chats_count)
-    time.sleep(SETTLE_SECONDS)
-    windows = []
-    for _ in range(WINDOWS_SMALL if small else WINDOWS):
-        readers.mark()
-        sent, before = models.sent_count(), {name: cpu_seconds(pid) for name, pid in server.pids.items()}
-        time.sleep(WINDOW_SMALL_SECONDS if small else WINDOW_SECONDS)
-        cpu = {name: cpu_seconds(pid) - before[name] for name, pid in server.pids.items()}
-        windows.append(Window(cpu, models.sent_count() - sent, readers.marked()))
-    models.stop_answers()
-    _wait(lambda: not models.streaming_count())
-    readers.close_all()
+    path = "/v1/chats/subscribe?chat_id=chat-%d"
+    with opened_readers(server.url, path, "-m", str(chats_count), "-t", STAMP) as readers:
+        readers.open(chats_count)
+        anyio.run(_post_all, server.url, [f"chat-{number}" for number in range(chats_count)])
+        _wait(lambda: models.streaming_count() >= chats_count)
+        time.sleep(SETTLE_SECONDS)
+        windows = []
+        for _ in range(WINDOWS_SMALL if small else WINDOWS):
+            readers.reset()
+            began, sent = time.monotonic(), models.sent_count()
+            before = {name: cpu_seconds(pid) for name, pid in server.pids.items()}
+            time.sleep(WINDOW_SMALL_SECONDS if small else WINDOW_SECONDS)
+            seen = readers.count()
+            cpu = {name: cpu_seconds(pid) - before[name] for name, pid in server.pids.items()}
+            windows.append(Window(time.monotonic() - began, cpu, models.sent_count() - sent, seen))
+        models.stop_answers()
+        _wait(lambda: not models.streaming_count())
     return windows
 
 
@@ -160,7 +164,7 @@ def _wait(is_so: Callable[[], bool]) -> None:
 
 def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, has_bar: bool) -> list[Figure]:
     """The lines of one setting. A note says how many tokens an event carried."""
-    per_event = sum(w.seen.tokens for w in windows) / max(1, sum(w.seen.events for w in windows))
+    per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
     asked = chats_count * TOKENS_PER_SECOND
     total = figure(
         f"{key}.total",
@@ -170,21 +174,29 @@ def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, ha
         bar=US_MAX if has_bar else None,
         note=f"{per_event:.2f} tokens an event",
     )
-    parts = [
-        figure(f"{key}.{name}", f"{what}: {name}", [w.us(name) for w in windows], "us") for name in windows[0].cpu
-    ]
+    parts = [figure(f"{key}.{name}", f"{what}: {name}", [w.us(name) for w in windows], "us") for name in windows[0].cpu]
     pace = figure(
         f"{key}.pace",
         f"{what}: tokens read / sent",
-        [w.seen.tokens / max(1, w.sent) for w in windows],
+        [w.seen.stamps / max(1, w.sent) for w in windows],
         "x",
         bar=PACE_LEAST if has_bar else None,
         at_most=False,
-        note=f"sent {sum(w.sent / w.seen.seconds for w in windows) / len(windows) / asked:.2f} of what was asked",
+        note=f"sent {sum(w.sent / w.seconds for w in windows) / len(windows) / asked:.2f} of what was asked",
     )
     ages = [
-        figure(f"{key}.age_p50", f"{what}: age of a token at its reader, p50", [w.seen.age_p50_ms for w in windows], "ms"),
-        figure(f"{key}.age_p99", f"{what}: age of a token at its reader, p99", [w.seen.age_p99_ms for w in windows], "ms"),
+        figure(
+            f"{key}.age_p50",
+            f"{what}: age of a token at its reader, p50",
+            [w.seen.p50_us / 1_000 for w in windows],
+            "ms",
+        ),
+        figure(
+            f"{key}.age_p99",
+            f"{what}: age of a token at its reader, p99",
+            [w.seen.p99_us / 1_000 for w in windows],
+            "ms",
+        ),
     ]
     return [total, *parts, pace, *ages]
 
@@ -244,20 +256,20 @@ def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
 def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
     """The row `tokens`. `chats`: how many, instead of the usual ones; `split`: web and worker, `whole`: serve too."""
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory() as directory, model_server() as models, stream_readers() as readers:
+    with tempfile.TemporaryDirectory() as directory, model_server() as models:
         for name in FLOORS:
             progress(f"tokens: floor {name}")
             figures.append(_floor(models, name, small=small))
         for chats_count in (chats or (CHATS_SMALL if small else CHATS)) if split else ():
             progress(f"tokens: {chats_count} chats")
             with running(Path(directory) / f"split{chats_count}", models.url) as server:
-                windows = _windows(server, models, readers, chats_count, small=small)
+                windows = _windows(server, models, chats_count, small=small)
             has_bar = chats_count == CHATS_OF_BAR
             figures += _figures(f"split{chats_count}", f"{chats_count} chats", windows, chats_count, has_bar=has_bar)
         if whole:
             progress("tokens: serve")
-            with running(Path(directory) / "serve", models.url, in_one_process=True) as server:
-                windows = _windows(server, models, readers, CHATS_OF_BAR, small=small)
+            with running(Path(directory) / "serve", models.url, "serve") as server:
+                windows = _windows(server, models, CHATS_OF_BAR, small=small)
             figures += _figures(
                 f"serve{CHATS_OF_BAR}", f"{CHATS_OF_BAR} chats, serve", windows, CHATS_OF_BAR, has_bar=False
             )
@@ -267,7 +279,9 @@ def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, who
         title="CPU per token, model bytes in to SSE bytes out, one reader a chat",
         command="python -m bench.tokens",
         figures=figures,
-        remarks=["A token's age holds the wait for the next append (30 ms apart at least), for which an event is made."],
+        remarks=[
+            "A token's age holds the wait for the next append (30 ms apart at least), for which an event is made."
+        ],
     )
 
 
