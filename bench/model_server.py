@@ -1,9 +1,9 @@
 """A server of models that costs little itself: scripted answers in OpenAI's chat completions, a chunk at a time.
 
 Answers `POST .../chat/completions` whatever is asked: one SSE event of some 200 bytes per token, chunked as real
-servers send them, each as a write of its own, 50 tokens a second for each stream unless said otherwise. The text of each token
-is the moment when it was written, so that whoever reads it knows its age. Runs in a process of its own, told and asked
-over a pipe. It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so one that is late catches up.
+servers send them, each as a write of its own, 50 tokens a second for each stream. The text of each token is the moment
+when it was written, so that whoever reads it knows its age. Runs in a process of its own, told and asked over a pipe.
+It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so one that is late catches up.
 """
 
 import asyncio

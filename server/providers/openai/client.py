@@ -19,6 +19,7 @@ import msgspec
 from protocol.messages import JsonObject
 from server.providers.base import Delta, Request
 from server.providers.failures import checked, model_failed
+from server.providers.model_http import model_transport
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
@@ -128,12 +129,16 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
     def _make_client(self) -> "AsyncOpenAI":
         import openai.resources.chat.completions
         import openai.resources.responses  # noqa: F401 - half a second of CPU that the first call would cost otherwise
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         import server.providers.openai.errors  # noqa: F401
 
         return AsyncOpenAI(
-            api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
+            api_key=self._key,
+            base_url=self._base_url,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+            http_client=DefaultAsyncHttpxClient(transport=model_transport(self._base_url), timeout=self._timeout),
         )
 
     async def _close(self, client: "AsyncOpenAI") -> None:

@@ -1,0 +1,195 @@
+"""One HTTP/1.1 connection to a server of models: asks, and hands out the answer as it comes.
+
+Between socket and caller stand only asyncio's transport and httptools' parser. At most one read is ahead of the caller:
+reading stops after each and goes on when the caller wants more, in the course of an answer no sooner than a pace after
+the last, so that small pieces gather in the kernel. Made and kept by `model_http.py`. The rule: an answer is whole only
+when its framing said so; whatever else ends it is an error of httpx2's.
+"""
+
+import asyncio
+from typing import NamedTuple, cast
+
+import httptools
+import httpx2
+
+__all__ = ["Connection", "Head"]
+
+AT_ONCE_COUNT = 4
+"""Reads of an answer that come as soon as they can: the role, and the first words, for which somebody waits."""
+
+HEAD_MAX_BYTES = 65_536
+"""Of an answer's status and headers; h11 and aiohttp allow about as much."""
+
+
+class Head(NamedTuple):
+    status: int
+    reason: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
+class Connection(asyncio.Protocol):
+    """For one request at a time. `pace_seconds`: between two reads of a body."""
+
+    def __init__(self, pace_seconds: float) -> None:
+        self._pace_seconds = pace_seconds
+        self._loop = asyncio.get_running_loop()
+        self._is_lost = False
+        self.idle_since = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._reason = b""
+        self._head_bytes = 0
+        self._head: Head | None = None
+        self._pieces: list[bytes] = []
+        self._reads_count = 0
+        self._next_read_at = 0.0
+        self._is_whole = self._may_go_on = False
+        self._wrong: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    # what the transport of models says
+
+    @property
+    def is_reusable(self) -> bool:
+        """The last answer came whole, and the server will take another request."""
+        return self._is_whole and self._may_go_on and not self._is_lost
+
+    @property
+    def idle_seconds(self) -> float:
+        return self._loop.time() - self.idle_since
+
+    async def ask(self, request: bytes, timeout_seconds: float | None) -> Head:
+        """Send it and wait for the head of its answer. Raises httpx2.TransportError."""
+        self._begin()
+        if self._is_lost:
+            raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
+        self._transport.write(request)
+        while self._head is None:
+            await self._wait(timeout_seconds)
+        return self._head
+
+    async def read(self, timeout_seconds: float | None) -> bytes:
+        """All that has come of the body since the last read, at least a byte; b"" at its end. Raises
+        httpx2.TransportError."""
+        while not self._pieces:
+            if self._is_whole:
+                return b""
+            await self._wait(timeout_seconds)
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        return piece
+
+    def rest(self) -> None:
+        """Nothing is asked for now; listen, so that the server's goodbye is heard."""
+        self.idle_since = self._loop.time()
+        self._transport.resume_reading()
+
+    def abort(self) -> None:
+        self._is_lost = True
+        self._transport.abort()
+
+    async def _wait(self, timeout_seconds: float | None) -> None:
+        """For the next bytes, or the end of them."""
+        if self._wrong is not None:
+            raise self._wrong
+        waiter = self._waiter = self._loop.create_future()
+        now = self._loop.time()
+        paced: asyncio.TimerHandle | None = None
+        if self._next_read_at > now:
+            paced = self._loop.call_at(self._next_read_at, self._transport.resume_reading)
+        else:
+            self._transport.resume_reading()
+        expiry = None if timeout_seconds is None else self._loop.call_at(now + timeout_seconds, self._expire)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if paced is not None:
+                paced.cancel()
+            if expiry is not None:
+                expiry.cancel()
+
+    def _expire(self) -> None:
+        self._end(httpx2.ReadTimeout("no byte came in time"))
+
+    def _end(self, wrong: Exception) -> None:
+        """The answer will not become whole; the first reason counts."""
+        self._wrong = self._wrong or wrong
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(self._wrong)
+
+    # what the socket says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not asyncio's, but do the same
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_whole:  # unasked
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as wrong:
+            self._end(httpx2.RemoteProtocolError(f"this is no HTTP answer: {wrong}"))
+            self.abort()
+            return
+        if self._head is None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_MAX_BYTES:
+                self._end(httpx2.RemoteProtocolError(f"the head of the answer is larger than {HEAD_MAX_BYTES} bytes"))
+                self.abort()
+            return
+        self._transport.pause_reading()
+        self._reads_count += 1
+        if self._reads_count > AT_ONCE_COUNT:
+            self._next_read_at = self._loop.time() + self._pace_seconds
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        if self._is_whole:
+            return
+        if self._head is None:
+            self._end(httpx2.RemoteProtocolError("Server disconnected without sending a response."))
+        elif exc is not None:
+            self._end(httpx2.ReadError(str(exc)))
+        elif self._has_length:
+            self._end(httpx2.RemoteProtocolError("peer closed connection without sending complete message body"))
+        else:
+            self._is_whole = True  # its length is where the connection ends (RFC 9112 §6.3)
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    @property
+    def _has_length(self) -> bool:
+        assert self._head is not None
+        return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._head.headers)
+
+    # what the parser says
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self._head = Head(status, self._reason, self._headers)
+        self._headers, self._reason = [], b""  # of an interim answer nothing stays (RFC 9110 §15.2)
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._head is not None:
+            self._is_whole = True
+            self._may_go_on = bool(self._parser.should_keep_alive())  # it knows only here
