@@ -6,7 +6,7 @@ everybody knows whether it happened. An append that gets no answer is repeated w
 when the head is another than expected, the writer is over and says Fenced to everybody.
 
 Pace (DESIGN §6): the first delta after 30 ms without an append goes at once; else the next append starts when the last
-one is answered and 30 ms or 1 kB are reached.
+one is answered and 30 ms or 1 kB are reached. Where many chats of a process stream, it is longer (`server/pace.py`).
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import anyio
 import structlog
@@ -32,6 +33,7 @@ from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
 from server.agent.calls.client_events import Emitted
 from server.agent.tracing import end_trace
+from server.pace import pace_seconds
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics
 
@@ -40,7 +42,6 @@ __all__ = ["Writer"]
 _log = structlog.get_logger()
 _T = TypeVar("_T")
 
-PACE_SECONDS = 0.030
 PACE_BYTES = 1_024
 Item: TypeAlias = DeltaOp | ToolStatus | Emitted
 """What may be offered between two commits."""
@@ -61,7 +62,8 @@ class Writer:
     """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
     known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile,
     `before_end` has the last word on a run that ends;
-    `clock_ahead_ms` is how far the store's clock is ahead of this machine's: deadlines are kept by the store's."""
+    `clock_ahead_ms` is how far the store's clock is ahead of this machine's: deadlines are kept by the store's.
+    `streaming` are the writers of the same process whose chats have an open answer; they share its pace."""
 
     def __init__(
         self,
@@ -77,8 +79,10 @@ class Writer:
         before_end: Callable[[Ledger], None] | None = None,
         clock_ahead_ms: int = 0,
         traces: Traces | None = None,
+        streaming: "WeakSet[Writer] | None" = None,
     ) -> None:
         self.state = state
+        self._streaming: WeakSet[Writer] = WeakSet() if streaming is None else streaming
         self._traces = traces
         self._profile_params = profile_params
         self._before_end = before_end
@@ -163,7 +167,7 @@ class Writer:
         """Append what was offered, at the writer's pace, until cancelled or fenced."""
         while True:
             await self._dirty.wait()
-            pause = self._last_append_at + PACE_SECONDS - time.monotonic()
+            pause = self._last_append_at + pace_seconds(len(self._streaming)) - time.monotonic()
             if pause > 0 and self._buffer_bytes < PACE_BYTES:
                 with anyio.move_on_after(pause):
                     await self._paced.wait()
@@ -223,6 +227,10 @@ class Writer:
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
         self.state = after
+        if after.draft is None:
+            self._streaming.discard(self)
+        else:
+            self._streaming.add(self)
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
         size = len(request.events) + len(request.facts)

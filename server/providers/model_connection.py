@@ -7,6 +7,7 @@ when its framing said so; whatever else ends it is an error of httpx2's.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import httptools
@@ -28,9 +29,9 @@ class Head(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """For one request at a time. `pace_seconds`: between two reads of a body."""
+    """For one request at a time. `pace_seconds`: how long between two reads of a body, now."""
 
-    def __init__(self, pace_seconds: float) -> None:
+    def __init__(self, pace_seconds: Callable[[], float]) -> None:
         self._pace_seconds = pace_seconds
         self._loop = asyncio.get_running_loop()
         self._is_lost = False
@@ -146,7 +147,7 @@ class Connection(asyncio.Protocol):
         self._transport.pause_reading()
         self._reads_count += 1
         if self._reads_count > AT_ONCE_COUNT:
-            self._next_read_at = self._loop.time() + self._pace_seconds
+            self._next_read_at = self._loop.time() + self._pace_seconds()
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

@@ -17,12 +17,10 @@ from urllib.request import getproxies
 
 import httpx2
 
+from server.pace import pace_seconds
 from server.providers.model_connection import Connection
 
-__all__ = ["READ_PACE_SECONDS", "ModelTransport", "model_transport"]
-
-READ_PACE_SECONDS = 0.030
-"""As the writer's pace (DESIGN §6): bytes that are read sooner only wait there."""
+__all__ = ["ModelTransport", "model_transport"]
 
 IDLE_SECONDS = 5.0
 """An idle connection is used again within so long: httpx2's own default, below what servers wait."""
@@ -44,9 +42,9 @@ def model_transport(base_url: str) -> "ModelTransport | None":
 class ModelTransport(httpx2.AsyncBaseTransport):
     """Connections are kept for the next call. `tls` is for https; without one such a call is refused."""
 
-    def __init__(self, tls: ssl.SSLContext | None, *, pace_seconds: float = READ_PACE_SECONDS) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
-        self._pace_seconds = pace_seconds
+        self._answers_count = 0
         self._idle: defaultdict[Origin, list[Connection]] = defaultdict(list)
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
@@ -62,6 +60,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         except BaseException:
             connection.abort()
             raise
+        self._answers_count += 1
         body = _Body(self, origin, connection, timeouts.get("read"))
         extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason}
         return httpx2.Response(head.status, headers=head.headers, stream=body, extensions=extensions)
@@ -74,6 +73,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """After an answer: kept when it came whole and the server lets us."""
+        self._answers_count -= 1
         if not connection.is_reusable:
             connection.abort()
             return
@@ -84,6 +84,9 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             _, place, oldest = min(everybody, key=lambda one: one[0])
             self._idle[place].remove(oldest)
             oldest.abort()
+
+    def _pace_seconds(self) -> float:
+        return pace_seconds(self._answers_count)
 
     def _take_idle(self, origin: Origin) -> Connection | None:
         while self._idle[origin]:
