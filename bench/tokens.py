@@ -3,8 +3,8 @@
 A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat
 has one reader of one web process. CPU seconds of worker, web and store over a window, by the number of tokens that
 reached the readers; whether all keep pace; and how old a token is when its reader has it. Beside it the floor: the same
-model bytes only read, by httpx2 and by bare asyncio. One process (`threadcast serve`) at 200 chats too. The bar (DESIGN §13):
-at 200 chats all keep pace, at no more than 60 us a token in all. To repeat: `python -m bench.tokens [chats ...]`.
+model bytes only read, by httpx2 and by bare asyncio. One process (`threadcast serve`) at 200 chats too. The bar (DESIGN
+§13): at 200 chats all keep pace, at no more than 60 us a token in all. `python -m bench.tokens [chats ...]` repeats it.
 """
 
 import argparse
