@@ -7,6 +7,7 @@ when its framing said so; whatever else ends it is an error of httpx2's.
 """
 
 import asyncio
+import selectors
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -57,6 +58,12 @@ class Connection(asyncio.Protocol):
     def is_reusable(self) -> bool:
         """The last answer came whole, and the server will take another request."""
         return self._is_whole and self._may_go_on and not self._is_lost
+
+    def has_heard(self) -> bool:
+        """Something is there to be read from a connection at rest: its end, which the loop has not told us yet."""
+        with selectors.DefaultSelector() as look:
+            look.register(self._transport.get_extra_info("socket"), selectors.EVENT_READ)
+            return bool(look.select(0))
 
     @property
     def idle_seconds(self) -> float:

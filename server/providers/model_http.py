@@ -91,7 +91,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
     def _take_idle(self, origin: Origin) -> Connection | None:
         while self._idle[origin]:
             connection = self._idle[origin].pop()
-            if connection.is_reusable and connection.idle_seconds < IDLE_SECONDS:
+            if connection.is_reusable and connection.idle_seconds < IDLE_SECONDS and not connection.has_heard():
                 return connection
             connection.abort()
         return None
