@@ -140,15 +140,12 @@ class Writer:
     def offer(self, item: Item) -> None:
         """Put a delta of the open answer, a progress report or a tool's event into one of the next appends."""
         last = self._buffer[-1] if self._buffer else None
+        if isinstance(item, Relayed) and self._buffer_bytes >= BUFFER_MAX_BYTES:
+            return  # pictures of a browser: the next one will do
         if isinstance(item, AppendContent) and isinstance(last, AppendContent) and len(last.text) < PACE_BYTES:
             self._buffer[-1] = AppendContent(last.text + item.text)
             self._buffer_bytes += len(item.text.encode())
-            if self._buffer_bytes >= PACE_BYTES and self._full is not None:
-                _wake(self._full)
-            return
-        if isinstance(item, Relayed) and self._buffer_bytes >= BUFFER_MAX_BYTES:
-            return  # pictures of a browser: the next one will do
-        if isinstance(item, ToolStatus):
+        elif isinstance(item, ToolStatus):
             others = [o for o in self._buffer if not isinstance(o, ToolStatus) or o.tool_call_id != item.tool_call_id]
             self._buffer_bytes += OTHER_BYTES * (1 + len(others) - len(self._buffer))
             self._buffer = deque([*others, item])
