@@ -1,8 +1,9 @@
 """How far apart two appends of one chat's deltas are, and two reads of one model's answer: the same, by the load.
 
 Shared by the writers of a worker and by the transport that reads models: what is read sooner would only wait to be
-appended. An append costs the same whatever it holds (0.5 to 0.9 ms of CPU in worker, store and web on a busy machine), so a process
-with many answers under way gathers longer. The rule: only the second and later pieces of an answer ever wait.
+appended. An append costs about the same whatever it holds (0.5 to 0.9 ms of CPU in worker, store and web together, on
+a busy machine), so a process with many answers under way gathers longer. The rule: only the second and later pieces of
+an answer ever wait.
 """
 
 __all__ = ["PACE_SECONDS", "pace_seconds"]
