@@ -33,6 +33,7 @@ __all__ = ["hosting", "worker"]
 
 _log = structlog.get_logger()
 
+
 def worker(settings: Settings, seat: Seat | None = None) -> int:
     """`threadcast worker`: run actors until told to stop. Returns the exit status."""
     return run_process(settings, partial(_work, seat=seat), seat)
