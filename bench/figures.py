@@ -97,8 +97,9 @@ def table(section: Section) -> str:
 
 
 def progress(text: str) -> None:
-    """What is being done, on stderr, over what was said before. Empty: done."""
-    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    """What is being done, on a terminal, over what was said before. Empty: done."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def plain(value: float) -> str:
