@@ -5,18 +5,20 @@ by `app.py` for the web half and by `probes.py` for what has a port of its own; 
 two steps, `close_soon` and `ended`, and between them whoever serves streams ends them.
 """
 
-import asyncio
 import resource
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 
 import anyio
 import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from server.api.opening import ABORT
+from server.api.opening import ABORT, OUTLET
+from server.outlet import outlet
 
 __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
 
@@ -51,7 +53,7 @@ class HttpServer(uvicorn.Server):
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
-                _Abortable(app),
+                _Lending(app),
                 http="httptools",
                 ws="none",
                 lifespan="off",
@@ -111,8 +113,9 @@ async def serving(listener: socket.socket, app: ASGIApp, begin: anyio.Event | No
             tasks.cancel_scope.cancel()
 
 
-class _Abortable:
-    """Lends requests the way to drop their connection: closing it politely would wait for a reader who never reads.
+class _Lending:
+    """Lends requests the way to drop their connection, since closing it politely would wait for a reader who never
+    reads, and the short way to their socket.
 
     `send` is a method of uvicorn's request, which knows its transport; under any other server nothing is lent.
     """
@@ -121,7 +124,8 @@ class _Abortable:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        transport = getattr(getattr(send, "__self__", None), "transport", None)
-        if isinstance(transport, asyncio.Transport):
-            scope.setdefault("extensions", {})[ABORT] = transport.abort
+        request = getattr(send, "__self__", None)
+        if isinstance(request, RequestResponseCycle):
+            lent = {ABORT: request.transport.abort, OUTLET: partial(outlet, request)}
+            scope.setdefault("extensions", {}).update(lent)
         await self._app(scope, receive, send)

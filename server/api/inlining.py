@@ -7,8 +7,6 @@ read as its reader's own.
 
 import functools
 import re
-from collections.abc import Generator
-from types import coroutine
 
 import msgspec
 from starlette.types import Message, Send
@@ -39,7 +37,6 @@ class InliningSend:
         if message["type"] != "http.response.body":
             await self._send(message)
             return
-        await _in_a_task()
         body = message.get("body", b"")
         is_last = not message.get("more_body", False)
         before = self._pieces[-1][-1:] if self._pieces else b""
@@ -58,9 +55,3 @@ class InliningSend:
         chat_id = msgspec.json.decode(found[1], type=_Place).chat_id
         fetch = functools.partial(self._store.get_blob, chat_id, self._owner)
         return b"data: " + await inline_blobs(found[1], fetch) + (found[2] or b"")
-
-
-@coroutine
-def _in_a_task() -> Generator[None, None, None]:
-    """Let a connection that steps its sends by hand go on in its pump: fetching needs a task of its own."""
-    yield

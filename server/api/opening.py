@@ -16,14 +16,17 @@ from starlette.types import Receive, Scope, Send
 from protocol.principal import Principal
 from server.api.edge import Edge
 from server.api.errors import tell_started
-from server.relay.connection import Connection
+from server.relay.connection import Connection, Put, put_nothing
 
-__all__ = ["ABORT", "SSE_HEADERS", "goodbye", "opened"]
+__all__ = ["ABORT", "OUTLET", "SSE_HEADERS", "goodbye", "opened"]
 
 _log = structlog.get_logger()
 
 ABORT = "threadcast.abort"
-"""ASGI extension by which `app.py` lends us the way to drop a connection that takes no bytes."""
+"""ASGI extension by which `http.py` lends us the way to drop a connection that takes no bytes."""
+
+OUTLET = "threadcast.outlet"
+"""ASGI extension, called when the answer has begun: the short way to its socket (`server/outlet.py`)."""
 
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -36,19 +39,28 @@ SSE_HEADERS = [
 
 @asynccontextmanager
 async def opened(
-    edge: Edge, principal: Principal, scope: Scope, send: Send, *, name: str = "", **told: object
+    edge: Edge,
+    principal: Principal,
+    scope: Scope,
+    send: Send,
+    *,
+    name: str = "",
+    changes_blocks: bool = False,
+    **told: object,
 ) -> AsyncIterator[tuple[Connection, TaskGroup]]:
     """The answer has begun; when its connection ends, what runs in the block is cancelled. `name` is the client's name
-    for the stream; `told` stands in the log's line about it."""
+    for the stream; `changes_blocks`: `send` does, so that nothing may go around it; `told` stands in the log's line."""
     async with anyio.create_task_group() as tasks:
         tell_started(scope, 200)
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        extensions = scope.get("extensions", {})
         connection = Connection(
-            send,  # type: ignore[arg-type]  # Starlette says Awaitable; every server's send is a coroutine function
+            send,
             tasks,
             edge.metrics,
+            put=put_nothing if changes_blocks else extensions.get(OUTLET, _no_outlet)(),
             principal_id=principal.id,
-            abort=scope.get("extensions", {}).get(ABORT, _cannot_abort),
+            abort=extensions.get(ABORT, _cannot_abort),
             name=name,
             buffer_max_bytes=edge.buffer_max_bytes,
             stall_seconds=edge.stall_seconds,
@@ -75,3 +87,7 @@ async def goodbye(receive: Receive) -> None:
 
 def _cannot_abort() -> None:
     """Under another server than ours the connection is left to it."""
+
+
+def _no_outlet() -> Put:
+    return put_nothing

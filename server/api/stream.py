@@ -1,7 +1,7 @@
 """GET /v1/chats/subscribe: one chat or many as Server-Sent Events; opens, and notices the goodbye (PROTOCOL §4).
 
-A raw ASGI application, because its `send` is stepped by the relay without waking a task (`relay/subscriber.py`). The
-task of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
+A raw ASGI application, because the relay writes to the socket where an event comes in (`relay/connection.py`). The task
+of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -102,7 +102,16 @@ def _open(
     edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
 ) -> AbstractAsyncContextManager[tuple[Connection, TaskGroup]]:
     out = InliningSend(send, edge.store, principal.id) if wish.inlines else send
-    return opened(edge, principal, scope, out, name=wish.stream_id, chat_ids=wish.chat_ids, is_resumed=bool(wish.place))
+    return opened(
+        edge,
+        principal,
+        scope,
+        out,
+        name=wish.stream_id,
+        changes_blocks=wish.inlines,
+        chat_ids=wish.chat_ids,
+        is_resumed=bool(wish.place),
+    )
 
 
 def _wish_of(scope: Scope) -> _Wish:

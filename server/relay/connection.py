@@ -1,16 +1,16 @@
 """One open stream: ready bytes in, a socket out, and what happens when the reader is slow.
 
-While the socket takes bytes, a write is finished where it is made, without waking a task: the server's `send` is
-stepped once, and if it does not block it is done (DESIGN §5). A reader under back-pressure gets a task of its own, the
-pump, and a bounded queue, shared by all chats of the stream. A full queue is dropped, and each chat that lost something
-follows with a fresh snapshot when the reader takes bytes again; snapshots do not count against the bound, because they
-are made at that moment and shared. Nobody else waits. A chat is to it only what gives snapshots.
+While the socket takes bytes, a write is finished where it is made, without waking a task: `put` gives the block to the
+kernel (DESIGN §5, decision 0021). A reader that does not take it gets a task of its own, the pump, which uses ASGI's
+`send`, and a bounded queue, shared by all chats of the stream. A full queue is dropped, and each chat that lost
+something follows with a fresh snapshot when the reader takes bytes again; snapshots do not count against the bound,
+because they are made at that moment and shared. Nobody else waits. A chat is to it only what gives snapshots.
 """
 
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
@@ -20,11 +20,14 @@ from anyio.abc import TaskGroup
 from protocol.sse import heartbeat, retry
 from server.telemetry import Metrics
 
-__all__ = ["ChatOnStream", "Connection", "EndReason", "Send"]
+__all__ = ["ChatOnStream", "Connection", "EndReason", "Put", "Send", "put_nothing"]
 
 _log = structlog.get_logger()
 
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]  # Any: ASGI's own types
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]  # Any: ASGI's own type
+
+Put: TypeAlias = Callable[[bytes], bool]
+"""Takes all of a block at once, or (False) nothing of it."""
 
 EndReason: TypeAlias = Literal[
     "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced"
@@ -45,6 +48,11 @@ CLOSE_SECONDS = 1.0
 
 RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
 """Told to clients when the server goes down, at random, so that they do not come back all at once (PROTOCOL §4)."""
+
+
+def put_nothing(block: bytes) -> bool:
+    """Where no socket is within reach, every block goes through the pump."""
+    return False
 
 
 class ChatOnStream(Protocol):
@@ -69,6 +77,7 @@ class Connection:
         *,
         principal_id: str,
         abort: Callable[[], None],
+        put: Put = put_nothing,
         name: str = "",
         buffer_max_bytes: int = BUFFER_MAX_BYTES,
         stall_seconds: float = STALL_SECONDS,
@@ -81,6 +90,7 @@ class Connection:
         self.places: dict[str, bytes] = {}
         self.drops = 0
         self._send = send
+        self._put_now = put
         self._tasks = tasks
         self._buffer_max_bytes = buffer_max_bytes
         self._stall_seconds = stall_seconds
@@ -91,7 +101,6 @@ class Connection:
         self._want_snapshots: list[ChatOnStream] = []
         self._is_pumping = False
         self._pumped: anyio.Event | None = None
-        self._blocked: _Blocked | None = None
         self._is_greeted = False
 
     def id_line(self) -> bytes:
@@ -115,26 +124,25 @@ class Connection:
 
     def write(self, data: bytes, subscriber: ChatOnStream | None = None) -> None:
         """Hand over ready blocks, of one chat's log or (None) such as may be lost. Never waits."""
-        if self.ended is not None:
+        if self.ended is not None or not data:
             return
-        if self._is_pumping:
-            self._queue.append(data)
-            self._queue_bytes += len(data)
-            if subscriber is not None:
-                self._queued_of.add(subscriber)
-            if self._queue_bytes > self._buffer_max_bytes:
-                self._overflow()
-            return
-        self.written_at = time.monotonic()
-        try:
-            blocked = _step(self._send(_body(data)))
-        except Exception:  # the boundary of a reader: its connection's trouble must not end the others' streams
-            _log.exception("subscriber.failed")
-            self.end("left")
-            return
-        if blocked is not None:
-            self._blocked = blocked
-            self._pump_soon()
+        if not self._is_pumping:
+            try:
+                is_put = self._put_now(data)
+            except Exception:  # the boundary of a reader: its connection's trouble must not end the others' streams
+                _log.exception("subscriber.failed")
+                self.end("left")
+                return
+            if is_put:
+                self.written_at = time.monotonic()
+                return
+        self._queue.append(data)
+        self._queue_bytes += len(data)
+        if subscriber is not None:
+            self._queued_of.add(subscriber)
+        if self._queue_bytes > self._buffer_max_bytes:
+            self._overflow()
+        self._pump_soon()
 
     def beat(self, now: float, silence_seconds: float) -> None:
         """A heartbeat, if nothing was written for that long."""
@@ -176,33 +184,27 @@ class Connection:
     async def _pump(self) -> None:
         """Write what waits, as fast as the reader takes it, then let `write` do without a task again."""
         try:
-            while True:
-                if self._blocked is not None:  # begun, so it is finished even at the end
-                    blocked, self._blocked = self._blocked, None
-                    with anyio.fail_after(self._stall_seconds):
-                        await blocked
-                elif self.ended is not None:
-                    break
-                elif self._queue:
-                    data = b"".join(self._queue)
-                    self._drop_queue()
+            while self.ended is None and (self._queue or self._want_snapshots):
+                data = b"".join(self._queue)
+                self._drop_queue()
+                # Taken at the same moment: the id at its end tells of all that is written before it, and of no more.
+                snapshot = self._want_snapshots.pop(0).take_snapshot() if self._want_snapshots else None
+                if data:
                     await self._put(data)
-                    if self._want_snapshots:  # also while the other chats give the queue no rest
-                        await self._put_snapshot(self._want_snapshots.pop(0))
-                elif self._want_snapshots:
-                    await self._put_snapshot(self._want_snapshots.pop(0))
-                else:
-                    break
+                if snapshot is not None:
+                    await self._put_snapshot(*snapshot)
         except TimeoutError:
             self.end("slow")
             self._abort()
+        except Exception:  # as in `write`
+            _log.exception("subscriber.failed")
+            self.end("left")
         finally:
             self._is_pumping = False
             if self._pumped is not None:
                 self._pumped.set()
 
-    async def _put_snapshot(self, subscriber: ChatOnStream) -> None:
-        data, length, last = subscriber.take_snapshot()
+    async def _put_snapshot(self, data: bytes, length: int, last: bytes) -> None:
         for start in range(0, length, SLICE_BYTES):
             await self._put(data[start : min(start + SLICE_BYTES, length)])
         if last:
@@ -225,36 +227,3 @@ class Connection:
 
 def _body(data: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": data, "more_body": True}
-
-
-class _Blocked:
-    """A coroutine that was stepped once outside a task and waits for a future; awaiting this goes on with it."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:  # Any: asyncio's future
-        self._coroutine = coroutine
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        waits_for = self._waits_for
-        while True:
-            try:
-                sent = yield waits_for
-            except BaseException as thrown:
-                step = self._coroutine.throw
-                try:
-                    waits_for = step(thrown)
-                except StopIteration:
-                    return
-            else:
-                try:
-                    waits_for = self._coroutine.send(sent)
-                except StopIteration:
-                    return
-
-
-def _step(coroutine: Coroutine[Any, Any, None]) -> _Blocked | None:
-    """Run `coroutine` as far as it goes without waiting; None when that was all of it."""
-    try:
-        return _Blocked(coroutine, coroutine.send(None))
-    except StopIteration:
-        return None

@@ -63,11 +63,20 @@ class Socket:
     def abort(self) -> None:
         self.is_aborted = True
 
+    def put(self, block: bytes) -> bool:
+        """The short way to the socket, which takes a block at once or not at all."""
+        if not self.is_blocked:
+            self._take(block)
+        return not self.is_blocked
+
     async def send(self, message: MutableMapping[str, Any]) -> None:  # Any: ASGI's own type
         while self.is_blocked:
             await self._freed.wait()
-        self.bodies.append(message["body"])
-        frames = self._parser.feed(message["body"])
+        self._take(message["body"])
+
+    def _take(self, body: bytes) -> None:
+        self.bodies.append(body)
+        frames = self._parser.feed(body)
         self.frames += frames
         for frame in frames:
             if isinstance(frame, EventFrame) and self.mistake is None:
@@ -81,7 +90,9 @@ class Socket:
         async with hub.relay(self.watcher.chat_id) as relay, anyio.create_task_group() as tasks:
             self._relay = relay
             self.watcher.begin()
-            connection = Connection(self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, **more)
+            connection = Connection(
+                self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, put=self.put, **more
+            )
             subscriber = Subscriber(connection, relay, relay.chat_id, is_one_of_many=False)
             with hub.kept_alive(connection):
                 try:

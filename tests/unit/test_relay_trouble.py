@@ -217,9 +217,12 @@ async def test_a_reader_in_the_middle_of_a_write_hears_when_to_come_back_once_it
     socket = Socket()
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
-            connection = Connection(socket.send, tasks, house.metrics, principal_id="local", abort=socket.abort)
+            connection = Connection(
+                socket.send, tasks, house.metrics, principal_id="local", abort=socket.abort, put=socket.put
+            )
             socket.is_blocked = True
             connection.write(b": 1\n\n")
+            await anyio.lowlevel.checkpoint()
             connection.write(b": 2\n\n")
             await anyio.lowlevel.checkpoint()
             connection.end("shutdown")

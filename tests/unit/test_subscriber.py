@@ -43,7 +43,7 @@ class Source:
 
 
 class Pipe:
-    """A `send` that blocks while it is shut, and remembers what was taken, in order."""
+    """A socket that blocks while it is shut, and remembers what was taken, in order: by the short way or by `send`."""
 
     def __init__(self) -> None:
         self.taken = b""
@@ -58,6 +58,14 @@ class Pipe:
 
     def open(self) -> None:
         self._open.set()
+
+    def put(self, block: bytes) -> bool:
+        if not self._open.is_set() or self.turns_per_write:
+            return False
+        if self.error is not None:
+            raise self.error
+        self.taken += block
+        return True
 
     async def send(self, message: MutableMapping[str, Any]) -> None:  # Any: ASGI's own type
         if self.error is not None:
@@ -86,6 +94,7 @@ class Setting:
             self.metrics,
             principal_id=LOCAL.id,
             abort=self.abort,
+            put=self.pipe.put,
             **bounds,
         )
         self.subscriber = Subscriber(self.connection, self.source, CHAT, is_one_of_many=False)
@@ -258,12 +267,16 @@ async def test_a_heartbeat_is_sent_only_after_silence_and_never_into_a_queue() -
         assert setting.pipe.taken.count(b"hb") == 1
 
 
-async def test_a_connection_that_fails_ends_its_own_reader_alone() -> None:
+@pytest.mark.parametrize("fails_at", ["put", "send"])
+async def test_a_connection_that_fails_ends_its_own_reader_alone(fails_at: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             setting = Setting(tasks)
             setting.pipe.error = RuntimeError("the server's own mistake")
+            setting.pipe.turns_per_write = int(fails_at == "send")
             setting.subscriber.write(b"[1]")
+            while setting.connection.ended is None:
+                await anyio.lowlevel.checkpoint()
             assert setting.connection.ended == "left"
             setting.pipe.error = None
             await anyio.sleep_forever()

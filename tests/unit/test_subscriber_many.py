@@ -80,7 +80,9 @@ async def test_an_overflow_gives_a_snapshot_to_each_chat_that_lost_something_and
         await many.pipe.until(b'"chat_id":"b"')
         await turns()
         many.pipe.shut()
-        for position in range(11, 20):
+        many.a.write_frames(many.frame("a", 11))
+        await turns()  # it is on its way
+        for position in range(12, 20):
             many.a.write_frames(many.frame("a", position))
         assert many.a.needs_snapshot and not many.b.needs_snapshot
         many.b.write_frames(many.frame("b", 11))
