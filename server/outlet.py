@@ -28,9 +28,11 @@ class _Outlet:
         self._descriptor = descriptor
 
     def put(self, block: bytes) -> bool:
-        # Once the transport closes, the descriptor may be somebody else's.
-        if self._transport.is_closing() or self._cycle.disconnected or self._transport.get_write_buffer_size():
-            return False
+        transport, cycle = self._transport, self._cycle
+        if transport.is_closing() or cycle.disconnected or cycle.response_complete:
+            return False  # the descriptor may be somebody else's now, or the connection another answer's
+        if transport.get_write_buffer_size():
+            return False  # what was sent before comes first
         if block is not _Outlet._block:
             _Outlet._block, _Outlet._chunk = block, b"%x\r\n%b\r\n" % (len(block), block)
         chunk = _Outlet._chunk
@@ -39,7 +41,7 @@ class _Outlet:
         except OSError:  # it takes nothing now, or never again; the transport knows what to do
             return False
         if written < len(chunk):
-            self._transport.write(chunk[written:])
+            transport.write(chunk[written:])
         return True
 
 
