@@ -25,6 +25,9 @@ READERS = {1: 25.0, 10: 25.0, 100: 25.0, 500: 20.0, 5_000: 1.5}
 CHATS, READERS_OF_EACH, CHATS_RATE = 1_000, 2, 0.5
 """Many chats, each with a word every two seconds: 500 events a second in all."""
 
+OPENED_AT_ONCE = "50"
+"""Streams that are being opened: the cost of a herd is `bench.join`'s affair."""
+
 SECONDS, SECONDS_SMALL = 4.0, 2.0
 """Of an answer, at least."""
 
@@ -57,7 +60,9 @@ async def _event_us(
     found: list[float] = []
     async with AsyncExitStack() as stack:
         readers = stack.enter_context(
-            opened_readers(house.web.url, f"/v1/chats/subscribe?chat_id={pattern}", "-m", str(len(chat_ids)))
+            opened_readers(
+                house.web.url, f"/v1/chats/subscribe?chat_id={pattern}", "-m", str(len(chat_ids)), "-w", OPENED_AT_ONCE
+            )
         )
         readers.open(readers_count)
         readers.wait(1)

@@ -323,7 +323,8 @@ class Relay:
                 base = subscriber.base
                 data = ready.get(base)
                 if data is None:
-                    data = ready[base] = b"".join(frame.for_base(base) for frame in frames)
+                    one = frames[0].for_base(base)  # nearly always the only one
+                    data = ready[base] = one if len(frames) == 1 else b"".join(frame.for_base(base) for frame in frames)
                 subscriber.connection.write(data, subscriber)
 
     def _keep(self, frames: list[Frame], size_each: int) -> None:
