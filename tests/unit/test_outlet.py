@@ -13,8 +13,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from server.api.opening import ABORT, OUTLET
-from server.http import listening, serving
+from server.http import serving
 from server.relay.connection import Put, put_nothing
+from server.sockets import listening
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
