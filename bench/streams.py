@@ -1,0 +1,153 @@
+"""Many open streams of one server from one process, cheaply: raw sockets, one epoll, nothing kept of what came.
+
+`open` returns when each stream has said what was waited for; afterwards nobody reads, so what is measured is the
+server alone. For servers on loopback only. The rule: an answer other than 200, or an end, is an error and
+never a quietly smaller number; 503 is asked again and counted.
+"""
+
+import resource
+import select
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Self
+from urllib.parse import urlsplit
+
+__all__ = ["GREETED", "Streams", "allow_open_files", "get"]
+
+AT_ONCE = 500
+"""Connections that come in together; the listening queue holds 2,048."""
+
+DEADLINE_SECONDS = 120.0
+"""For all of them, on a machine that does much else."""
+
+GREETED = b"\n: hb "
+"""A stream of ours has begun: what it starts with and its first heartbeat are through."""
+
+READ_BYTES = 262_144
+
+
+def get(path: str, place: str = "") -> bytes:
+    """A request. `place` is the SSE id to go on after."""
+    resumed = f"Last-Event-ID: {place}\r\n" if place else ""
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{resumed}\r\n".encode()
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's bound, which its children inherit. Raises SystemExit where it may not be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        if hard != resource.RLIM_INFINITY and hard < count:
+            raise SystemExit(f"{count:,} open files are needed and {hard:,} allowed; raise it with ulimit -Hn")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+class Streams:
+    """A context manager; leaving it closes them all. `received` counts bytes, `seconds` each opening's, in order of
+    their ends, `refused` answers 503, which are asked again as clients do. `receive_bytes` bounds what the kernel keeps
+    here of a stream that nobody reads; `kept` takes what came."""
+
+    def __init__(self, url: str, receive_bytes: int = 0, kept: bytearray | None = None) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None and parts.port is not None, url
+        self._address = (parts.hostname, parts.port)
+        self._receive_bytes = receive_bytes
+        self._kept = kept
+        self._open: list[socket.socket] = []
+        self.received = 0
+        self.refused = 0
+        self.seconds: list[float] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def close(self) -> None:
+        for stream in self._open:
+            stream.close()
+        self._open.clear()
+
+    def open(self, requests: Iterable[bytes], until: bytes = GREETED, at_once: int = AT_ONCE) -> None:
+        """Ask, and read each until its answer holds `until`. Raises AssertionError for an answer that is none,
+        TimeoutError."""
+        wanted = iter(requests)
+        inflight: dict[int, _Opening] = {}
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        with select.epoll() as epoll:
+            while True:
+                while len(inflight) < at_once and (request := next(wanted, None)) is not None:
+                    self._begin(request, until, epoll, inflight)
+                if not inflight:
+                    return
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{len(inflight)} of {len(self._open)} streams did not begin")
+                for number, _ in epoll.poll(1):
+                    opening = inflight[number]
+                    if not opening.read():
+                        continue
+                    epoll.unregister(number)
+                    del inflight[number]
+                    self.received += opening.received
+                    if opening.is_refused:
+                        self.refused += 1
+                        self._begin(opening.request, until, epoll, inflight)
+                    else:
+                        self.seconds.append(time.perf_counter() - opening.asked_at)
+
+    def ask(self, requests: Sequence[bytes]) -> None:
+        """Ask, and never read a byte."""
+        for request in requests:
+            self._connect(request)
+
+    def _begin(self, request: bytes, until: bytes, epoll: select.epoll, inflight: "dict[int, _Opening]") -> None:
+        stream = self._connect(request)
+        inflight[stream.fileno()] = _Opening(stream, request, until, self._kept)
+        epoll.register(stream, select.EPOLLIN)
+
+    def _connect(self, request: bytes) -> socket.socket:
+        stream = socket.socket()
+        if self._receive_bytes:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_bytes)
+        stream.connect(self._address)
+        stream.setblocking(False)
+        stream.send(request)
+        self._open.append(stream)
+        return stream
+
+
+class _Opening:
+    """A stream that has not said yet what is waited for."""
+
+    def __init__(self, stream: socket.socket, request: bytes, until: bytes, kept: bytearray | None) -> None:
+        self.request = request
+        self.is_refused = False
+        self.asked_at = time.perf_counter()
+        self.received = 0
+        self._stream = stream
+        self._until = until
+        self._kept = kept
+        self._tail = b""
+
+    def read(self) -> bool:
+        """What lies here; whether it was said, or refused."""
+        with suppress(BlockingIOError):
+            while True:
+                data = self._stream.recv(READ_BYTES)
+                assert data, f"a stream ended after {self.received} bytes: {self._tail!r}"
+                if not self.received and data.startswith(b"HTTP/1.1 503"):
+                    self.is_refused = True
+                    return True
+                assert self.received or data.startswith(b"HTTP/1.1 200"), data[:300]
+                self.received += len(data)
+                if self._kept is not None:
+                    self._kept += data
+                if self._until in self._tail + data:
+                    return True
+                self._tail = (self._tail + data[-len(self._until) :])[-len(self._until) :]
+        return False
