@@ -1,8 +1,8 @@
 """What a start takes: importing, being ready, and the first answer, beside bare Python and the libraries we stand on.
 
-Every value is of processes of their own, started warm (their files are in the page cache), by CPU and by the wall. To
-repeat: `python -m bench.start [--small]`. The rule: theirs and ours take turns, so that ratios hold when the
-machine does not.
+Every value is of processes of their own, started warm: their files are in the page cache and their byte code is
+written, whatever the environment says about that, as it is after an installation. By CPU and by the wall. To repeat:
+`python -m bench.start [--small]`. The rule: theirs and ours take turns, so that ratios hold when the machine does not.
 """
 
 import argparse
@@ -58,13 +58,16 @@ def measure(small: bool) -> Section:
     repeats = 2 if small else 7
     imports: dict[str, list[Spent]] = {words: [] for words in ("pass", COMMAND_LINE, LIBRARIES, SERVING)}
     starts: list[Started] = []
-    for words in imports:
-        _imported(words)
-    for number in range(repeats):
-        progress(f"start: {number + 1} of {repeats}")
-        for words, found in imports.items():
-            found.append(_imported(words))
-        starts.append(asyncio.run(_started()))
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {"PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": ""}
+        for words in imports:
+            _imported(words, environment)
+        asyncio.run(_started(environment))
+        for number in range(repeats):
+            progress(f"start: {number + 1} of {repeats}")
+            for words, found in imports.items():
+                found.append(_imported(words, environment))
+            starts.append(asyncio.run(_started(environment)))
     bare, line, theirs, ours = imports.values()
     ready = [each.ready for each in starts]
     answer = [each.answer for each in starts]
@@ -96,22 +99,22 @@ def _cpus(spent: Sequence[Spent]) -> list[float]:
     return [each.cpu for each in spent]
 
 
-def _imported(words: str) -> Spent:
+def _imported(words: str, environment: dict[str, str]) -> Spent:
     """One interpreter that runs `words` and ends."""
     began_at = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-c", words], cwd=ROOT)
+    process = subprocess.Popen([sys.executable, "-c", words], cwd=ROOT, env=os.environ | environment)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words
     return Spent(time.perf_counter() - began_at, used.ru_utime + used.ru_stime)
 
 
-async def _started() -> Started:
+async def _started(environment: dict[str, str]) -> Started:
     """One server with a store of its own on disk."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         began_at = time.perf_counter()
         words = ("serve", "--port", "0", "--data-dir", f"{directory}/data")
-        process = stack.enter_context(start(*words, log=Path(directory) / "log"))
+        process = stack.enter_context(start(*words, log=Path(directory) / "log", environment=environment))
         await process.ready()
         ready = Spent(time.perf_counter() - began_at, cpu_seconds(process.pid))
         async with httpx2.AsyncClient(timeout=30) as client:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.codec import encode
 from protocol.messages import JsonObject
+from server.api.opening import lingering
 from server.http import serving
 from server.readiness import Readiness
 from server.telemetry import METRICS_CONTENT_TYPE, Metrics
@@ -60,7 +61,7 @@ class Door:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        await lingering(self._app, scope, receive, send)
 
 
 @asynccontextmanager

@@ -6,19 +6,19 @@ in it ends with the connection. Whoever opens a stream was admitted by the hub b
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.principal import Principal
 from server.api.edge import Edge
 from server.api.errors import tell_started
 from server.relay.connection import Connection, Put, put_nothing
 
-__all__ = ["ABORT", "OUTLET", "SSE_HEADERS", "goodbye", "opened"]
+__all__ = ["ABORT", "OUTLET", "SSE_HEADERS", "goodbye", "linger", "lingering", "opened"]
 
 _log = structlog.get_logger()
 
@@ -77,6 +77,33 @@ async def opened(
             edge.metrics.streams_ended.labels(reason).inc()
             duration_ms = int((time.monotonic() - begun_at) * 1000)
             _log.info("subscription.ended", path=scope["path"], reason=reason, duration_ms=duration_ms, **told)
+
+
+_LINGERING = "threadcast.lingering"
+"""ASGI extension: where a stream lays what it still holds when its endpoint returns."""
+
+
+async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """One request to `app`, and then the life of the stream that it opened, if it did.
+
+    Routing, middleware and the endpoint are a dozen coroutines deep. They are over when a stream has begun, so an idle
+    reader keeps none of them (`bench.memory`).
+    """
+    held: list[AsyncExitStack] = []
+    scope.setdefault("extensions", {})[_LINGERING] = held
+    await app(scope, receive, send)
+    if held:
+        async with held.pop():
+            await goodbye(receive)
+
+
+async def linger(scope: Scope, receive: Receive, stack: AsyncExitStack) -> None:
+    """Keep what `stack` holds until the reader has left: as the endpoint's last word, since it may return before."""
+    held = scope.get("extensions", {}).get(_LINGERING)
+    if held is None:  # under another server than ours
+        await goodbye(receive)
+    else:
+        held.append(stack.pop_all())
 
 
 async def goodbye(receive: Receive) -> None:

@@ -1,7 +1,8 @@
 """GET /v1/chats/subscribe: one chat or many as Server-Sent Events; opens, and notices the goodbye (PROTOCOL §4).
 
-A raw ASGI application, because the relay writes to the socket where an event comes in (`relay/connection.py`). The task
-of the request only waits for the reader to leave. What the reader missed, and what is sent, is the relay's affair.
+A raw ASGI application, because the relay writes to the socket where an event comes in (`relay/connection.py`). It begins
+the stream and returns; the task of the request then only waits for the reader to leave (`opening.py`). What the reader
+missed, and what is sent, is the relay's affair.
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -17,7 +18,7 @@ from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
 from server.api.edge import Edge
 from server.api.inlining import InliningSend
-from server.api.opening import goodbye, opened
+from server.api.opening import linger, opened
 from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
@@ -46,56 +47,54 @@ class _Subscribe:
         edge: Edge = scope["app"].state.edge
         principal = edge.principal(scope)
         wish = _wish_of(scope)
-        with edge.hub.admitted(principal.id):
+        async with AsyncExitStack() as stack:
+            stack.enter_context(edge.hub.admitted(principal.id))
             for chat_id in wish.chat_ids:
                 await edge.own_or_new(chat_id, principal)
             if len(wish.chat_ids) == 1 and not wish.stream_id:
-                await _stream_one(edge, principal, wish, scope, receive, send)
+                await _begin_one(stack, edge, principal, wish, scope, send)
             else:
-                await _stream_many(edge, principal, wish, scope, receive, send)
+                await _begin_many(stack, edge, principal, wish, scope, send)
+            await linger(scope, receive, stack)
 
 
 subscribe = _Subscribe()
 
 
-async def _stream_one(
-    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+async def _begin_one(
+    stack: AsyncExitStack, edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
 ) -> None:
     """One chat, in blocks that all its readers share."""
     (chat_id,) = wish.chat_ids
     place = parse_places(wish.place, wish.chat_ids).get(chat_id)
-    async with AsyncExitStack() as stack:
-        relay = await stack.enter_async_context(edge.hub.relay(chat_id))
-        connection, _ = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
-        if wish.has_presence:
-            stack.enter_context(edge.hub.presence.visiting(chat_id, connection))
-        subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
-        stack.callback(relay.leave, subscriber)
-        try:
-            await relay.join(subscriber, place)
-        except Unavailable:
-            subscriber.end("store")
-        await goodbye(receive)
+    relay = await stack.enter_async_context(edge.hub.relay(chat_id))
+    connection, _ = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
+    if wish.has_presence:
+        stack.enter_context(edge.hub.presence.visiting(chat_id, connection))
+    subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+    stack.callback(relay.leave, subscriber)
+    try:
+        await relay.join(subscriber, place)
+    except Unavailable:
+        subscriber.end("store")
 
 
-async def _stream_many(
-    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+async def _begin_many(
+    stack: AsyncExitStack, edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
 ) -> None:
     """Any number of chats, which may change while it runs when the client named the stream."""
     places = parse_places(wish.place, wish.chat_ids)
-    async with AsyncExitStack() as stack:
-        name = None
-        if wish.stream_id:  # before the answer begins, so that who has it can change the stream at once
-            name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
-        connection, tasks = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
-        many = ManyChats(edge.hub, edge.store, connection, tasks, has_presence=wish.has_presence)
-        if name is not None:
-            tasks.start_soon(many.obey, *name)
-        for chat_id in wish.chat_ids:
-            many.add(chat_id, places.get(chat_id))
-        if not wish.chat_ids:
-            connection.greet()
-        await goodbye(receive)
+    name = None
+    if wish.stream_id:  # before the answer begins, so that who has it can change the stream at once
+        name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
+    connection, tasks = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
+    many = ManyChats(edge.hub, edge.store, connection, tasks, has_presence=wish.has_presence)
+    if name is not None:
+        tasks.start_soon(many.obey, *name)
+    for chat_id in wish.chat_ids:
+        many.add(chat_id, places.get(chat_id))
+    if not wish.chat_ids:
+        connection.greet()
 
 
 def _open(

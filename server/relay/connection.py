@@ -9,7 +9,6 @@ because they are made at that moment and shared. Nobody else waits. A chat is to
 
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -95,9 +94,9 @@ class Connection:
         self._buffer_max_bytes = buffer_max_bytes
         self._stall_seconds = stall_seconds
         self._abort = abort
-        self._queue: deque[bytes] = deque()
+        self._queue: list[bytes] = []
         self._queue_bytes = 0
-        self._queued_of: set[ChatOnStream] = set()
+        self._queued_of: dict[ChatOnStream, None] = {}
         self._want_snapshots: list[ChatOnStream] = []
         self._is_pumping = False
         self._pumped: anyio.Event | None = None
@@ -118,7 +117,7 @@ class Connection:
 
     def forget(self, subscriber: ChatOnStream) -> None:
         """The chat is not on this stream any more."""
-        self._queued_of.discard(subscriber)
+        self._queued_of.pop(subscriber, None)
         if subscriber in self._want_snapshots:
             self._want_snapshots.remove(subscriber)
 
@@ -139,7 +138,7 @@ class Connection:
         self._queue.append(data)
         self._queue_bytes += len(data)
         if subscriber is not None:
-            self._queued_of.add(subscriber)
+            self._queued_of[subscriber] = None
         if self._queue_bytes > self._buffer_max_bytes:
             self._overflow()
         self._pump_soon()
@@ -203,6 +202,7 @@ class Connection:
             self._is_pumping = False
             if self._pumped is not None:
                 self._pumped.set()
+                self._pumped = None
 
     async def _put_snapshot(self, data: bytes, length: int, last: bytes) -> None:
         for start in range(0, length, SLICE_BYTES):

@@ -30,8 +30,9 @@ class SnapshotSource(Protocol):
 
 
 class Subscriber:
-    """`base` is the position of the snapshot that this reader holds. `left` is set when
-    this chat has ended, on a stream of many, which goes on."""
+    """`base` is the position of the snapshot that this reader holds."""
+
+    __slots__ = ("_left", "_source", "_tag", "base", "chat_id", "connection", "is_one_of_many", "needs_snapshot")
 
     def __init__(self, connection: Connection, source: SnapshotSource, chat_id: str, *, is_one_of_many: bool) -> None:
         self.connection = connection
@@ -39,9 +40,16 @@ class Subscriber:
         self.is_one_of_many = is_one_of_many
         self.base = 0
         self.needs_snapshot = False
-        self.left = anyio.Event()
+        self._left: anyio.Event | None = None
         self._source = source
         self._tag = tag_of(chat_id) if is_one_of_many else ""
+
+    @property
+    def left(self) -> anyio.Event:
+        """Set when this chat has ended, on a stream of many, which goes on."""
+        if self._left is None:  # most streams are of one chat: an event is a kilobyte that they never use
+            self._left = anyio.Event()
+        return self._left
 
     @property
     def principal_id(self) -> str:
