@@ -62,6 +62,7 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 date_header=False,
+                proxy_headers=False,  # who is behind a proxy, nobody here asks; and each stream would keep a layer
                 timeout_graceful_shutdown=CLOSE_SECONDS,
             )
         )

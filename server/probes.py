@@ -7,7 +7,7 @@ come back. The rule: the answers are those of `api/caps.py`, so whoever probes n
 """
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractContextManager, asynccontextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -60,8 +60,8 @@ class Door:
         """From now on requests go to `app`."""
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await lingering(self._app, scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return lingering(self._app, scope, receive, send)
 
 
 @asynccontextmanager

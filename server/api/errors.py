@@ -133,7 +133,7 @@ class ErrorBoundary:
 
 def tell_started(scope: Scope, status: int) -> None:
     """For streams, which step the server's own `send` by hand: called just before they start their answer."""
-    scope[_STARTED](status)
+    scope.pop(_STARTED)(status)  # a stream is open for hours, and keeps its scope
 
 
 def _ours(wrong: BaseException) -> ThreadcastError | None:

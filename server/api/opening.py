@@ -5,8 +5,8 @@ in it ends with the connection. Whoever opens a stream was admitted by the hub b
 """
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import structlog
@@ -18,7 +18,7 @@ from server.api.edge import Edge
 from server.api.errors import tell_started
 from server.relay.connection import Connection, Put, put_nothing
 
-__all__ = ["ABORT", "OUTLET", "SSE_HEADERS", "goodbye", "linger", "lingering", "opened"]
+__all__ = ["ABORT", "OUTLET", "SSE_HEADERS", "begin", "goodbye", "lingering", "opened"]
 
 _log = structlog.get_logger()
 
@@ -54,8 +54,9 @@ async def opened(
         tell_started(scope, 200)
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
         extensions = scope.get("extensions", {})
+        life = extensions.get(_LIFE)
         connection = Connection(
-            send,
+            send if changes_blocks or life is None else life.send,
             tasks,
             edge.metrics,
             put=put_nothing if changes_blocks else extensions.get(OUTLET, _no_outlet)(),
@@ -65,6 +66,7 @@ async def opened(
             buffer_max_bytes=edge.buffer_max_bytes,
             stall_seconds=edge.stall_seconds,
         )
+        del extensions, send  # what middleware put around the answer is not needed any more: a kilobyte
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
         try:
@@ -79,31 +81,51 @@ async def opened(
             _log.info("subscription.ended", path=scope["path"], reason=reason, duration_ms=duration_ms, **told)
 
 
-_LINGERING = "threadcast.lingering"
-"""ASGI extension: where a stream lays what it still holds when its endpoint returns."""
+class _Life:
+    """Of a stream, beyond its endpoint: `send` is the server's own, without what middleware put around it."""
+
+    __slots__ = ("rest", "send")
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.rest: AsyncGenerator[None] | None = None
+
+
+_LIFE = "threadcast.life"
+"""ASGI extension: where an endpoint lays the stream that it began."""
 
 
 async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """One request to `app`, and then the life of the stream that it opened, if it did.
+    """One request to `app`, and then the life of the stream that it began, if it did.
 
     Routing, middleware and the endpoint are a dozen coroutines deep. They are over when a stream has begun, so an idle
     reader keeps none of them (`bench.memory`).
     """
-    held: list[AsyncExitStack] = []
-    scope.setdefault("extensions", {})[_LINGERING] = held
-    await app(scope, receive, send)
-    if held:
-        async with held.pop():
-            await goodbye(receive)
+    life = _Life(send)
+    scope.setdefault("extensions", {})[_LIFE] = life
+    try:
+        await app(scope, receive, send)
+        if life.rest is not None:
+            await _finish(life.rest)
+    finally:
+        if life.rest is not None:
+            await life.rest.aclose()
 
 
-async def linger(scope: Scope, receive: Receive, stack: AsyncExitStack) -> None:
-    """Keep what `stack` holds until the reader has left: as the endpoint's last word, since it may return before."""
-    held = scope.get("extensions", {}).get(_LINGERING)
-    if held is None:  # under another server than ours
-        await goodbye(receive)
+async def begin(scope: Scope, stream: AsyncGenerator[None]) -> None:
+    """Run `stream` to its `yield`, when its answer has begun; the rest of it, until the reader has left, may be
+    outlived by the endpoint, whose last word this is."""
+    await anext(stream)
+    life = scope.pop("extensions", {}).get(_LIFE)
+    if life is None:  # under another server than ours
+        await _finish(stream)
     else:
-        held.append(stack.pop_all())
+        life.rest = stream
+
+
+async def _finish(stream: AsyncGenerator[None]) -> None:
+    async for _ in stream:
+        pass
 
 
 async def goodbye(receive: Receive) -> None:

@@ -1,12 +1,13 @@
 """GET /v1/chats/subscribe: one chat or many as Server-Sent Events; opens, and notices the goodbye (PROTOCOL §4).
 
-A raw ASGI application, because the relay writes to the socket where an event comes in (`relay/connection.py`). It begins
-the stream and returns; the task of the request then only waits for the reader to leave (`opening.py`). What the reader
-missed, and what is sent, is the relay's affair.
+A raw ASGI application, because the relay writes to the socket where an event comes in (`relay/connection.py`). It
+begins the stream and returns; the task of the request then only waits for the reader to leave (`opening.py`). What the
+reader missed, and what is sent, is the relay's affair.
 """
 
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs
 
 from anyio.abc import TaskGroup
@@ -18,7 +19,7 @@ from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
 from server.api.edge import Edge
 from server.api.inlining import InliningSend
-from server.api.opening import linger, opened
+from server.api.opening import begin, goodbye, opened
 from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
 from server.relay.subscriber import Subscriber
@@ -40,6 +41,9 @@ class _Wish(NamedTuple):
     inlines: bool
 
 
+_Opening: TypeAlias = AbstractAsyncContextManager[tuple[Connection, TaskGroup]]
+
+
 class _Subscribe:
     """The endpoint; Starlette takes an instance as an ASGI application of its own."""
 
@@ -47,59 +51,66 @@ class _Subscribe:
         edge: Edge = scope["app"].state.edge
         principal = edge.principal(scope)
         wish = _wish_of(scope)
-        async with AsyncExitStack() as stack:
-            stack.enter_context(edge.hub.admitted(principal.id))
-            for chat_id in wish.chat_ids:
-                await edge.own_or_new(chat_id, principal)
-            if len(wish.chat_ids) == 1 and not wish.stream_id:
-                await _begin_one(stack, edge, principal, wish, scope, send)
-            else:
-                await _begin_many(stack, edge, principal, wish, scope, send)
-            await linger(scope, receive, stack)
+        await begin(scope, _stream(edge, principal, wish, scope, receive, send))
 
 
 subscribe = _Subscribe()
 
 
-async def _begin_one(
-    stack: AsyncExitStack, edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
-) -> None:
+async def _stream(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+) -> AsyncGenerator[None]:
+    """The whole stream; yields once, when it has begun."""
+    with edge.hub.admitted(principal.id):
+        for chat_id in wish.chat_ids:
+            await edge.own_or_new(chat_id, principal)
+        kind = _one if len(wish.chat_ids) == 1 and not wish.stream_id else _many
+        stream = kind(edge, principal, wish, _open(edge, principal, wish, scope, send))
+        del send  # with all that middleware put around it
+        async with stream:
+            yield
+            await goodbye(receive)
+
+
+@asynccontextmanager
+async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[None]:
     """One chat, in blocks that all its readers share."""
     (chat_id,) = wish.chat_ids
     place = parse_places(wish.place, wish.chat_ids).get(chat_id)
-    relay = await stack.enter_async_context(edge.hub.relay(chat_id))
-    connection, _ = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
-    if wish.has_presence:
-        stack.enter_context(edge.hub.presence.visiting(chat_id, connection))
-    subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
-    stack.callback(relay.leave, subscriber)
-    try:
-        await relay.join(subscriber, place)
-    except Unavailable:
-        subscriber.end("store")
+    async with edge.hub.relay(chat_id) as relay, opening as (connection, _tasks):
+        visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else nullcontext()
+        subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+        with visit:
+            try:
+                try:
+                    await relay.join(subscriber, place)
+                except Unavailable:
+                    subscriber.end("store")
+                yield
+            finally:
+                relay.leave(subscriber)
 
 
-async def _begin_many(
-    stack: AsyncExitStack, edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
-) -> None:
+@asynccontextmanager
+async def _many(edge: Edge, principal: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[None]:
     """Any number of chats, which may change while it runs when the client named the stream."""
     places = parse_places(wish.place, wish.chat_ids)
-    name = None
-    if wish.stream_id:  # before the answer begins, so that who has it can change the stream at once
-        name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
-    connection, tasks = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
-    many = ManyChats(edge.hub, edge.store, connection, tasks, has_presence=wish.has_presence)
-    if name is not None:
-        tasks.start_soon(many.obey, *name)
-    for chat_id in wish.chat_ids:
-        many.add(chat_id, places.get(chat_id))
-    if not wish.chat_ids:
-        connection.greet()
+    async with AsyncExitStack() as stack:
+        name = None
+        if wish.stream_id:  # before the answer begins, so that who has it can change the stream at once
+            name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
+        connection, tasks = await stack.enter_async_context(opening)
+        many = ManyChats(edge.hub, edge.store, connection, tasks, has_presence=wish.has_presence)
+        if name is not None:
+            tasks.start_soon(many.obey, *name)
+        for chat_id in wish.chat_ids:
+            many.add(chat_id, places.get(chat_id))
+        if not wish.chat_ids:
+            connection.greet()
+        yield
 
 
-def _open(
-    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
-) -> AbstractAsyncContextManager[tuple[Connection, TaskGroup]]:
+def _open(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send) -> _Opening:
     out = InliningSend(send, edge.store, principal.id) if wish.inlines else send
     return opened(
         edge,
