@@ -18,12 +18,15 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P never`                  nothing     no key has this name, see `never_of`
 `P chats:<shelf>`          zset        for ever; chat → last_active; of an owner, or of a chat (`port.shelf_of`)
 
-`P log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
+`C log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
-`P mail:<worker>`          channel     chat id: look into its inbox
-`P feed:<shelf>`           channel     chat id: its meta changed, or it was deleted
+`C mail:<worker>`          channel     chat id: look into its inbox
+`C feed:<shelf>`           channel     chat id: its meta changed, or it was deleted
 `tc:turns:{<principal>}`   zset        a day after the last turn; `<chat> <request id>` → ms, what quotas count
 `tc:whisper:<topic>`       channel     what web processes tell each other (streams, presence); nothing is stored
+
+C = P in database 0, else `P<database>:` (and `tc:<database>:whisper:<topic>`): pub/sub knows no databases (redis.io,
+"Pub/Sub", Database & Scoping), so the name must tell two Threadcasts of one server apart.
 
 `{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot; the
 turns of a principal, which no chat's script touches, lie in one of their own. Ids
@@ -52,10 +55,12 @@ def never_of(key: bytes) -> bytes:
 class ChatKeys:
     """The keys and channels of one chat; made anew for each call, since making them costs less than looking them up."""
 
-    __slots__ = ("_base", "chat_id", "prefix")
+    __slots__ = ("_base", "_channels", "chat_id", "prefix")
 
-    def __init__(self, prefix: bytes, chat_id: str) -> None:
+    def __init__(self, prefix: bytes, chat_id: str, channels: bytes) -> None:
+        """`prefix` of the keys of its bucket, `channels` of their channels."""
         self.prefix = prefix
+        self._channels = channels
         self.chat_id = chat_id.encode()
         self._base = prefix + b"chat:" + self.chat_id
 
@@ -116,31 +121,35 @@ class ChatKeys:
 
     @property
     def log_channel(self) -> bytes:
-        return self.prefix + b"log:" + self.chat_id
+        return self._channels + b"log:" + self.chat_id
 
     @property
     def mail_prefix(self) -> bytes:
-        return self.prefix + b"mail:"
+        return self._channels + b"mail:"
 
     def chats(self, owner: str) -> bytes:
         return self.prefix + b"chats:" + owner.encode()
 
     def feed_channel(self, owner: str) -> bytes:
-        return self.prefix + b"feed:" + owner.encode()
+        return self._channels + b"feed:" + owner.encode()
 
 
 class Keys:
-    """Names for a store of `buckets` buckets."""
+    """Names for a store of `buckets` buckets in the logical database of that number."""
 
-    def __init__(self, buckets: int) -> None:
+    def __init__(self, buckets: int, database: int = 0) -> None:
         self.buckets = buckets
         self._prefixes = tuple(b"tc:{b%02d}:" % bucket for bucket in range(buckets))
+        own = b"%d:" % database if database else b""
+        self._channels = tuple(prefix + own for prefix in self._prefixes)
+        self._whispers = b"tc:" + own + b"whisper:"
 
     def bucket_of(self, chat_id: str) -> int:
         return crc32(chat_id.encode()) % self.buckets
 
     def chat(self, chat_id: str) -> ChatKeys:
-        return ChatKeys(self._prefixes[self.bucket_of(chat_id)], chat_id)
+        bucket = self.bucket_of(chat_id)
+        return ChatKeys(self._prefixes[bucket], chat_id, self._channels[bucket])
 
     def due(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"due"
@@ -164,12 +173,12 @@ class Keys:
         return b"tc:turns:{" + principal_id.encode() + b"}"
 
     def whisper_channel(self, topic: str) -> bytes:
-        return b"tc:whisper:" + topic.encode()
+        return self._whispers + topic.encode()
 
     def feed_channels(self, owner: str) -> list[bytes]:
         """An owner's chats lie in every bucket, and a script publishes beside the chat's keys."""
-        return [prefix + b"feed:" + owner.encode() for prefix in self._prefixes]
+        return [prefix + b"feed:" + owner.encode() for prefix in self._channels]
 
     def mail_channels(self, worker: str) -> list[bytes]:
         """A worker listens in every bucket, since `post` may only publish beside the chat's keys."""
-        return [prefix + b"mail:" + worker.encode() for prefix in self._prefixes]
+        return [prefix + b"mail:" + worker.encode() for prefix in self._channels]

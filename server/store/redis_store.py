@@ -40,13 +40,17 @@ class RedisStore(
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
         """`url`: redis://, rediss:// or unix://, as redis-py reads them; else as `settings/store_url.py` does."""
-        self._keys = Keys(BUCKETS)
+        database = 0
         if url.partition("://")[0] in CLUSTER_SCHEMES:
             self._redis = Cluster(url, lanes=lanes)
             self._channels = ClusterChannels(self._redis)
         else:
-            self._redis = Redis(route_to(url), lanes=lanes)
+            route = route_to(url)
+            database = route.database
+            self._redis = Redis(route, lanes=lanes)
             self._channels = Channels(self._redis)
+        self._database = database  # of a Cluster, which has one
+        self._keys = Keys(BUCKETS, database)
 
     async def __aenter__(self) -> "RedisStore":
         """Raises Unavailable when the store does not answer; then nothing is left open."""
@@ -60,7 +64,7 @@ class RedisStore(
             if not 1 <= buckets <= 100:
                 raise Internal(f"{BUCKETS_KEY.decode()} is {buckets}: the store belongs to another program")
             # What the first start wrote counts for ever: with another number, chats would be looked for elsewhere.
-            self._keys = Keys(buckets)
+            self._keys = Keys(buckets, self._database)
             await self._redis.load_scripts()
             if isinstance(self._channels, Channels):
                 self._redis.tasks.start_soon(self._channels.run)

@@ -107,6 +107,7 @@ class Route:
 
     def __init__(self, url: str, finder: Finder | None = None) -> None:
         self._factory = connections_to(url)
+        self.database = int(self._factory.connection_kwargs.get("db") or 0)
         self.finder = finder
         self.address: Address | None = None
         """Where the finder last said that the primary is; None without one, and before it was asked."""

@@ -1,5 +1,6 @@
 """What lies in a real server: how long each key lives, the table of keys, an entry and a checkpoint as written."""
 
+import anyio
 import pytest
 import redis
 from msgspec import structs
@@ -8,7 +9,7 @@ from protocol.errors import Internal
 from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
 from server.store.redis_store import RedisStore
 from server.store.server_process import ServerProcess
-from tests.integration.store_fixtures import CHAT, command, entry, fresh_url, owned
+from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, fresh_url, owned
 
 pytestmark = pytest.mark.anyio
 
@@ -102,3 +103,25 @@ async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server:
             other.set(f"tc:{{b{store.bucket_of(CHAT):02d}}}:chat:{CHAT}:snap", "1-1 aa 0 1\nnot compressed")
         with pytest.raises(Internal, match="checkpoint"):
             await store.load(CHAT)
+
+
+async def test_two_databases_of_one_server_hear_nothing_of_each_other(valkey_server: ServerProcess) -> None:
+    """Pub/sub knows no databases; the names of the channels do. What a listener hears first is its own store's."""
+    async with (
+        RedisStore(fresh_url(valkey_server)) as ours,
+        RedisStore(fresh_url(valkey_server)) as theirs,
+        ours.follow(CHAT) as log,
+        ours.mail("w1") as mail,
+        ours.overhear("topic") as whispers,
+    ):
+        other = await owned(theirs)
+        await owned(theirs, chat_id="theirs")
+        await theirs.post(command("r2", chat_id="theirs"))
+        await theirs.whisper("topic", b"theirs")
+        mine = await owned(ours)
+        await ours.post(command("r2"))
+        await ours.whisper("topic", b"ours")
+        with anyio.fail_after(WAIT_SECONDS):
+            assert (await anext(log)).head == mine.head != other.head
+            assert await anext(mail) == CHAT
+            assert await anext(whispers) == b"ours"

@@ -29,6 +29,19 @@ def test_all_keys_of_a_chat_share_the_hash_tag_of_its_bucket(chat_id: str) -> No
     assert len(set(names)) == len(names)
 
 
+def test_a_database_has_channels_of_its_own_beside_keys_that_it_tells_apart_itself() -> None:
+    def channels(keys: Keys) -> set[bytes]:
+        chat = keys.chat("a")
+        several = {*keys.feed_channels("ann"), *keys.mail_channels("w"), keys.whisper_channel("t")}
+        assert {chat.feed_channel("ann"), chat.mail_prefix + b"w"} < several
+        return several | {chat.log_channel}
+
+    first, fourth = Keys(16), Keys(16, 3)
+    assert first.chat("a").log == fourth.chat("a").log
+    assert not channels(first) & channels(fourth)
+    assert fourth.chat("a").log_channel.startswith(first.chat("a").prefix), "beside the keys, in one Cluster slot"
+
+
 @pytest.mark.parametrize("size", [0, 1, 256 * 1_024, 256 * 1_024 + 1])
 async def test_checkpoint_comes_back_as_it_was_and_is_the_same_each_time(size: int) -> None:
     state = b"0123456789abcdef" * (size // 16 + 1)
