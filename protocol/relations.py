@@ -48,11 +48,13 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The chat whose tool began this one. `depth` counts from 1 below a chat that a person began. `is_told`: it knows
-    how this one ended."""
+    how this one ended. `epoch` is the parent's at that time, so that a later life of it is told from the one it had; 0
+    where that was not written down."""
 
     chat_id: str
     depth: int
     is_told: bool = False
+    epoch: int = 0
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

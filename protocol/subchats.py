@@ -124,7 +124,7 @@ def open_child(ledger: Ledger, wanted: Wanted) -> Child:
         ledger.say(BackgroundAgentUpdated(_agent(child, "running")))
     begin = BeginSubchat(
         client_request_id=f"begin:{chat_id}",
-        parent=Parent(chat_id=state.chat_id, depth=depth),
+        parent=Parent(chat_id=state.chat_id, depth=depth, epoch=state.epoch),
         principal=run.principal,
         thread=changes,
         message=message,

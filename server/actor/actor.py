@@ -14,6 +14,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from protocol.commands import BeginSubchat
 from protocol.entries import Fence, RawEntry
 from protocol.errors import ModelFailed
 from protocol.ids import Head
@@ -23,6 +24,7 @@ from protocol.runs import fail_run
 from protocol.state import ChatState, empty_state
 from server.actor.intake import command_of, decide_safely, give_up
 from server.actor.mail import Postman
+from server.actor.orphans import leave_no_orphan
 from server.actor.patience import Patience
 from server.actor.processes import ChatProcesses, write_ends, write_lost
 from server.actor.run import Turn
@@ -224,7 +226,8 @@ class Actor:
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
-        """Blame who killed its owners; mend what the last owner left broken; go on where it stopped."""
+        """Go with a deleted parent; blame who killed its owners; mend what the last one left broken, and go on."""
+        await leave_no_orphan(self._place.store, self._patience, writer)
         if writer.state.private.attempts >= POISON_ATTEMPTS:
             await self._blame(writer)
         if lost := self._processes.lost(writer.state):
@@ -325,7 +328,10 @@ class Actor:
                 ledger, tools, lambda it: decide_safely(it, command, entry, by, source), is_stopped=is_stopped
             )
 
-        self._start(writer, tasks, await writer.commit(write, (entry,)))
+        step = await writer.commit(write, (entry,))
+        if isinstance(command, BeginSubchat):
+            await leave_no_orphan(self._place.store, self._patience, writer)
+        self._start(writer, tasks, step)
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if not isinstance(step, Wait):

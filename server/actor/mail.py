@@ -16,6 +16,7 @@ from protocol.commands import body_digest
 from protocol.ledger import Ledger
 from protocol.principal import SYSTEM
 from protocol.relations import Mail, MailSent
+from server.actor.orphans import end_orphan
 from server.actor.patience import Patience
 from server.actor.writer import RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
 from server.store.port import PostOutcome, PostRequest, Store
@@ -60,7 +61,7 @@ class Postman:
 
         Raises:
             Fenced: the log is somebody else's, who delivers the rest.
-            Lost: the store stayed away for a minute.
+            Lost: the store stayed away for a minute; or the parent is gone, and this chat with it.
         """
         pause = RETRY_FIRST_SECONDS
         while True:
@@ -92,6 +93,9 @@ class Postman:
             return False
         if posted.outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):  # deleted meanwhile
             _log.info("mail.undeliverable", mail_id=mail.mail_id, to=mail.chat_id, outcome=posted.outcome.value)
+            parent = self._writer.state.private.relations.parent
+            if posted.outcome is PostOutcome.GONE and parent is not None and parent.chat_id == mail.chat_id:
+                await end_orphan(self._store, self._patience, self._writer)
         return True
 
 

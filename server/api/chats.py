@@ -4,7 +4,6 @@ Foreign, deleted and unknown look the same (DESIGN §11). What a list is made of
 folded up to a place in `server/store/past.py`. The one rule: every answer is of one moment, the position it names.
 """
 
-import secrets
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -30,6 +29,7 @@ from server.api.listing import (
     whole_number,
 )
 from server.api.reading import read_chat_as
+from server.store.family import delete_children, delete_family
 from server.store.past import NoLongerHeld, state_at
 from server.store.port import ChatMeta, shelf_of
 
@@ -95,23 +95,22 @@ async def read_chat(request: Request) -> Response:
 
 async def delete_chat(request: Request) -> Response:
     """`DELETE /v1/chats/{chat_id}`, and the chats that its tools began. Nothing brings them back but an import by their
-    owner. A chat that waits for this one hears that nothing will come."""
+    owner. A chat that waits for this one hears before that nothing will come: should this break off, the next try ends
+    what is left, and nobody would tell it then."""
     edge = edge_of(request)
-    meta = await own_chat(edge, request)
-    if not await _delete_tree(edge, meta.chat_id, meta.owner):
+    principal = edge.principal(request.scope)
+    chat_id = check_chat_id(request.path_params["chat_id"])
+    meta = await edge.store.meta(chat_id)
+    if meta is None or meta.owner != principal.id:
+        raise NotFound("no such chat")
+    if meta.deleted:  # by a request that may have broken off
+        await delete_children(edge.store, chat_id, meta.owner)
         raise NotFound("no such chat")
     if meta.parent:
-        await lay_down_internal(edge, meta.owner, meta.parent, deleted(meta.chat_id))
+        await lay_down_internal(edge, meta.owner, meta.parent, deleted(chat_id))
+    if not await delete_family(edge.store, chat_id, meta.owner):
+        raise NotFound("no such chat")
     return answer(200, {"status": "deleted"})
-
-
-async def _delete_tree(edge: Edge, chat_id: str, owner: str) -> bool:
-    """The children first, as deep as they go: should this break off, the next try finds what is left."""
-    shelf = shelf_of(owner, chat_id)
-    while (page := await edge.store.list_chats(shelf, LIST_MAX)).chats:
-        for child in page.chats:
-            await _delete_tree(edge, child.chat_id, owner)
-    return await edge.store.delete(chat_id, owner, secrets.token_hex(8))
 
 
 async def own_chat(edge: Edge, request: Request) -> ChatMeta:

@@ -21,12 +21,13 @@ META_FIELDS = (
     "last_active",
     "deleted",
     "parent",
+    "floor",
 )
 
 
 def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
     """`values` in the order of META_FIELDS. None: there is no such chat. Raises Internal: somebody else wrote here."""
-    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent = values
+    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent, floor = values
     if owner is None:
         return None
     try:
@@ -44,6 +45,7 @@ def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
             last_active=int(last_active or 0),
             deleted=deleted is not None,
             deleted_at=int(deleted or 0),
+            floor=int(floor or 0),
         )
     except ValueError as wrong:
         raise Internal(f"the meta of {chat_id} cannot be read: {wrong}") from None

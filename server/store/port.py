@@ -216,7 +216,8 @@ class Released(Enum):
 
 
 class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What lists, feeds and refusals need. Times are Unix milliseconds."""
+    """What lists, feeds and refusals need. Times are Unix milliseconds. Epochs up to `floor` are of lives of the chat
+    that were ended by a delete."""
 
     chat_id: str
     owner: str
@@ -231,6 +232,7 @@ class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
     last_active: int = 0
     deleted: bool = False
     deleted_at: int = 0
+    floor: int = 0
 
 
 def shelf_of(owner: str, parent: str) -> str:

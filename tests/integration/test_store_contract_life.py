@@ -37,6 +37,21 @@ async def test_deleted_chat_is_gone_for_all_but_an_import_by_its_owner(store: St
     assert not meta.deleted
 
 
+async def test_a_deleted_life_is_told_from_the_next_by_its_epochs(store: Store) -> None:
+    first = await owned(store)
+    meta = await store.meta(CHAT)
+    assert meta is not None and meta.floor == 0
+    await store.delete(CHAT, "ann", "n1")
+    for command_id in (None, "r2"):  # dead, and alive again
+        if command_id is not None:
+            await store.post(command(command_id, kind="import"))
+        meta = await store.meta(CHAT)
+        assert meta is not None and meta.floor == Head.parse(first.head).entry_id.epoch
+    await claim(store, "w1")
+    second = await store.take(CHAT, "w1", "wake")
+    assert Head.parse(second.head).entry_id.epoch > meta.floor
+
+
 async def test_trap_5_ids_of_the_former_life_are_remembered_in_the_next(store: Store) -> None:
     await store.post(command())
     await store.delete(CHAT, "ann", "n1")

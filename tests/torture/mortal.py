@@ -149,9 +149,9 @@ class Mortal:
             await asyncio.sleep(self._random.uniform(0.05, 0.5))
         await asyncio.gather(*self._posts)
         await self._let_late_ones_arrive()
-        for child_id in sorted(self._children):  # counted: one whose beginning was on its way may come after the delete
-            answer = await self._ask("GET", f"/v1/chats/{child_id}")
-            self._counts["sub-chats that outlived a delete"] += answer.status != 404
+        for child_id in sorted(self._children):
+            await self._look_at_the_dead(f"/v1/chats/{child_id}")
+        self._counts["sub-chats of the dead"] += len(self._children)
         self._children.clear()
         self.buried += self.seen.commands.values()
         self.seen.commands.clear()

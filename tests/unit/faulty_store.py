@@ -210,6 +210,9 @@ class FaultyStore(MemoryStore):
     async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
         return await self._through("get_blob", partial(super().get_blob, chat_id, owner, hash))
 
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        return await self._through("delete", partial(super().delete, chat_id, owner, nonce))
+
     async def meta(self, chat_id: str) -> ChatMeta | None:
         return await self._through("meta", partial(super().meta, chat_id))
 

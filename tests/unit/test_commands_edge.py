@@ -1,5 +1,6 @@
 """The edge of commands over a store that fails at the worst moment: what is kept is said to be kept, nothing more."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -23,7 +24,8 @@ from server.relay.feeds import Feeds
 from server.relay.hub import Hub
 from server.relay.vault import Vault
 from server.tools.mcp.hub import McpHub
-from tests.unit.actor_house import CHAT, House, say
+from tests.unit.actor_house import CHAT, GatedTool, House, say
+from tests.unit.delegating import ALL as DELEGATING
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +142,46 @@ async def test_a_refusal_is_answered_also_while_the_store_is_away(house: House, 
     async with edge(house) as client:
         answer = await client.post(COMMANDS, json=bad)
     assert (answer.status_code, answer.json()["path"]) == (400, "/patch/temperature")
+
+
+# a delete that breaks off
+
+
+@pytest.fixture
+def gated() -> GatedTool:
+    return GatedTool(retry="safe")
+
+
+@asynccontextmanager
+async def family(gated: GatedTool) -> AsyncIterator[tuple[House, str]]:
+    """A chat whose tool waits for another chat, whose tool waits too; and that one's id."""
+    house = House(gated, *DELEGATING, model="demo/tools?rate=0")
+    await house.post(say(f"call delegate {json.dumps({'prompts': ['call gated {}']})}", "ask"))
+    async with house.hosting("w1"):
+        await gated.entered()
+        (child,) = (await house.state()).private.relations.children
+        yield house, child.chat_id
+
+
+async def test_a_delete_that_cannot_be_told_to_the_parent_deletes_nothing(gated: GatedTool) -> None:
+    async with family(gated) as (house, child), edge(house) as client:
+        house.store.away.add("post")
+        assert (await client.delete(f"/v1/chats/{child}")).status_code == 503
+        assert (await client.get(f"/v1/chats/{child}")).status_code == 200
+        house.store.away.clear()
+        assert (await client.delete(f"/v1/chats/{child}")).status_code == 200
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not (await house.state()).is_at_rest:
+                await anyio.sleep(0.005)
+    assert ("tool", "aborted: The chat was deleted.") in await house.texts()
+
+
+async def test_a_delete_that_broke_off_is_finished_by_the_next(gated: GatedTool) -> None:
+    async with family(gated) as (house, child), edge(house) as client:
+        await house.store.delete(CHAT, LOCAL.id, "n")  # and whoever did it looked after nobody else
+        assert (await client.get(f"/v1/chats/{child}")).status_code == 200
+        assert (await client.delete(f"/v1/chats/{CHAT}")).status_code == 404
+        assert (await client.get(f"/v1/chats/{child}")).status_code == 404
 
 
 # bodies that do not come
