@@ -13,7 +13,6 @@ import structlog
 
 from protocol.blobs import BLOB_TTL_SECONDS, Blob
 from protocol.deltas import DeltaOp
-from protocol.errors import Unavailable
 from protocol.events import ToolStatus
 from protocol.ledger import Ledger
 from protocol.runs import fail_run
@@ -175,11 +174,13 @@ class Turn:
             return None
 
     async def put_blob(self, blob: Blob) -> bool:
+        """As patient: what a tool has made cannot be made again. False: it is not kept."""
+        store = self._place.store
         request = BlobPut(chat_id=self.state.chat_id, owner=self._writer.owner, blob=blob, ttl_seconds=BLOB_TTL_SECONDS)
         try:
-            outcome = await self._place.store.put_blob(request)
-        except Unavailable as trouble:
-            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=str(trouble))
+            outcome = await Patience(self._place.metrics).until_answered(lambda: store.put_blob(request))
+        except Lost as trouble:
+            _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=str(trouble.__cause__))
             return False
         if outcome is not BlobOutcome.KEPT:
             _log.warning("blob.not_kept", chat_id=self.state.chat_id, error=outcome.value)

@@ -23,6 +23,8 @@ from server.store.port import (
     Appended,
     AppendRequest,
     Beat,
+    BlobOutcome,
+    BlobPut,
     ChatMeta,
     Claimed,
     DueBell,
@@ -206,6 +208,9 @@ class FaultyStore(MemoryStore):
 
     async def post(self, request: PostRequest) -> Posted:
         return await self._through("post", partial(super().post, request))
+
+    async def put_blob(self, request: BlobPut) -> BlobOutcome:
+        return await self._through("put_blob", partial(super().put_blob, request))
 
     async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
         return await self._through("get_blob", partial(super().get_blob, chat_id, owner, hash))

@@ -14,9 +14,10 @@ from server.actor.actor import Actor, End
 from server.store.memory import MemoryStore
 from server.store.port import BlobOutcome, BlobPut
 from server.tools.base import Progress, Retry
+from server.tools.python import tool
 from tests.unit.actor_house import CHAT, LEASE_MS, GatedTool, House, call, params, say, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.pictures import hash_of
+from tests.unit.pictures import data_url, hash_of, png_of
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,30 @@ async def test_a_model_is_told_of_a_file_whose_store_was_away_longer_than_a_few_
     assert await house.own("w1") is End.RELEASED
     assert (await house.texts())[-1] == ("assistant", "You said: look")
     assert house.store.calls["get_blob"] == 13
+
+
+@pytest.mark.parametrize("refused", [1, 12])
+async def test_what_a_tool_made_is_kept_though_the_store_was_away_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    monkeypatch.setattr(patience, "RETRY_FIRST_SECONDS", 0.0)
+    image = png_of(50_000)
+
+    @tool()
+    async def draw() -> str:
+        """A picture."""
+        return data_url(image)
+
+    house = House(draw)
+    await house.post(call("draw"))
+    for _ in range(refused):
+        house.store.fail("put_blob", "refused")
+    assert await house.own("w1") is End.RELEASED
+    ((_, said),) = [(role, text) for role, text in await house.texts() if role == "tool"]
+    assert "could not be kept" not in said
+    kept = await house.store.get_blob(CHAT, LOCAL.id, hash_of(image))
+    assert kept is not None and kept.data == image
+    assert house.store.calls["put_blob"] == refused + 1
 
 
 # poison
