@@ -2,111 +2,22 @@
 
 from collections.abc import Callable
 from hashlib import sha256
-from itertools import accumulate, repeat
 
 import msgspec
 import pytest
 
 from protocol.codec import encode
-from protocol.deltas import AppendContent
-from protocol.entries import Fence, RawEntry
-from protocol.events import (
-    Ack,
-    Event,
-    IdeToolRequired,
-    MessageAdded,
-    RuntimeUpdated,
-    StreamDelta,
-    StreamFinished,
-    StreamStarted,
-    SubchatUpdate,
-    ThreadUpdated,
-    ToolStatus,
-)
-from protocol.facts import Fact, RunStarted
-from protocol.ids import EntryId
-from protocol.messages import FilePart, FunctionCall, Message, ToolCall
-from protocol.principal import Principal
-from protocol.relations import ChildEnded
+from protocol.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
+from protocol.facts import Fact
+from protocol.messages import FilePart, Message
 from server.store.port import Loaded
 from tests.torture.answers import FILE_NAME
-from tests.torture.calls import wrong_children, wrong_client_calls
-from tests.torture.evidence import Asked, ChatEvidence, Evidence, Mishap, ReaderEnd, ToolRun
-from tests.torture.history import Reading, read_history
+from tests.torture.evidence import Asked, Evidence, Mishap, ReaderEnd, ToolRun
+from tests.torture.history import NOTE_KEY, read_history
 from tests.torture.order import out_of_order
 from tests.torture.plan import file_of
+from tests.torture.sound import ANSWER, PARAMS, QUESTION, RUN, TURN, chat_of, kinds, log_of, sound
 from tests.torture.verdict import Violation, judge
-
-QUESTION = Message(role="user", content="hello", message_id="m1", client_request_id="r1")
-CALL = ToolCall("call_1", 0, FunctionCall("count_once", "{}"))
-ANSWER = Message(
-    role="assistant",
-    content="You said: hello",
-    message_id="m2",
-    finish_reason="stop",
-    model="demo/echo",
-    tool_calls=[CALL],
-)
-CALLED = Message(role="tool", content="once: hello", message_id="m3", tool_call_id="call_1", tool_failed=False)
-
-TURN: list[Event] = [
-    Ack("r1", True, {"queued": True}),
-    MessageAdded(QUESTION, 0),
-    StreamStarted(message_id="m2", run_id="run1", round=0, model="demo/echo", append=False),
-    StreamDelta("m2", [AppendContent("You said: hello")]),
-    StreamFinished(message_id="m2", finish_reason="stop"),
-    MessageAdded(ANSWER, 1),
-    MessageAdded(CALLED, 2),
-    RuntimeUpdated(state="idle", run_id="run1", outcome="complete"),
-]
-PARAMS: list[Event] = [ThreadUpdated(metadata={"note": "p1"}), Ack("p1", True, {"applied": True})]
-RUN = RunStarted(run_id="run1", principal=Principal("ann"), request_ids=["r1"], at_ms=1, first_index=1)
-
-
-def log_of(*entries: tuple[list[Event], list[Fact]]) -> list[RawEntry]:
-    """A chat's log: a fence, then an entry each."""
-    positions = accumulate((len(events) for events, _ in entries), initial=0)
-    heads = [f"1-{number} {'0' * 16} {position}" for number, position in enumerate(positions, 1)]
-    return [
-        RawEntry(
-            entry_id=EntryId(1, number),
-            head=heads[number - 1],
-            before=heads[number - 2] if number > 1 else "",
-            position=int(heads[number - 1].split()[2]),
-            time_ms=number,
-            version=1,
-            events=encode(events),
-            facts=encode(facts) if facts else b"",
-            fence=fence,
-        )
-        for number, ((events, facts), fence) in enumerate(
-            zip([([], []), *entries], [Fence("w1", "wake"), *repeat(None, len(entries))], strict=True), 1
-        )
-    ]
-
-
-def chat_of(entries: list[RawEntry]) -> ChatEvidence:
-    """As everybody agrees on it."""
-    chat = ChatEvidence(chat_id="c1", entries=entries, loaded=Loaded(None, entries, entries[-1].head))
-    chat.http_snapshot = read_history(chat).snapshot
-    return chat
-
-
-def sound(*more: tuple[list[Event], list[Fact]]) -> Evidence:
-    """A chat with one question and one change of parameters, and whatever comes `more`."""
-    chat = chat_of(log_of((TURN, [RUN]), (PARAMS, []), *more))
-    chat.accepted = {"r1": (5, 0), "p1": (5, 1)}
-    asked = Asked(chat_id="c1", request_id="r1", type="user_message", body=b"{}", posts=1, is_seen=True)
-    asked.answers = ["accepted", "duplicate", "idempotency_mismatch"]
-    params = Asked(chat_id="c1", request_id="p1", type="set_params", body=b"{}", posts=1, is_seen=True)
-    params.answers = ["applied"]
-    reader = ReaderEnd(name="reader-1", chat_id="c1", position=10 + len(more), snapshot=chat.http_snapshot)
-    run = ToolRun("once", "c1", "run1", "call_1")
-    return Evidence(chats=[chat], commands=[asked, params], readers=[reader], tool_runs=[run])
-
-
-def kinds(evidence: Evidence) -> list[str]:
-    return sorted({violation.kind for violation in judge(evidence).violations})
 
 
 def test_a_sound_run_is_good_and_counted() -> None:
@@ -303,93 +214,6 @@ def test_words_are_said_in_the_order_of_the_queue_and_those_of_priority_before_o
     assert late("c", "a", "b", priority="c") == []
 
 
-def required(call_id: str = "c") -> Event:
-    return IdeToolRequired(tool_call_id=call_id, tool_name="open_file", args={})
-
-
-def claimed(by: str, until_ms: int) -> Event:
-    return ToolStatus(
-        tool_call_id="c", name="open_file", message_id="m2", index=0, status="running", claimed_by=by,
-        claim_expires_at=until_ms,
-    )  # fmt: skip
-
-
-def answered(text: str, *, failed: bool = False, message_id: str = "m3") -> Event:
-    message = Message(role="tool", content=text, message_id=message_id, tool_call_id="c", tool_failed=failed)
-    return MessageAdded(message, 2)
-
-
-def result_of(request_id: str, text: str) -> Asked:
-    body = encode({"tool_call_id": "c", "content": text})
-    return Asked(chat_id="c1", request_id=request_id, type="ide_tool_result", body=body)
-
-
-CALLING = MessageAdded(
-    Message(
-        role="assistant", content="", message_id="m2", tool_calls=[ToolCall("c", 0, FunctionCall("open_file", "{}"))]
-    ),
-    1,
-)  # fmt: skip
-DONE: list[Event] = [CALLING, required(), answered("done"), Ack("i1", True, {})]
-
-
-@pytest.mark.parametrize(
-    ("events", "is_good"),
-    [
-        (DONE, True),
-        ([*DONE, Ack("i2", False, {"code": "no_pending_decision"})], True),
-        ([CALLING, required(), answered("nobody came", failed=True)], True),
-        ([*DONE, Ack("i2", True, {})], False),
-        ([*DONE, answered("done", message_id="m4")], False),
-        ([CALLING, required(), Ack("i1", True, {})], False),
-        ([CALLING, required(), answered("never said"), Ack("i1", True, {})], False),
-        ([CALLING, required()], False),
-        ([*DONE[:2], claimed("left", 70_000), claimed("left", 80_000), *DONE[2:]], True),
-        ([*DONE[:2], claimed("left", 70_000), claimed("right", 80_000), *DONE[2:]], False),
-        ([*DONE[:2], claimed("left", 70_000), claimed("right", 130_000), *DONE[2:]], True),
-    ],
-)
-def test_a_client_tool_has_the_one_result_that_was_accepted_and_a_claim_holds(
-    events: list[Event], is_good: bool
-) -> None:
-    reading = read_history(chat_of(log_of((events, []))))
-    commands = [result_of("i1", "done"), result_of("i2", "done too")]
-    assert (list(wrong_client_calls(reading, commands)) == []) is is_good
-
-
-def _family(ends: int = 1, said: str = "found", told: str = "found", prompts: int = 1) -> dict[str, Reading]:
-    delegating = [ToolCall("c", 0, FunctionCall("delegate", "{}"))]
-    asks = MessageAdded(Message(role="assistant", content="", message_id="m1", tool_calls=delegating), 0)
-    events: list[Event] = [asks, SubchatUpdate(tool_call_id="c", subchat_id="sub_1"), answered("found")]
-    facts: list[Fact] = [ChildEnded(chat_id="sub_1", outcome="complete", text=told)] * ends
-    prompt = Message(role="user", content="find it", message_id="p1", client_request_id="prompt-sub_1")
-    begun: list[Event] = [MessageAdded(msgspec.structs.replace(prompt, message_id=f"p{n}"), n) for n in range(prompts)]
-    last = MessageAdded(Message(role="assistant", content=said, message_id="a1"), prompts)
-    child = chat_of(log_of(([*begun, last], [])))
-    child.chat_id = "sub_1"
-    return {"c1": read_history(chat_of(log_of((events, facts)))), "sub_1": read_history(child)}
-
-
-def test_a_sub_chat_begins_once_and_ends_once_and_its_answer_is_the_result_of_its_call() -> None:
-    def is_good(family: dict[str, Reading]) -> bool:
-        return not list(wrong_children(family["c1"], family))
-
-    assert is_good(_family())
-    for broken in (
-        _family(ends=0), _family(ends=2), _family(said="other"), _family(told="other"), _family(prompts=0),
-        _family(prompts=2), {"c1": _family()["c1"]},
-    ):  # fmt: skip
-        assert not is_good(broken)
-    given_up = _family(ends=0)
-    given_up["c1"].answers["sub_1"] = given_up["c1"].answers["sub_1"]._replace(has_failed=True)
-    assert not is_good(given_up)
-    given_up["sub_1"].accepted = {"stop:sub_1": (1, 0)}
-    assert is_good(given_up)
-    still_running = _family()
-    still_running["sub_1"].state = "generating"
-    assert not is_good(still_running)
-
-
 def test_what_was_attached_must_be_there_byte_for_byte() -> None:
     data = file_of("f1")
     name = sha256(data).hexdigest()
@@ -402,3 +226,36 @@ def test_what_was_attached_must_be_there_byte_for_byte() -> None:
     assert kinds(evidence) == ["blob"]
     evidence.blobs = {f"c1/{name}": data}
     assert kinds(evidence) == []
+
+
+def buried_of(request_id: str, kind: str = "user_message") -> Asked:
+    return Asked(chat_id="c1", request_id=request_id, type=kind, body=b"{}", answers=["accepted"], is_seen=True)
+
+
+OLD_WORDS = msgspec.structs.replace(QUESTION, message_id="m7", client_request_id="r0")
+OLD_RUN = msgspec.structs.replace(RUN, run_id="run0", request_ids=["r0"])
+OLD: dict[str, tuple[list[Event], list[Fact]]] = {
+    "message": ([MessageAdded(OLD_WORDS, 3)], []),
+    "ack": ([Ack("r0", True, {})], []),
+    "refusal": ([Ack("r0", False, {"code": "cancelled"})], []),
+    "run": ([TURN[-1]], [OLD_RUN]),
+    "parameters": ([ThreadUpdated(metadata={NOTE_KEY: "r0"})], []),
+}
+
+
+@pytest.mark.parametrize("what", OLD)
+@pytest.mark.parametrize("is_brought", [False, True], ids=["of another chat", "by its own export"])
+def test_of_an_earlier_life_there_is_only_what_an_import_brought(what: str, *, is_brought: bool) -> None:
+    evidence = sound(OLD[what])
+    evidence.readers.clear()
+    evidence.buried = [buried_of("r0"), buried_of("r00")]
+    evidence.brought = {"c1": {"r0", "r00"}} if is_brought else {}
+    is_good = is_brought and what in ("message", "parameters")
+    assert kinds(evidence) == ([] if is_good else ["old life"])
+
+
+def test_a_life_that_knows_nothing_of_an_earlier_one_is_good_and_so_is_one_that_ended() -> None:
+    evidence = sound()
+    evidence.buried = [buried_of("r0"), Asked(chat_id="c2", request_id="r1", type="abort", body=b"{}")]
+    verdict = judge(evidence)
+    assert (verdict.violations, verdict.counts["commands of earlier lives"]) == ([], 2)

@@ -11,7 +11,7 @@
     what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
-It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` doctors evidence.
+It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence.
 """
 
 from collections import Counter, defaultdict

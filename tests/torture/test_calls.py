@@ -1,0 +1,108 @@
+"""The judge of tool calls can say guilty: client tools and sub-chats, as they are and with something amiss."""
+
+import msgspec
+import pytest
+
+from protocol.codec import encode
+from protocol.events import (
+    Ack,
+    Event,
+    IdeToolRequired,
+    MessageAdded,
+    SubchatUpdate,
+    ToolStatus,
+)
+from protocol.facts import Fact
+from protocol.messages import FunctionCall, Message, ToolCall
+from protocol.relations import ChildEnded
+from tests.torture.calls import wrong_children, wrong_client_calls
+from tests.torture.evidence import Asked
+from tests.torture.history import Reading, read_history
+from tests.torture.sound import chat_of, log_of
+
+
+def required(call_id: str = "c") -> Event:
+    return IdeToolRequired(tool_call_id=call_id, tool_name="open_file", args={})
+
+
+def claimed(by: str, until_ms: int) -> Event:
+    return ToolStatus(
+        tool_call_id="c", name="open_file", message_id="m2", index=0, status="running", claimed_by=by,
+        claim_expires_at=until_ms,
+    )  # fmt: skip
+
+
+def answered(text: str, *, failed: bool = False, message_id: str = "m3") -> Event:
+    message = Message(role="tool", content=text, message_id=message_id, tool_call_id="c", tool_failed=failed)
+    return MessageAdded(message, 2)
+
+
+def result_of(request_id: str, text: str) -> Asked:
+    body = encode({"tool_call_id": "c", "content": text})
+    return Asked(chat_id="c1", request_id=request_id, type="ide_tool_result", body=body)
+
+
+CALLING = MessageAdded(
+    Message(
+        role="assistant", content="", message_id="m2", tool_calls=[ToolCall("c", 0, FunctionCall("open_file", "{}"))]
+    ),
+    1,
+)  # fmt: skip
+DONE: list[Event] = [CALLING, required(), answered("done"), Ack("i1", True, {})]
+
+
+@pytest.mark.parametrize(
+    ("events", "is_good"),
+    [
+        (DONE, True),
+        ([*DONE, Ack("i2", False, {"code": "no_pending_decision"})], True),
+        ([CALLING, required(), answered("nobody came", failed=True)], True),
+        ([*DONE, Ack("i2", True, {})], False),
+        ([*DONE, answered("done", message_id="m4")], False),
+        ([CALLING, required(), Ack("i1", True, {})], False),
+        ([CALLING, required(), answered("never said"), Ack("i1", True, {})], False),
+        ([CALLING, required()], False),
+        ([*DONE[:2], claimed("left", 70_000), claimed("left", 80_000), *DONE[2:]], True),
+        ([*DONE[:2], claimed("left", 70_000), claimed("right", 80_000), *DONE[2:]], False),
+        ([*DONE[:2], claimed("left", 70_000), claimed("right", 130_000), *DONE[2:]], True),
+    ],
+)
+def test_a_client_tool_has_the_one_result_that_was_accepted_and_a_claim_holds(
+    events: list[Event], is_good: bool
+) -> None:
+    reading = read_history(chat_of(log_of((events, []))))
+    commands = [result_of("i1", "done"), result_of("i2", "done too")]
+    assert (list(wrong_client_calls(reading, commands)) == []) is is_good
+
+
+def _family(ends: int = 1, said: str = "found", told: str = "found", prompts: int = 1) -> dict[str, Reading]:
+    delegating = [ToolCall("c", 0, FunctionCall("delegate", "{}"))]
+    asks = MessageAdded(Message(role="assistant", content="", message_id="m1", tool_calls=delegating), 0)
+    events: list[Event] = [asks, SubchatUpdate(tool_call_id="c", subchat_id="sub_1"), answered("found")]
+    facts: list[Fact] = [ChildEnded(chat_id="sub_1", outcome="complete", text=told)] * ends
+    prompt = Message(role="user", content="find it", message_id="p1", client_request_id="prompt-sub_1")
+    begun: list[Event] = [MessageAdded(msgspec.structs.replace(prompt, message_id=f"p{n}"), n) for n in range(prompts)]
+    last = MessageAdded(Message(role="assistant", content=said, message_id="a1"), prompts)
+    child = chat_of(log_of(([*begun, last], [])))
+    child.chat_id = "sub_1"
+    return {"c1": read_history(chat_of(log_of((events, facts)))), "sub_1": read_history(child)}
+
+
+def test_a_sub_chat_begins_once_and_ends_once_and_its_answer_is_the_result_of_its_call() -> None:
+    def is_good(family: dict[str, Reading]) -> bool:
+        return not list(wrong_children(family["c1"], family))
+
+    assert is_good(_family())
+    for broken in (
+        _family(ends=0), _family(ends=2), _family(said="other"), _family(told="other"), _family(prompts=0),
+        _family(prompts=2), {"c1": _family()["c1"]},
+    ):  # fmt: skip
+        assert not is_good(broken)
+    given_up = _family(ends=0)
+    given_up["c1"].answers["sub_1"] = given_up["c1"].answers["sub_1"]._replace(has_failed=True)
+    assert not is_good(given_up)
+    given_up["sub_1"].accepted = {"stop:sub_1": (1, 0)}
+    assert is_good(given_up)
+    still_running = _family()
+    still_running["sub_1"].state = "generating"
+    assert not is_good(still_running)
