@@ -6,13 +6,14 @@ every entry that ever was is at hand; the rest is read once. It judges nothing, 
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from redis.asyncio import Redis
 
 from protocol.codec import decode_events
 from protocol.entries import RawEntry
-from protocol.errors import ThreadcastError
+from protocol.errors import ThreadcastError, Unavailable
 from protocol.events import AT_REST, MessageAdded, SubchatUpdate
 from protocol.ids import Head
 from protocol.messages import FilePart
@@ -24,6 +25,9 @@ __all__ = ["Archive", "read_tool_runs"]
 
 AT_ONCE = 20
 """Chats read at a time: some MB of log."""
+
+TRIES = 5
+"""Of a batch, 4 s each at the most: hundreds of clients and eight processes share a machine with whatever else it does."""
 
 PULL_SECONDS = 3.0
 """Between looks at long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""
@@ -109,23 +113,31 @@ class Archive:
         """Everything about these chats. Raises Unavailable."""
         found: list[ChatEvidence] = []
         for start in range(0, len(chat_ids), AT_ONCE):
-            some = chat_ids[start : start + AT_ONCE]
-            await asyncio.gather(*(self.pull(chat_id) for chat_id in some))
-            loads = await asyncio.gather(*(self.store.load(chat_id) for chat_id in some))
-            inboxes = await asyncio.gather(*(self.store.read_inbox(chat_id, 100) for chat_id in some))
-            orders = await asyncio.gather(*(self.accepted(chat_id) for chat_id in some))
-            for chat_id, loaded, inbox, accepted in zip(some, loads, inboxes, orders, strict=True):
-                found.append(
-                    ChatEvidence(
-                        chat_id=chat_id,
-                        entries=self.entries[chat_id],
-                        loaded=loaded,
-                        inbox_count=len(inbox),
-                        http_snapshot=snapshots.get(chat_id, b""),
-                        accepted=accepted,
-                    )
-                )
+            found += await self._patiently(chat_ids[start : start + AT_ONCE], snapshots)
         return found
+
+    async def _patiently(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
+        for _ in range(TRIES - 1):
+            with suppress(Unavailable):
+                return await self._read(chat_ids, snapshots)
+        return await self._read(chat_ids, snapshots)
+
+    async def _read(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
+        await asyncio.gather(*(self.pull(chat_id) for chat_id in chat_ids))
+        loads = await asyncio.gather(*(self.store.load(chat_id) for chat_id in chat_ids))
+        inboxes = await asyncio.gather(*(self.store.read_inbox(chat_id, 100) for chat_id in chat_ids))
+        orders = await asyncio.gather(*(self.accepted(chat_id) for chat_id in chat_ids))
+        return [
+            ChatEvidence(
+                chat_id=chat_id,
+                entries=self.entries[chat_id],
+                loaded=loaded,
+                inbox_count=len(inbox),
+                http_snapshot=snapshots.get(chat_id, b""),
+                accepted=accepted,
+            )
+            for chat_id, loaded, inbox, accepted in zip(chat_ids, loads, inboxes, orders, strict=True)
+        ]
 
 
 def read_tool_runs(path: Path) -> list[ToolRun]:

@@ -26,11 +26,12 @@ PAST_EVERY = 25
 
 
 class Mistake(Exception):
-    """A frame that must not come; `kind` is a violation's."""
+    """A frame that must not come; `kind` is a violation's, `chat_id` whose frame it is, where that is known."""
 
-    def __init__(self, kind: str, words: str) -> None:
+    def __init__(self, kind: str, words: str, chat_id: str = "") -> None:
         super().__init__(words)
         self.kind = kind
+        self.chat_id = chat_id
 
 
 class FrameHead(msgspec.Struct, frozen=True):
@@ -80,8 +81,9 @@ class ChatFold:
         """Fold one frame that has a `seq`. Raises Mistake; then nothing is held any more."""
         try:
             return self._take(head, data, stream_id)
-        except Mistake:
+        except Mistake as wrong:
             self.state = None
+            wrong.chat_id = self.chat_id
             raise
         except (Gap, msgspec.DecodeError) as wrong:
             self.state = None

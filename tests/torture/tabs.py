@@ -53,7 +53,7 @@ class Tabs(Reader):
         self._missing: set[str] = set()
         self._left_at: dict[str, str] = {}
         self._asked_again: set[str] = set(chat_ids)
-        self._unsure_until = 0.0
+        self._unsure_until: dict[str, float] = {}
 
     def _query(self) -> str:
         """All of them: a new connection begins whole."""
@@ -63,14 +63,17 @@ class Tabs(Reader):
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
         if chat_id in self._gone:
-            raise Mistake("removed", f"{chat_id} was taken away, nobody asked for it again, and here it is")
+            words = f"{chat_id} was taken away, nobody asked for it again, and here it is"
+            raise Mistake("removed", words, chat_id)
         self._missing.discard(chat_id)
         return super()._fold_of(chat_id)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """A change whose answer was lost is made late: it gives a chat back that was taken away since, from a place of
-        the past. A client that meets this opens its stream anew."""
-        is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < self._unsure_until
+        """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, and from
+        a place of the past. A client that meets this opens its stream anew. Of other chats nothing wrong can come, nor
+        of a removal that is late."""
+        unsure_until = self._unsure_until.get(wrong.chat_id, 0.0)
+        is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
         self._counts["late changes of streams"] += is_mine
         return is_mine
 
@@ -99,8 +102,8 @@ class Tabs(Reader):
         there changes nothing."""
         self._asked_again.update(chat_ids)
         self._gone.difference_update(chat_ids)
-        add = [{"chat_id": chat_id, **self._place_of(chat_id)} for chat_id in chat_ids]
         for _ in range(TRIES):
+            add = [{"chat_id": chat_id, **self._place_of(chat_id)} for chat_id in chat_ids]
             if await self._ask({"add": add}):
                 return
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
@@ -120,12 +123,17 @@ class Tabs(Reader):
             )
         except Broken:
             self._counts["changes of streams lost"] += 1
-            self._unsure_until = asyncio.get_running_loop().time() + LATE_SECONDS
+            self._note_lost(change)
             return False
         if answer.status == 503:
-            self._unsure_until = asyncio.get_running_loop().time() + LATE_SECONDS
+            self._note_lost(change)
         self._counts[f"changes of streams answered {answer.status}"] += 1
         if answer.status not in (200, 404, 503):
             words = f"a change of {self.name} was answered {answer.status} {answer.body[:200]!r}"
             self._mishaps.append(Mishap("internal", ",".join(self.folds)[:200], words))
         return answer.status == 200
+
+    def _note_lost(self, change: JsonObject) -> None:
+        """Nobody knows whether it was made, or will be."""
+        until = asyncio.get_running_loop().time() + LATE_SECONDS
+        self._unsure_until.update({added["chat_id"]: until for added in change.get("add", ())})

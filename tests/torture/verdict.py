@@ -11,7 +11,8 @@
     what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
-It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence.
+It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence
+of a sound run (`sound.py`).
 """
 
 from collections import Counter, defaultdict

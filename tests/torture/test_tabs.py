@@ -1,0 +1,61 @@
+"""What a window puts down to itself: only what comes of an addition that nobody answered, and of nothing else."""
+
+from collections import Counter
+
+import pytest
+
+from protocol.messages import JsonObject
+from tests.torture import tabs as tabs_module
+from tests.torture.fold import Mistake
+from tests.torture.tabs import Tabs
+from tests.torture.wire import Answer, Broken
+
+pytestmark = pytest.mark.anyio
+
+CHATS = ["a", "b", "c"]
+
+
+class _Lines:
+    """Answers each change as it is told."""
+
+    def __init__(self, answer: Answer | None) -> None:
+        self._answer = answer
+
+    async def request(self, *_: object, **__: object) -> Answer:
+        if self._answer is None:
+            raise Broken("no answer")
+        return self._answer
+
+
+async def blamed(answer: Answer | None, change: JsonObject, *kinds: str) -> list[str]:
+    """The chats whose mistakes a window excuses after it asked for that change."""
+    window = Tabs(1, CHATS, [1], "seed", [], Counter())
+    window._lines = _Lines(answer)  # type: ignore[assignment]  # it only asks
+    await window._ask(change)
+    return [c for c in CHATS for kind in kinds if window._is_of_my_making(Mistake(kind, "", c))]
+
+
+LOST, AWAY, DONE = None, Answer(503, b""), Answer(200, b"")
+ADD: JsonObject = {"add": [{"chat_id": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "change", "kinds", "excused"),
+    [
+        (LOST, ADD, ["seq"], ["b"]),
+        (LOST, ADD, ["removed"], ["b"]),
+        (AWAY, ADD, ["seq"], ["b"]),
+        (LOST, ADD, ["frame", "forged"], []),
+        (DONE, ADD, ["seq", "removed"], []),
+        (LOST, {"remove": ["b"]}, ["seq", "removed"], []),
+    ],
+)
+async def test_a_window_answers_for_the_chats_of_an_addition_that_was_lost_alone(
+    answer: Answer | None, change: JsonObject, kinds: list[str], excused: list[str]
+) -> None:
+    assert await blamed(answer, change, *kinds) == excused
+
+
+async def test_it_answers_for_them_no_longer_than_an_addition_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabs_module, "LATE_SECONDS", 0.0)
+    assert await blamed(LOST, ADD, "seq", "removed") == []
