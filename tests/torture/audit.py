@@ -27,7 +27,7 @@ AT_ONCE = 20
 """Chats read at a time: some MB of log."""
 
 TRIES = 5
-"""Of a batch, 4 s each at the most: hundreds of clients and eight processes share a machine with whatever else it does."""
+"""Of a batch, 4 s each at the most: the machine is shared with hundreds of clients, and whatever else it does."""
 
 PULL_SECONDS = 3.0
 """Between looks at long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""

@@ -69,8 +69,8 @@ class Tabs(Reader):
         return super()._fold_of(chat_id)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, and from
-        a place of the past. A client that meets this opens its stream anew. Of other chats nothing wrong can come, nor
+        """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, from
+        places of the past. A client that meets this opens its stream anew. Of other chats nothing wrong can come, nor
         of a removal that is late."""
         unsure_until = self._unsure_until.get(wrong.chat_id, 0.0)
         is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
