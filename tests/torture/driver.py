@@ -14,7 +14,7 @@ from functools import partial
 from protocol.events import Ack, Event, IdeToolRequired, PauseRequired, Snapshot, SubchatUpdate
 from tests.torture.editors import Editors
 from tests.torture.evidence import Asked, Mishap
-from tests.torture.plan import ChatKind, decision, edit, first_command, kind_of, next_command
+from tests.torture.plan import ChatKind, beginning, decision, edit, first_command, kind_of, next_command
 from tests.torture.poster import Poster
 from tests.torture.reader import Reader
 
@@ -98,6 +98,7 @@ class Driver:
         mishaps: list[Mishap],
         counts: Counter[str],
     ) -> None:
+        self._number = number
         self.chat_id = f"torture-{number}"
         self.kind: ChatKind = kind_of(number)
         self.seen = Seen(self.chat_id)
@@ -121,8 +122,10 @@ class Driver:
 
     async def run(self) -> None:
         first = first_command(self.chat_id, self.kind, self._new_id("p"))
-        self.seen.commands[first.request_id] = first
-        await self._poster.post(first)
+        for asked in (beginning(self._number, self._new_id("b")), first):
+            if asked is not None:
+                self.seen.commands[asked.request_id] = asked
+                await self._poster.post(asked)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             caring = [tasks.create_task(self._repost()), tasks.create_task(self._decide())]

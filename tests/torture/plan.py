@@ -23,6 +23,7 @@ __all__ = [
     "KINDS",
     "MODELS",
     "ChatKind",
+    "beginning",
     "claim",
     "decision",
     "file_of",
@@ -87,6 +88,27 @@ def kind_of(number: int) -> ChatKind:
 def first_command(chat_id: str, kind: ChatKind, request_id: str) -> Asked:
     """Makes the chat, with its model."""
     return _asked(chat_id, request_id, "set_params", {"patch": {"model": MODELS[kind], **_note(request_id)}})
+
+
+def beginning(number: int, request_id: str) -> Asked | None:
+    """What some talks begin with before their first command: messages that their client hands back, or as a branch of
+    such a one, whose messages may not be there yet: then it is told so."""
+    chat_id = f"torture-{number}"
+    if _is_restored(number):
+        question = f"{chat_id} began elsewhere"
+        asks: JsonObject = {"role": "user", "content": question, "message_id": f"q-{chat_id}"}
+        says: JsonObject = {"role": "assistant", "content": f"You said: {question}", "finish_reason": "stop"}
+        messages = [asks, {**says, "message_id": f"a-{chat_id}", "model": ECHO}]
+        return _asked(chat_id, request_id, "restore_messages", {"messages": messages})
+    earlier = next((f"torture-{at}" for at in range(number, -1, -1) if _is_restored(at)), None)
+    if earlier is None or kind_of(number) != "talk" or number % 4 != 2:
+        return None
+    body: JsonObject = {"source_chat_id": earlier, "up_to_message_id": f"a-{earlier}"}
+    return _asked(chat_id, request_id, "branch_from_chat", body)
+
+
+def _is_restored(number: int) -> bool:
+    return kind_of(number) == "talk" and number % 4 == 1
 
 
 def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState | None, rng: random.Random) -> Asked:
