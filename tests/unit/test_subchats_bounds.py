@@ -86,8 +86,9 @@ def test_chats_are_nested_four_deep_and_no_deeper() -> None:
     chat = calling()
     for depth in range(1, DEPTH_MAX + 1):
         opened(chat)
-        above, chat = chat.chat_id, begun(chat)
-        assert chat.state.private.relations.parent == Parent(chat_id=above, depth=depth)
+        above, chat = chat, begun(chat)
+        parent = Parent(chat_id=above.chat_id, depth=depth, epoch=above.state.epoch)
+        assert chat.state.private.relations.parent == parent
         assert chat.state.thread.root_chat_id == "c1"
         chat.stream(SetToolCalls([call("c0", "delegate")]))
         chat.finish()
