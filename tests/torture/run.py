@@ -252,7 +252,7 @@ class _Torture:
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while time.monotonic() < deadline:
             with suppress(ThreadcastError):
-                positions = await self._archive.positions(self._chat_ids)
+                positions = await self._archive.positions(sorted({fold.chat_id for _, fold in self._folds()}))
                 if all(fold.position == positions[fold.chat_id] for _, fold in self._folds()):
                     return
             await asyncio.sleep(0.5)
