@@ -22,12 +22,15 @@ META_FIELDS = (
     "deleted",
     "parent",
     "floor",
+    "died",
 )
 
 
 def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
     """`values` in the order of META_FIELDS. None: there is no such chat. Raises Internal: somebody else wrote here."""
-    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent, floor = values
+    owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent, floor, died = (
+        values
+    )
     if owner is None:
         return None
     try:
@@ -44,7 +47,7 @@ def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
             created_at=int(created_at or 0),
             last_active=int(last_active or 0),
             deleted=deleted is not None,
-            deleted_at=int(deleted or 0),
+            deleted_at=int(died or deleted or 0),
             floor=int(floor or 0),
         )
     except ValueError as wrong:

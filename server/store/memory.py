@@ -184,7 +184,7 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
         floor = max(int(chat.meta.get("floor", 0)), epoch)
         shelf = shelf_of(owner, chat.meta.get("parent", ""))
         chat.clear()
-        chat.meta = {"owner": owner, "deleted": str(now), "floor": str(floor)}
+        chat.meta = {"owner": owner, "deleted": str(now), "died": str(now), "floor": str(floor)}
         chat.expires_at_ms = now + DELETED_TTL_SECONDS * 1_000
         worker = bucket.own.pop(chat_id, None)
         bucket.due.pop(chat_id, None)

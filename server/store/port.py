@@ -216,8 +216,8 @@ class Released(Enum):
 
 
 class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What lists, feeds and refusals need. Times are Unix milliseconds. Epochs up to `floor` are of lives of the chat
-    that were ended by a delete."""
+    """What lists, feeds and refusals need. Times are Unix milliseconds. `deleted_at` is the last delete's and stays in
+    the life after it; epochs up to `floor` are of lives that were ended by a delete."""
 
     chat_id: str
     owner: str

@@ -47,6 +47,7 @@ async def test_a_deleted_life_is_told_from_the_next_by_its_epochs(store: Store) 
             await store.post(command(command_id, kind="import"))
         meta = await store.meta(CHAT)
         assert meta is not None and meta.floor == Head.parse(first.head).entry_id.epoch
+        assert meta.deleted_at > 0, "two requests for one import see the same"
     await claim(store, "w1")
     second = await store.take(CHAT, "w1", "wake")
     assert Head.parse(second.head).entry_id.epoch > meta.floor

@@ -7,8 +7,9 @@ import httpx2
 import pytest
 
 from protocol.messages import JsonObject
+from protocol.principal import LOCAL
 from server.api import transfer
-from tests.unit.actor_house import House
+from tests.unit.actor_house import House, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.test_commands_edge import edge
 
@@ -85,3 +86,19 @@ async def test_a_post_whose_answer_is_lost_is_one_import(house: House) -> None:
         house.store.fail("post", "lost reply")
         assert await send(client, export("a")) == {**NOTHING, "imported": ["a"]}
     assert house.store.calls["post"] == 2
+
+
+async def test_an_import_that_revives_a_chat_and_is_sent_again_before_it_is_taken_up_is_one(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
+    await house.post(say("first"), chat_id="a")
+    await house.store.delete("a", LOCAL.id, "n")
+    async with edge(house) as client:
+        for _ in range(2):
+            assert await send(client, export("a")) == {**NOTHING, "accepted": ["a"]}
+        assert len(await house.store.read_inbox("a", 9)) == 1
+        house.store.clock.now_ms += 1
+        await house.store.delete("a", LOCAL.id, "n2")
+        assert await send(client, export("a")) == {**NOTHING, "accepted": ["a"]}
+    assert len(await house.store.read_inbox("a", 9)) == 1, "after another delete it is a new one"
