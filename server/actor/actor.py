@@ -393,9 +393,8 @@ class Actor:
 
     async def _hand_over(self, delay_ms: int) -> None:
         """Another worker may have it, now or after a while. Losing it meanwhile comes to the same."""
+        place = self._place
         try:
-            await self._patience.until_answered(
-                lambda: self._place.store.handover(self.chat_id, self._place.worker, delay_ms)
-            )
+            await self._patience.until_answered(lambda: place.store.handover(self.chat_id, place.worker, delay_ms))
         except Lost:
             return
