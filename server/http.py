@@ -7,6 +7,7 @@ two steps, `close_soon` and `ended`, and between them whoever serves streams end
 
 import resource
 import socket
+import time
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -15,7 +16,7 @@ import anyio
 import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.api.opening import ABORT, OUTLET
 from server.outlet import outlet
@@ -45,6 +46,11 @@ def allow_open_files(streams_max: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < streams_max + OTHER_FILES:
         _log.debug("streams.bounded", open_files=soft, streams_max=streams_max)  # most have far fewer readers
     return soft
+
+
+FIRST_REQUEST_SECONDS = 0.25
+"""From accepting a connection to its first request, at the end of a process. Programs ask within a round trip; a
+browser that connects ahead asks later, and tries again."""
 
 
 class HttpServer(uvicorn.Server):
@@ -80,6 +86,18 @@ class HttpServer(uvicorn.Server):
         finally:
             self.ended.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, but who has connected and not asked yet is heard first: the connection was taken from whoever will
+        listen after us, and closing it would be an answer to nobody's liking."""
+        for listening in self.servers:
+            listening.close()
+        until = time.monotonic() + FIRST_REQUEST_SECONDS
+        while time.monotonic() < until and any(  # noqa: ASYNC110 - a connection tells nobody that it has asked
+            _has_not_asked(each) for each in self.server_state.connections
+        ):
+            await anyio.sleep(0.01)
+        await super().shutdown(sockets)
+
     def close_soon(self) -> None:
         """Accept nobody any more, close idle connections, and the others after the answer that they wait for."""
         self.should_exit = True
@@ -112,6 +130,10 @@ async def serving(listener: socket.socket, app: ASGIApp, begin: anyio.Event | No
             with anyio.CancelScope(shield=True):
                 await server.until_ended()
             tasks.cancel_scope.cancel()
+
+
+def _has_not_asked(connection: object) -> bool:
+    return isinstance(connection, HttpToolsProtocol) and connection.cycle is None
 
 
 class _Lending:

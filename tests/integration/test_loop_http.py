@@ -28,6 +28,9 @@ base_url = "{fake}"
 [models.providers.down]
 base_url = "http://127.0.0.1:{closed_port}/v1"
 
+[models.providers.gone]
+base_url = "http://127.0.0.1:{closed_port}/v1"
+
 [profiles.guarded]
 model = "fake/tiny"
 reply_guard = {{ forbid_scripts = ["Han"], instruction = "In English, please." }}

@@ -180,6 +180,14 @@ def is_running(number: int) -> bool:
     return state != "Z"
 
 
+async def _offered(url: str, name: str) -> None:
+    """Wait for a tool of an MCP server, which is connected to beside the start."""
+    async with httpx2.AsyncClient(base_url=url) as client:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while name not in (await client.get("/v1/tools")).text:
+                await anyio.sleep(0.05)
+
+
 @pytest.mark.row("MCP-6")
 @pytest.mark.parametrize("servers", [["desk"], []])
 async def test_a_request_names_no_tools_when_there_are_none(tmp_path: Path, servers: list[str]) -> None:
@@ -191,6 +199,7 @@ async def test_a_request_names_no_tools_when_there_are_none(tmp_path: Path, serv
         environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "k", "OPENAI_MODEL": "tiny"}
         with start(*arguments, log=tmp_path / "log", environment=environment) as process:
             await process.ready()
+            await _offered(process.url, "mcp__desk__add")
             body = {"type": "set_params", "client_request_id": "p", "patch": {"mcp_servers": servers}}
             await command(process.url, "c1", body)
             async with watching(process.url, "c1") as watcher:
