@@ -25,7 +25,10 @@ STORES = ("valkey", "redis7", "both")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.seconds < 1:
+        parser.error("--seconds: at least 1")
     unknown = set(given.faults) - set(KINDS)
     if unknown:
         print(f"torture: there is no fault called {', '.join(sorted(unknown))}; --help lists them", file=sys.stderr)
@@ -89,13 +92,19 @@ def _parser() -> argparse.ArgumentParser:
         "accepted command must have taken effect exactly once or have been reported, and every subscriber,\n"
         "snapshot and answer must agree with the log to the letter. Exit code 1 says that something did not.",
         epilog=f"faults, and what they do:\n{kinds}\n\n"
-        "With the same seed the same faults are drawn. What was wrong is kept in a directory that the report\n"
+        "With the same seed the same faults are drawn; what they meet is up to the processes. What was wrong is kept in a directory that the report\n"
         "names: logs of all processes, and commands and log entries of each chat concerned.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     defaults = {field.name: field.default for field in msgspec.structs.fields(Options)}
     add = parser.add_argument
-    add("--seconds", type=float, default=defaults["seconds"], metavar="N", help="of faults and load (%(default)s)")
+    add(
+        "--seconds",
+        type=float,
+        default=defaults["seconds"],
+        metavar="N",
+        help="of faults and load (%(default)s); coming to rest and judging take a minute or more beside",
+    )
     add("--seed", default=secrets.token_hex(4), metavar="TEXT", help="of faults and load; a new one by default")
     add("--store", choices=STORES, default="valkey", help="the embedded Valkey, or redis-server from the PATH")
     add("--chats", type=int, default=defaults["chats"], metavar="N", help="each with a poster and reader (%(default)s)")
