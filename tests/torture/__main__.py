@@ -92,9 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "accepted command must have taken effect exactly once or have been reported, and every subscriber,\n"
         "snapshot and answer must agree with the log to the letter. Exit code 1 says that something did not.",
         epilog=f"faults, and what they do:\n{kinds}\n\n"
-    seconds_help = "of faults and load (%(default)s); coming to rest and judging take a minute or more beside"
-    add("--seconds", type=float, default=defaults["seconds"], metavar="N", help=seconds_help)
-        "names: logs of all processes, and commands and log entries of each chat concerned.",
+        "With the same seed the same faults are drawn; what they meet is up to the processes. What was wrong is kept\n"
+        "in a directory that the report names: logs of all processes, commands and log entries of each chat concerned.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     defaults = {field.name: field.default for field in msgspec.structs.fields(Options)}
