@@ -39,7 +39,8 @@ def inherited(fd: int) -> Generator[socket.socket]:
 
 
 class SharedPort:
-    """Ours until it is closed, also while none of our processes listens. `port` 0 takes any free one.
+    """Ours until it is closed, also while none of our processes listens. `port` 0 takes any free one. Who binds to it
+    later with SO_REUSEPORT, as the same user, is let in by Linux all the same (socket(7)); no server of ours does.
 
     Raises:
         Conflict: anybody has the port, also another of our servers.

@@ -92,18 +92,22 @@ class _Crew:
 
     async def work(self, startup: Startup, hangups: AsyncIterator[signal.Signals], stop: Callable[[], None]) -> None:
         """Raises Failed when one cannot be started, or dies again and again."""
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()  # asked now: one that was closed is none any more
         async with anyio.create_task_group() as tasks:
             for place in self.places:
                 tasks.start_soon(place.fill)
         startup.say_ready(f"{self.places[0].said}, {len(self.places)} processes")
         async with anyio.create_task_group() as tasks:
             for place in self.places:
-                tasks.start_soon(place.keep)
+                tasks.start_soon(place.keep, partial(self._others_live, place))
             async for _ in hangups:
-                if sys.stdin.isatty():  # the terminal was closed, which is no wish for new processes
+                if has_terminal:  # it was closed, which is no wish for new processes
                     stop()
                 else:
                     await self._replace()
+
+    def _others_live(self, place: "_Place") -> bool:
+        return any(other.is_ready for other in self.places if other is not place)
 
     async def _replace(self) -> None:
         """One after another; all are at work at any moment. The first that fails ends it: the others would fail too."""
@@ -224,6 +228,11 @@ class _Place:
     def said(self) -> str:
         return self._children[-1].said
 
+    @property
+    def is_ready(self) -> bool:
+        child = self._children[-1]
+        return bool(child.said) and not child.ended.is_set()
+
     async def fill(self) -> None:
         """The first process, ready. Raises Failed."""
         child = await self._add()
@@ -232,14 +241,15 @@ class _Place:
             await child.ended.wait()
             raise Failed(f"{self.name} did not start ({child.fate}); what it said stands above")
 
-    async def keep(self) -> None:
-        """Start who has died again. Raises Failed when that is of no use."""
+    async def keep(self, others_live: Callable[[], bool]) -> None:
+        """Start who has died again. Raises Failed when that is of no use. While others live, one that does not even
+        start, as without the store, is tried for as long as it takes: they must not end for it."""
         while True:
             child = self._children[-1]
             await child.ended.wait()
             async with self._changing:
                 if child is self._children[-1]:  # nobody took over meanwhile
-                    await self._start_again(child)
+                    await self._start_again(child, others_live)
 
     async def replace(self, stop_seconds: float) -> bool:
         """Another process takes over; False when it does not become ready, and then nothing has changed."""
@@ -253,14 +263,16 @@ class _Place:
                 await new.ready.wait()
             if not new.said:
                 new.kill()
+                await new.ended.wait()
+                self._children.remove(new)
                 return False
             self._children = [old, new]
-            old.release()
-            with anyio.move_on_after(stop_seconds):
-                await old.ended.wait()
-            old.kill()
-            self._children.remove(old)
-            return True
+        old.release()  # outside of the lock: if the new one dies while the old one finishes, another is started at once
+        with anyio.move_on_after(stop_seconds):
+            await old.ended.wait()
+        old.kill()
+        self._children = [child for child in self._children if child is not old]
+        return True
 
     def release(self) -> None:
         for child in self._children:
@@ -278,18 +290,18 @@ class _Place:
         if self._port is not None and self._listener is None:
             self._listener = self._port.listener()
         child = await self._start(self._listener, self._probes)
-        self._children = [child]
+        self._children = [*(each for each in self._children if not each.ended.is_set()), child]
         return child
 
-    async def _start_again(self, child: _Child) -> None:
+    async def _start_again(self, child: _Child, others_live: Callable[[], bool]) -> None:
         lived_seconds = anyio.current_time() - child.started_at
         self._deaths = 1 if lived_seconds >= STEADY_SECONDS else self._deaths + 1
-        if self._deaths > len(PAUSES_SECONDS):
+        if self._deaths > len(PAUSES_SECONDS) and (child.said or not others_live()):
             raise Failed(
                 f"{self.name} died {self._deaths} times in a row, at last with {child.fate}; the log says what it did "
                 "before. Start it alone, without --processes, to see whether it can live"
             )
-        pause_seconds = PAUSES_SECONDS[self._deaths - 1]
+        pause_seconds = PAUSES_SECONDS[min(self._deaths, len(PAUSES_SECONDS)) - 1]
         _log.error("process.died", who=self.name, fate=child.fate, starts_in_seconds=pause_seconds)
         if pause_seconds and self._listener is not None:  # nobody shall wait that long: the others are there
             self._listener.close()

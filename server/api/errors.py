@@ -104,7 +104,8 @@ class ErrorBoundary:
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                started(message["status"])
+                if not has_started:
+                    started(message["status"])
                 if self._readiness.is_draining and all(name != b"connection" for name, _ in message["headers"]):
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
@@ -132,7 +133,7 @@ class ErrorBoundary:
 
 
 def tell_started(scope: Scope, status: int) -> None:
-    """For streams, which step the server's own `send` by hand: called just before they start their answer."""
+    """For streams, which outlive what stands around their endpoint: called just before they start their answer."""
     scope.pop(_STARTED)(status)  # a stream is open for hours, and keeps its scope
 
 

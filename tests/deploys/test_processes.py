@@ -3,15 +3,20 @@
 Each has its own port for probes, so a test sees which of them a connection has reached. Real processes, real HTTP.
 """
 
+import fcntl
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 
@@ -212,6 +217,32 @@ async def test_none_outlives_a_supervisor_that_is_killed(fleet: Fleet) -> None:
             f"threadcast: cannot listen on 127.0.0.1:{port}: Address already in use; stop what has it, or choose "
             "another: --port"
         )
+
+
+async def test_a_closed_terminal_stops_all(fleet: Fleet, tmp_path: Path) -> None:
+    """It is a SIGHUP too, and no wish for new processes."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "server.cli", "web", "--port", "0", "--processes", "2"]
+    with (tmp_path / "log").open("wb") as log:
+        begun = subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env={**os.environ, "REDIS_URL": fleet.store.url},
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+    os.close(theirs)
+    assert begun.stdout is not None
+    with begun, anyio.fail_after(DEADLINE_SECONDS):
+        assert b"2 processes" in await anyio.to_thread.run_sync(begun.stdout.readline)
+        os.close(ours)
+        assert await anyio.to_thread.run_sync(begun.wait) == 0
+    said = (tmp_path / "log").read_text()
+    assert "processes.replaced" not in said
+    assert said.count('"process.started"') == 2
 
 
 async def test_sighup_replaces_all_and_refuses_no_connection(fleet: Fleet) -> None:

@@ -86,11 +86,10 @@ class Archive:
         parts = [part for content in added if not isinstance(content, str) for part in content]
         return {part.blob for part in parts if isinstance(part, FilePart) and part.blob is not None}
 
-    async def is_settled(self, chat_id: str, *, may_pause: bool = False) -> bool:
-        """At rest, nothing waits; `may_pause`: but perhaps for a person. Raises Unavailable."""
-        rests = {*AT_REST, "paused"} if may_pause else AT_REST
+    async def is_settled(self, chat_id: str) -> bool:
+        """At rest, nothing waits. Raises Unavailable."""
         meta, inbox = await asyncio.gather(self.store.meta(chat_id), self.store.read_inbox(chat_id, 1))
-        return meta is not None and meta.state in rests and not meta.queue and not inbox
+        return meta is not None and meta.state in AT_REST and not meta.queue and not inbox
 
     async def positions(self, chat_ids: Sequence[str]) -> dict[str, int]:
         """Of the last event of each chat. Raises Unavailable."""

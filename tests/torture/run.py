@@ -215,15 +215,12 @@ class _Torture:
         while time.monotonic() < deadline and not all(mortal.is_done for mortal in self._mortals):
             await asyncio.sleep(0.5)
         waiting = set(self._chat_ids)
-        unheard = {mortal.chat_id for mortal in self._mortals}  # what these ask of people is answered by nobody
         kept: list[str] = []
         while time.monotonic() < deadline:
             kept = [a.request_id for d in self._askers for a in d.seen.kept]
             with suppress(ThreadcastError):
                 chat_ids = sorted(waiting) if waiting else self._chat_ids
-                done = await asyncio.gather(
-                    *(self._archive.is_settled(name, may_pause=name in unheard) for name in chat_ids)
-                )
+                done = await asyncio.gather(*(self._archive.is_settled(name) for name in chat_ids))
                 was_last = not waiting
                 waiting = {chat_id for chat_id, is_settled in zip(chat_ids, done, strict=True) if not is_settled}
                 if was_last and not waiting and not kept:

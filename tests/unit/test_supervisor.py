@@ -51,6 +51,28 @@ if seat["number"] == 2: ready(); sys.exit(3)
     assert [line for line in said.err.splitlines() if '"process.died"' in line and '"exit status 3"' in line]
 
 
+def test_who_cannot_even_start_for_a_while_is_tried_while_others_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As when the store is away: the others find it again by themselves, and must not end for one that is new."""
+    monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0, 0.01))
+    record = tmp_path / "lives"
+    body = f"""
+with open({str(record)!r}, "a") as record: print(seat["number"], file=record)
+count = open({str(record)!r}).read().split().count("2")
+if seat["number"] == 2:
+    if 1 < count < 7: sys.exit("no store")
+    ready()
+    if count == 1: sys.exit(3)
+    os.kill(os.getppid(), signal.SIGTERM)
+    sys.stdin.read()
+{UNTIL_THE_LIFELINE_ENDS}
+"""
+    assert supervise(Settings(), "worker", small(body), 2) == 0
+    assert sorted(lives(record)) == ["1"] + ["2"] * 7
+    assert capfd.readouterr().err.count("no store") == 5
+
+
 def test_who_lived_long_begins_a_new_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
