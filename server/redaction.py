@@ -31,10 +31,17 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets if len(secret) >= SECRET_MIN_CHARACTERS for form in _forms(secret)}
         # Longest first: of two secrets, one may be the beginning of the other.
-        self._pattern = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), _BEARER]))
+        self._forms = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join([*map(re.escape, self._forms), _BEARER]))
 
     def text(self, text: str) -> str:
-        """`text` with every secret in it masked."""
+        """`text` with every secret in it masked.
+
+        Looked through with plain searches first: the pattern takes 30 ms for a trace of 1 MB, in which no other thread
+        of the process runs, and next to nothing of what is written holds a secret.
+        """
+        if "bearer" not in text.lower() and not any(form in text for form in self._forms):
+            return text
         return self._pattern.sub(MASK, text)
 
 

@@ -5,8 +5,8 @@ append that is in flight. One append is outstanding at a time, and a cancelled c
 everybody knows whether it happened. An append that gets no answer is repeated with the same arguments (DESIGN §4.2);
 when the head is another than expected, the writer is over and says Fenced to everybody.
 
-Pace (DESIGN §6): the first delta after 30 ms without an append goes at once; else the next append starts when the last
-one is answered and 30 ms or 1 kB are reached. Where many chats of a process stream, it is longer (`server/pace.py`).
+Pace (DESIGN §6): the first delta of an answer goes at once, as does one after 30 ms without an append; else the next
+append starts when the last one is answered and 30 ms or 1 kB are reached; longer where many stream (`server/pace.py`).
 """
 
 import asyncio
@@ -62,9 +62,9 @@ def _no_params(_: ChatState) -> JsonObject:
 class Writer:
     """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
     known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile,
-    `before_end` has the last word on a run that ends;
-    `clock_ahead_ms` is how far the store's clock is ahead of this machine's: deadlines are kept by the store's.
-    `streaming` are the writers of the same process whose chats have an open answer; they share its pace."""
+    `before_end` has the last word on a run that ends; `clock_ahead_ms` is how far the store's clock is ahead of this
+    machine's: deadlines are kept by the store's. `streaming` are the writers of the same process whose chats have an
+    open answer; they share its pace."""
 
     def __init__(
         self,
@@ -243,11 +243,12 @@ class Writer:
             self._streaming.discard(self)
         else:
             self._streaming.add(self)
+            if before.draft is None:
+                self._last_append_at = 0.0  # the first piece of an answer waits for nothing
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
-        size = len(request.events) + len(request.facts)
         entry_id = Head.parse(request.head).entry_id
-        self.upkeep.add(entry_id, len(ledger.events), size)
+        self.upkeep.add(entry_id, len(ledger.events), len(request.events) + len(request.facts))
         if request.checkpoint is not None:
             self.upkeep.move_checkpoint(entry_id, len(request.checkpoint), request.trim)
         self._meta = request.meta or self._meta

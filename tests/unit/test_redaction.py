@@ -67,6 +67,7 @@ def test_a_secret_is_masked_in_words_in_json_and_in_urls_and_short_ones_are_let_
     assert "quotes" not in redactor.text("?key=with%20%22quotes%22%20%26%20signs")
     assert redactor.text("ollama serves") == "ollama serves"
     assert redactor.text("Authorization: Bearer abc.def-123456") == "Authorization: ***"
+    assert redactor.text("authorization: BEARER%20abc.def-123456 of somebody") == "authorization: *** of somebody"
     assert redactor.text("the bearer of news") == "the bearer of news"
 
 

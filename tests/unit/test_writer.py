@@ -197,6 +197,21 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
     await is_as_the_log_says(house, writer)
 
 
+async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_began_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.actor.writer.pace_seconds", lambda _: 3_600.0)
+    writer = await house.writer()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.flush_forever)
+        await begin_answer(house, writer)
+        writer.offer(AppendContent("a"))
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await house.store.called("append", 2)
+        tasks.cancel_scope.cancel()
+    assert text_of(house.store.requests) == "a"
+
+
 async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: House) -> None:
     writer = await house.writer()
     await begin_answer(house, writer)

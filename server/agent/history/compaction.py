@@ -11,7 +11,7 @@ from protocol.messages import JsonObject, Message, TextPart, text_of
 from protocol.params import effective
 from protocol.state import ChatState
 
-__all__ = ["cut_point", "shorten", "tokens_of"]
+__all__ = ["cut_point", "is_bounded", "shorten", "tokens_of"]
 
 BYTES_PER_TOKEN = 4
 """Of English prose in the tokenizers of today; other scripts take more bytes for a letter and more tokens, too. Used
@@ -19,6 +19,11 @@ only to bound a history, never to bill one."""
 
 ATTACHED_TOKENS = 1_000
 """An image or another file that is not text: what providers charge for a picture of middling size."""
+
+
+def is_bounded(state: ChatState, defaults: JsonObject) -> bool:
+    """May anything be beyond? Else every `cut_point` of this chat is 0."""
+    return any(effective(state, key, defaults).value for key in ("max_history_messages", "max_history_tokens"))
 
 
 def cut_point(state: ChatState, defaults: JsonObject, messages: Sequence[Message], keep_from: int) -> int:

@@ -12,6 +12,7 @@ from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, Usage, add_usage, text_of
 from protocol.runtime import say_runtime
 from protocol.state import ChatState, Run, Summary
+from server.agent.history.compaction import is_bounded
 from server.agent.history.view import view_of, with_asides
 from server.agent.steps import Summarize
 from server.providers.base import ModelParams, Request
@@ -46,7 +47,7 @@ HEADING = "Summary of the conversation so far, of which the messages themselves 
 def begin_summary(ledger: Ledger, run: Run, summarizer: str) -> Summarize | None:
     """The step that sums up what the next round would leave out; None when that is nothing, when the cut is not before
     a user message, or when it failed in this run already."""
-    if not summarizer or run.summary_failed:
+    if not summarizer or run.summary_failed or not is_bounded(ledger.state, ledger.profile_params):
         return None
     view = view_of(ledger.state, ledger.profile_params)
     if not 0 < view.cut < len(view.messages) or view.messages[view.cut].role != "user":

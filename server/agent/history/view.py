@@ -13,7 +13,7 @@ from protocol.messages import JsonObject, Message
 from protocol.params import effective
 from protocol.state import ChatState, Summary
 from server.agent.calls.hiding import true_call
-from server.agent.history.compaction import cut_point
+from server.agent.history.compaction import cut_point, is_bounded
 
 __all__ = ["View", "compaction_of", "model_view", "view_of"]
 
@@ -44,6 +44,8 @@ def model_view(state: ChatState, defaults: JsonObject) -> list[Message]:
 
 def compaction_of(state: ChatState, defaults: JsonObject) -> JsonObject | None:
     """What `thread_updated` says about a view that left something out (HIST-6); None when it did not."""
+    if not is_bounded(state, defaults):
+        return None  # without making a view of a long path, twice for every round
     view = view_of(state, defaults)
     if not view.cut:
         return None
@@ -73,14 +75,17 @@ def view_of(state: ChatState, defaults: JsonObject) -> View:
             called.update(call.id for call in calls)
             if not calls and not message.content:
                 continue
-            view.append(replace(message, tool_calls=[true_call(state, call) for call in calls]))
+            if message.tool_calls:
+                message = replace(message, tool_calls=[true_call(state, call) for call in calls])
+            view.append(message)
         elif message.role != "tool" or message.tool_call_id in called:
             withheld = state.private.withheld.get(message.message_id)
             view.append(message if withheld is None else replace(message, content=withheld))
         else:
             continue
         runs_from += is_earlier
-    view = _results_in_call_order(view)
+    if called:
+        view = _results_in_call_order(view)
     return View(summary, view, runs_from, cut_point(state, defaults, view, runs_from))
 
 
