@@ -222,7 +222,7 @@ class Actor:
             before_end=lambda ledger: say_final_word(ledger, self._place.profiles.tools_of(ledger.state)),
             clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
             traces=self._place.traces,
-            streaming=self._place.streaming,
+            pace=self._place.pace,
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:

@@ -6,13 +6,12 @@ Built once by `worker.py`; actors get it whole, so that an actor's own arguments
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from weakref import WeakSet
 
 from protocol.ids import NewId
 from protocol.state import ChatState
+from server.actor.pace import Pace
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
-from server.actor.writer import Writer
 from server.agent.loop import ANSWER_SECONDS, Authorizations, ModelTable
 from server.agent.place.profile import Profiles
 from server.store.port import Store
@@ -61,7 +60,7 @@ class StateCache:
 class Workplace:
     """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
     titles; '' leaves them at the first line. `authorizations`: who knows the callers' credentials. `traces` None: none
-    are kept. `streaming`: the writers of chats with an open answer."""
+    are kept."""
 
     worker: str
     store: Store
@@ -77,4 +76,4 @@ class Workplace:
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
     processes: ProcessPool = field(default_factory=ProcessPool)
-    streaming: WeakSet[Writer] = field(default_factory=WeakSet)
+    pace: Pace = field(default_factory=Pace)

@@ -6,7 +6,8 @@ everybody knows whether it happened. An append that gets no answer is repeated w
 when the head is another than expected, the writer is over and says Fenced to everybody.
 
 Pace (DESIGN §6): the first delta of an answer goes at once, as does one after 30 ms without an append; else the next
-append starts when the last one is answered and 30 ms or 1 kB are reached; longer where many stream (`server/pace.py`).
+append starts when the last one is answered and 30 ms or 1 kB are reached; longer where many stream (`server/pace.py`),
+and together with those of other chats (`pace.py` here).
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias, TypeVar
-from weakref import WeakSet
 
 import anyio
 import structlog
@@ -30,11 +30,11 @@ from protocol.ids import EntryId, Head, NewId
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Usage, add_usage
 from protocol.state import ChatState
+from server.actor.pace import Pace
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
 from server.agent.calls.client_events import Emitted
 from server.agent.tracing import end_trace
-from server.pace import pace_seconds
 from server.store.port import Appended, AppendRequest, Fenced, InboxEntry, Store
 from server.telemetry import Metrics
 
@@ -63,8 +63,7 @@ class Writer:
     """`state` must be folded up to this worker's own fence; `owner` is whose chat it is. `upkeep` is what is
     known of the log's size; without one the log is new. `profile_params` gives the defaults of the chat's profile,
     `before_end` has the last word on a run that ends; `clock_ahead_ms` is how far the store's clock is ahead of this
-    machine's: deadlines are kept by the store's. `streaming` are the writers of the same process whose chats have an
-    open answer; they share its pace."""
+    machine's: deadlines are kept by the store's. `pace` is shared by the writers of a process."""
 
     def __init__(
         self,
@@ -80,10 +79,12 @@ class Writer:
         before_end: Callable[[Ledger], None] | None = None,
         clock_ahead_ms: int = 0,
         traces: Traces | None = None,
-        streaming: "WeakSet[Writer] | None" = None,
+        pace: Pace | None = None,
     ) -> None:
         self.state = state
-        self._streaming: WeakSet[Writer] = WeakSet() if streaming is None else streaming
+        self._pace = pace or Pace()
+        if state.draft is not None:
+            self._pace.begin(self)
         self._traces = traces
         self._profile_params = profile_params
         self._before_end = before_end
@@ -97,10 +98,10 @@ class Writer:
         self._lock = asyncio.Lock()  # at half the cost of anyio's, in every append
         self._buffer: deque[Item] = deque()
         self._buffer_bytes = 0
-        self._dirty = anyio.Event()
+        self._dirty = asyncio.Event()  # at a fraction of the cost of anyio's, as is the next one
         self._full: asyncio.Future[None] | None = None
         self._room = anyio.Event()
-        self._changed = anyio.Event()
+        self._changed = asyncio.Event()
         self._last_append_at = 0.0
         self._is_over = False
         self._is_given_up = False
@@ -130,7 +131,7 @@ class Writer:
             self._appending.cancel()
 
     async def changed(self) -> None:
-        """Wait for the next entry; look at `state` before, without waiting in between."""
+        """Wait for the next entry that changes what is private; look at `state` before, without waiting in between."""
         await self._changed.wait()
 
     def now_ms(self) -> int:
@@ -170,28 +171,23 @@ class Writer:
         """Append what was offered, at the writer's pace, until cancelled or fenced."""
         while True:
             await self._dirty.wait()
-            pause = self._last_append_at + pace_seconds(len(self._streaming)) - time.monotonic()
-            if pause > 0 and self._buffer_bytes < PACE_BYTES:
-                await self._gather(pause)
+            due_at = self._pace.due_at(self._last_append_at)
+            if self._buffer_bytes < PACE_BYTES and due_at > asyncio.get_running_loop().time():
+                await self._gather(due_at)
             await self.commit(_nothing)
 
-    async def _gather(self, seconds: float) -> None:
-        """Wait so long, or until enough was offered. With a bare timer: a cancel scope would cost a tenth of the
-        append."""
-        loop = asyncio.get_running_loop()
-        self._full = full = loop.create_future()
-        timer = loop.call_later(seconds, _wake, full)
+    async def _gather(self, due_at: float) -> None:
+        """Wait until then, or until enough was offered."""
+        self._full = full = asyncio.get_running_loop().create_future()
+        self._pace.wake_at(due_at, full)
         try:
             await full
         finally:
             self._full = None
-            timer.cancel()
 
     def _drain_into(self, ledger: Ledger) -> None:
         """Say what was offered, in order, text joined, in events of at most 128 operations and 64 KiB of text."""
-        # Only when it was set is it made anew: the flusher may be waiting on the one that was not.
-        if self._dirty.is_set():
-            self._dirty = anyio.Event()
+        self._dirty.clear()
         items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
         self._room.set()
         draft = ledger.state.draft
@@ -224,8 +220,9 @@ class Writer:
         if self._is_over:
             raise Fenced
         before = self.state
-        request, after = self._request(ledger, consumed)
-        started_at = time.monotonic()
+        request, entry_id, after = self._request(ledger, consumed)
+        loop = asyncio.get_running_loop()  # its clock is the pace's
+        started_at = loop.time()
         try:
             answer = await self._append_until_answered(request)
         except Fenced:
@@ -233,21 +230,20 @@ class Writer:
             self._room.set()
             self._metrics.fenced.inc()
             raise
-        self._last_append_at = time.monotonic()
+        self._last_append_at = loop.time()
         self._metrics.append_seconds.observe(self._last_append_at - started_at)
         self._metrics.appends.inc()
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
         self.state = after
-        if after.draft is None:
-            self._streaming.discard(self)
-        else:
-            self._streaming.add(self)
-            if before.draft is None:
-                self._last_append_at = 0.0  # the first piece of an answer waits for nothing
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
-        entry_id = Head.parse(request.head).entry_id
+        if after.draft is None and before.draft is not None:
+            self._pace.end(self)
+        elif after.draft is not None and before.draft is None:
+            self._pace.begin(self)
+            self._last_append_at = 0.0  # the first piece of an answer waits for nothing
+        if after.private is not before.private:
+            self._changed.set()  # for those who wait now
+            self._changed.clear()
         self.upkeep.add(entry_id, len(ledger.events), len(request.events) + len(request.facts))
         if request.checkpoint is not None:
             self.upkeep.move_checkpoint(entry_id, len(request.checkpoint), request.trim)
@@ -300,7 +296,7 @@ class Writer:
         _log.warning("append.given_up", chat_id=request.chat_id, error="the chat is lost, or the worker ends")
         raise Fenced
 
-    def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, ChatState]:
+    def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, EntryId, ChatState]:
         """The append, frozen: a repeat sends the very same bytes (DISPATCH trap 16)."""
         before = self.state
         events = encode(ledger.events)
@@ -334,7 +330,7 @@ class Writer:
             parent=_parent_of(after),
             blobs=blob_hashes(events, facts),
         )
-        return request, after
+        return request, entry_id, after
 
     def _digest(self, before: str, events: bytes, facts: bytes) -> str:
         """8 bytes over the previous head, the payload and the worker: a chain (DISPATCH §3)."""

@@ -117,9 +117,9 @@ def _once_runs_again(put: Put) -> None:
 def _trim_everything(put: Put) -> None:
     real_request, real_append = Writer._request, SimStore.append
 
-    def request(self: Writer, *arguments: Any) -> tuple[AppendRequest, ChatState]:  # Any: the writer's own
-        asked, after = real_request(self, *arguments)
-        return replace(asked, trim=Head.parse(asked.head).entry_id), after
+    def request(self: Writer, *arguments: Any) -> tuple[AppendRequest, EntryId, ChatState]:  # Any: the writer's own
+        asked, entry_id, after = real_request(self, *arguments)
+        return replace(asked, trim=entry_id), entry_id, after
 
     async def append(self: SimStore, asked: AppendRequest) -> Appended:
         answer = await real_append(self, replace(asked, trim=None))

@@ -200,7 +200,7 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
 async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_began_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.actor.writer.pace_seconds", lambda _: 3_600.0)
+    monkeypatch.setattr("server.actor.pace.pace_seconds", lambda _: 3_600.0)
     writer = await house.writer()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.flush_forever)
