@@ -82,6 +82,7 @@ class Writer:
         pace: Pace | None = None,
     ) -> None:
         self.state = state
+        self._entry_id = Head.parse(state.head).entry_id
         self._pace = pace or Pace()
         if state.draft is not None:
             self._pace.begin(self)
@@ -235,7 +236,7 @@ class Writer:
         self._metrics.appends.inc()
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
-        self.state = after
+        self.state, self._entry_id = after, entry_id
         if after.draft is None and before.draft is not None:
             self._pace.end(self)
         elif after.draft is not None and before.draft is None:
@@ -302,8 +303,7 @@ class Writer:
         events = encode(ledger.events)
         facts = encode(ledger.facts) if ledger.facts else b""
         acks = encode(ledger.acks) if ledger.acks else b""
-        here = Head.parse(before.head)
-        entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
+        entry_id = EntryId(self._entry_id.epoch, self._entry_id.n + 1)
         head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(ledger.events)))
         after = ledger.as_committed(head, entry_id.epoch)
         is_due = self.upkeep.is_due(len(events) + len(facts), at_rest=after.is_at_rest)

@@ -16,9 +16,9 @@ async def test_writers_that_are_due_at_about_the_same_moment_are_woken_together_
     pace, loop = Pace(), asyncio.get_running_loop()
     first, second, gone, later = (loop.create_future() for _ in range(4))
     tick = round(loop.time() / TICK_SECONDS + 5) * TICK_SECONDS
-    pace.wake_at(tick - 0.4 * TICK_SECONDS, first)
-    pace.wake_at(tick, gone)
-    pace.wake_at(tick + 0.4 * TICK_SECONDS, second)
+    pace.wake_at(tick - 0.9 * TICK_SECONDS, first)
+    pace.wake_at(tick - 0.5 * TICK_SECONDS, gone)
+    pace.wake_at(tick - 0.1 * TICK_SECONDS, second)
     pace.wake_at(tick + 3_600, later)
     gone.set_result(None)  # one that had enough to say before
     with anyio.fail_after(DEADLINE_SECONDS):
