@@ -84,10 +84,11 @@ class Connection:
         self.principal_id = principal_id
         self.name = name
         self.metrics = metrics
-        self.written_at = time.monotonic()
         self.ended: EndReason | None = None
         self.places: dict[str, bytes] = {}
         self.drops = 0
+        self._written_at = time.monotonic()
+        self._has_written = False
         self._send = send
         self._put_now = put
         self._tasks = tasks
@@ -133,7 +134,7 @@ class Connection:
                 self.end("left")
                 return
             if is_put:
-                self.written_at = time.monotonic()
+                self._has_written = True
                 return
         self._queue.append(data)
         self._queue_bytes += len(data)
@@ -144,8 +145,12 @@ class Connection:
         self._pump_soon()
 
     def beat(self, now: float, silence_seconds: float) -> None:
-        """A heartbeat, if nothing was written for that long."""
-        if not self._is_pumping and now - self.written_at >= silence_seconds:
+        """A heartbeat, if nothing was written for that long. Called often: what was written since the last call counts
+        as written now, so that no write has to ask for the time."""
+        if self._has_written:
+            self._has_written = False
+            self._written_at = now
+        if not self._is_pumping and now - self._written_at >= silence_seconds:
             self.write(heartbeat(int(time.time())))
 
     def end(self, reason: EndReason) -> None:
@@ -222,7 +227,7 @@ class Connection:
     async def _put(self, data: bytes) -> None:
         with anyio.fail_after(self._stall_seconds):
             await self._send(_body(data))
-        self.written_at = time.monotonic()
+        self._has_written = True
 
 
 def _body(data: bytes) -> dict[str, object]:

@@ -6,6 +6,7 @@ failed position check makes it load again (DESIGN §5, DISPATCH §6). Readers wh
 events; the others get a snapshot. The relay holds the newest frames for those who resume.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ class Relay:
         self.chat_id = chat_id
         self.ready = anyio.Event()
         self.trouble: EndReason | None = None
-        self.subscribers: set[Subscriber] = set()
+        self.subscribers: dict[Subscriber, None] = {}  # in the order they came, as they lie in memory
         self.changed_at = time.monotonic()
         self.checked_at = time.monotonic()
         self._store = store
@@ -72,9 +73,7 @@ class Relay:
         self._recalled_at = -1  # in which history
         self._log_holds_more = False
         self._snapshot: tuple[bytes, int] | None = None
-        self._lock = anyio.Lock(
-            fast_acquire=True
-        )  # one fold or load at a time: an older load must never follow a newer entry
+        self._lock = asyncio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
 
     @property
     def head(self) -> str:
@@ -127,14 +126,14 @@ class Relay:
         if self._owner not in (None, subscriber.principal_id):
             subscriber.end("not_found")  # the id became somebody else's chat while this reader was coming in
             return
-        self.subscribers.add(subscriber)
+        self.subscribers[subscriber] = None
         if place is None or missed is None:
             subscriber.start_with_snapshot()
         else:
             subscriber.start_at(place, missed)
 
     def leave(self, subscriber: Subscriber) -> None:
-        self.subscribers.discard(subscriber)
+        self.subscribers.pop(subscriber, None)
 
     async def check_against(self, head: str, asked_from: str) -> None:
         """The store's head was `head` when this relay stood at `asked_from`; another one means something was lost."""
@@ -246,8 +245,11 @@ class Relay:
         self.subscribers.clear()
 
     async def _take(self, notice: Notice) -> None:
-        mine = Head.parse(self._state.head).entry_id if self._state.head else EntryId(0, 0)
         entry = notice.entry
+        if entry is not None and entry.before == self._state.head:  # nearly always: what comes next
+            await self._fold(entry)
+            return
+        mine = Head.parse(self._state.head).entry_id if self._state.head else EntryId(0, 0)
         if notice.kind == "large":
             if Head.parse(notice.head).entry_id <= mine:
                 return
@@ -351,4 +353,4 @@ class Relay:
         for subscriber in list(self.subscribers):
             if meta.deleted or subscriber.principal_id != meta.owner:
                 subscriber.end("not_found")
-                self.subscribers.discard(subscriber)
+                self.subscribers.pop(subscriber, None)
