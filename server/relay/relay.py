@@ -306,7 +306,7 @@ class Relay:
             Frame(self.chat_id, bytes(raw), epoch, position)
             for position, raw in enumerate(split_array(entry.events), start=first)
         ]
-        if any(isinstance(event, BranchSelected) for event in events):
+        if BranchSelected in map(type, events):
             self._forget_frames()
             for subscriber in list(self.subscribers):
                 subscriber.resync("branch_selected")
