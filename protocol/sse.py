@@ -35,8 +35,8 @@ FRAME_MAX_BYTES = 64 * 1024 * 1024
 of several 16 MiB commands when a client asks for them inline; more than this is no server of ours."""
 
 HEADS_MAX = 4_096
-"""Of chats whose frames begin alike: to check the id for each event was a twentieth of what the event costs its process.
-A third of a kilobyte each at most, with the longest id; a process with more chats than that checks again."""
+"""Of chats whose beginning of a frame is kept: to check the id for each event was a twentieth of what an event with one
+reader costs its process. A third of a kilobyte each at most; a process with more chats than that checks again."""
 
 
 class Frame:

@@ -128,6 +128,21 @@ async def test_what_is_put_and_what_is_sent_comes_in_one_body_in_the_order_it_wa
         assert True in is_put, "the short way was never taken"
 
 
+async def test_readers_that_share_a_block_and_have_others_of_the_same_length_alone_get_their_own_bytes() -> None:
+    async with answered() as (one, first), answered() as (other, second):
+        await anyio.sleep(0.001)
+        expected = {one: b"", other: b""}
+        for number in range(20):
+            shared = b"data: s%02d\n\n" % number
+            for answer, letter in ((one, b"a"), (other, b"b")):
+                for block in (shared, b"data: %b%02d\n\n" % (letter, number)):
+                    assert answer.put(block)
+                    expected[answer] += block
+        for answer, reader in ((one, first), (other, second)):
+            await answer.send(b"", more=False)
+            assert body_of(await read_until(reader, b"0\r\n\r\n")) == expected[answer]
+
+
 async def test_a_reader_that_takes_nothing_is_told_by_false_and_later_has_every_byte_in_order() -> None:
     async with answered() as (answer, reader):
         await anyio.sleep(0.001)
