@@ -228,6 +228,7 @@ class Writer:
             answer = await self._append_until_answered(request)
         except Fenced:
             self._is_over = True
+            self._pace.end(self)
             self._room.set()
             self._metrics.fenced.inc()
             raise

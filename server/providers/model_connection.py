@@ -19,14 +19,25 @@ __all__ = ["Connection", "Head"]
 AT_ONCE_COUNT = 4
 """Reads of an answer that come as soon as they can: the role, and the first words, for which somebody waits."""
 
+LARGE_READ_BYTES = 65_536
+"""After so much at once more is waiting, and gathering would only slow a large answer down: an image, a whole body."""
+
 HEAD_MAX_BYTES = 65_536
 """Of an answer's status and headers; h11 and aiohttp allow about as much."""
+
+
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""poll(2) needs no descriptor of its own, as epoll does; Windows has select alone."""
 
 
 class Head(NamedTuple):
     status: int
     reason: bytes
     headers: list[tuple[bytes, bytes]]
+
+
+class _Unasked(Exception):
+    """Stops the parser."""
 
 
 class Connection(asyncio.Protocol):
@@ -61,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     def has_heard(self) -> bool:
         """Something is there to be read from a connection at rest: its end, which the loop has not told us yet."""
-        with selectors.DefaultSelector() as look:
+        with _Selector() as look:
             look.register(self._transport.get_extra_info("socket"), selectors.EVENT_READ)
             return bool(look.select(0))
 
@@ -120,6 +131,15 @@ class Connection(asyncio.Protocol):
             if expiry is not None:
                 expiry.cancel()
 
+    def _has_all(self) -> bool:
+        """Asked anew after the parser has called back."""
+        return self._is_whole
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
     def _expire(self) -> None:
         self._end(httpx2.ReadTimeout("no byte came in time"))
 
@@ -142,6 +162,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as wrong:
+            if self._has_all():  # what follows an answer does not spoil it; the connection is not used again
+                self._may_go_on = False
+                self._wake()
+                return
             self._end(httpx2.RemoteProtocolError(f"this is no HTTP answer: {wrong}"))
             self.abort()
             return
@@ -153,11 +177,9 @@ class Connection(asyncio.Protocol):
             return
         self._transport.pause_reading()
         self._reads_count += 1
-        if self._reads_count > AT_ONCE_COUNT:
+        if self._reads_count > AT_ONCE_COUNT and len(data) < LARGE_READ_BYTES:
             self._next_read_at = self._loop.time() + self._pace_seconds()
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
@@ -171,9 +193,7 @@ class Connection(asyncio.Protocol):
             self._end(httpx2.RemoteProtocolError("peer closed connection without sending complete message body"))
         else:
             self._is_whole = True  # its length is where the connection ends (RFC 9112 §6.3)
-            waiter, self._waiter = self._waiter, None
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+            self._wake()
 
     @property
     def _has_length(self) -> bool:
@@ -182,11 +202,17 @@ class Connection(asyncio.Protocol):
 
     # what the parser says
 
+    def on_message_begin(self) -> None:
+        if self._is_whole:  # another answer in the same read, to nothing that was asked
+            self._may_go_on = False
+            raise _Unasked
+
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
+        if self._head is None:  # else a trailer, which nobody reads (RFC 9110 §6.5.1)
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -9,9 +9,10 @@ rule: whatever goes wrong is an error of httpx2's.
 """
 
 import asyncio
+import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TypeAlias
 from urllib.request import getproxies
 
@@ -20,7 +21,7 @@ import httpx2
 from server.pace import pace_seconds
 from server.providers.model_connection import Connection
 
-__all__ = ["ModelTransport", "model_transport"]
+__all__ = ["ModelTransport", "first_to_answer", "model_transport"]
 
 IDLE_SECONDS = 5.0
 """An idle connection is used again within so long: httpx2's own default, below what servers wait."""
@@ -28,7 +29,11 @@ IDLE_SECONDS = 5.0
 IDLE_MAX_COUNT = 100
 """Idle connections that are kept, of all servers; the oldest goes first. As the SDKs keep."""
 
+ADDRESS_SECONDS = 2.0
+"""For one of several: an IPv6 address that leads nowhere must not cost the whole timeout. Far above a round trip."""
+
 Origin: TypeAlias = tuple[str, str, int]
+_Found: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
 def model_transport(base_url: str) -> "ModelTransport | None":
@@ -101,14 +106,18 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         if scheme == "https" and self._tls is None:
             raise httpx2.UnsupportedProtocol("this transport was made without TLS")
         loop = asyncio.get_running_loop()
+        is_tls = scheme == "https"
         try:
             async with asyncio.timeout(timeout_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._pace_seconds), host, port, ssl=self._tls if scheme == "https" else None
+                    lambda: Connection(self._pace_seconds),
+                    sock=await first_to_answer(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)),
+                    ssl=self._tls if is_tls else None,
+                    server_hostname=host if is_tls else None,
                 )
         except TimeoutError as wrong:
             raise httpx2.ConnectTimeout(f"no connection to {host}:{port} within {timeout_seconds} s") from wrong
-        except OSError as wrong:  # of names, sockets and TLS
+        except (OSError, UnicodeError) as wrong:  # of names, sockets and TLS
             raise httpx2.ConnectError(str(wrong)) from wrong
         return connection
 
@@ -132,6 +141,25 @@ class _Body(httpx2.AsyncByteStream):
         connection, self._connection = self._connection, None
         if connection is not None:
             self._transport.give_back(self._origin, connection)
+
+
+async def first_to_answer(addresses: Sequence[_Found]) -> socket.socket:
+    """A socket connected to the first address that answers; each has its own time while others remain. `addresses` are
+    what getaddrinfo found. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    for left, (family, kind, protocol, _, address) in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+        connecting = socket.socket(family, kind, protocol)
+        connecting.setblocking(False)
+        try:
+            async with asyncio.timeout(ADDRESS_SECONDS if left else None):
+                await loop.sock_connect(connecting, address)
+        except BaseException as wrong:
+            connecting.close()
+            if not (left and isinstance(wrong, OSError)):
+                raise
+        else:
+            return connecting
+    raise OSError("the name has no address")
 
 
 def _origin(url: httpx2.URL) -> Origin:

@@ -5,21 +5,34 @@ A server of a few lines answers with what the test wrote down, so that every fra
 
 import asyncio
 import gzip
+import socket
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 
-from server.pace import PACE_SECONDS, pace_seconds
+from server.pace import pace_seconds
+from server.providers import model_http
+from server.providers.model_connection import AT_ONCE_COUNT
 from server.providers.model_http import ModelTransport, model_transport
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(
+    params=[("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})], ids=["uvloop", "asyncio"]
+)
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """The product runs on uvloop where there is one."""
+    backend: tuple[str, dict[str, bool]] = request.param
+    return backend
+
 
 DEADLINE_SECONDS = 20.0
 
@@ -125,6 +138,44 @@ async def test_connection_is_used_again_only_after_a_whole_answer_and_with_leave
         assert seen == [1, 1, 1, 2]
 
 
+async def test_what_follows_an_answer_unasked_is_no_part_of_it() -> None:
+    unasked = b"HTTP/1.1 500 No\r\nContent-Length: 6\r\n\r\nsecond"
+    for after in (unasked, b"no HTTP at all\r\n\r\n"):
+        both = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst" + after
+        async with wire(saying(both)) as server, client() as asked:
+            for _ in range(2):
+                answer = await asked.get(server.url)
+                assert (answer.status_code, answer.content) == (200, b"first")
+            assert server.connections == 2, "such a connection is not used again"
+
+
+async def test_trailers_are_left_out() -> None:
+    async with wire(saying(CHUNKED + b"1\r\na\r\n0\r\nx-late: 1\r\n\r\n")) as server, client() as asked:
+        answer = await asked.get(server.url)
+    assert answer.content == b"a"
+    assert "x-late" not in answer.headers
+
+
+async def test_address_that_leads_nowhere_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one drops whoever comes: its queue of connections is full, and nobody accepts any."""
+    monkeypatch.setattr(model_http, "ADDRESS_SECONDS", 0.1)
+    with socket.socket() as full, socket.socket() as good, ExitStack() as held, anyio.fail_after(DEADLINE_SECONDS):
+        good.bind(("127.0.0.1", 0))
+        good.listen()
+        port = good.getsockname()[1]
+        full.bind(("127.0.0.2", port))
+        full.listen(0)
+        for _ in range(4):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"127.0.0.{n}", port)) for n in (2, 1)]
+        with await model_http.first_to_answer(addresses) as connected:
+            assert connected.getpeername() == ("127.0.0.1", port)
+        with pytest.raises(ConnectionRefusedError):
+            await model_http.first_to_answer([(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", free_port()))])
+
+
 async def test_idle_connection_that_the_server_closed_is_not_used() -> None:
     async with wire(saying(CHUNKED + b"1\r\na\r\n0\r\n\r\n", then_close=True)) as server, client() as asked:
         await asked.get(server.url)
@@ -219,23 +270,25 @@ async def test_headers_cannot_break_out_of_their_line() -> None:
         assert server.heads == []
 
 
-async def test_first_pieces_come_at_once_and_later_ones_gather() -> None:
-    """Chunks that come much faster than the pace: it is seen in how few pieces they make."""
-    count = 60
+async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pace that is never over: each of the first pieces is sent when the one before it has come, and what comes
+    after them is not read."""
+    monkeypatch.setattr(model_http, "pace_seconds", lambda _: 3_600.0)
+    came = asyncio.Semaphore(0)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(CHUNKED)
-        for _ in range(count):
+        while True:
             writer.write(b"1\r\na\r\n")
-            await asyncio.sleep(PACE_SECONDS / 15)
-        writer.write(b"0\r\n\r\n")
+            await came.acquire()
 
-    async with wire(answer) as server, client() as asked, asked.stream("GET", server.url) as streamed:
-        began = time.monotonic()
-        pieces = [piece async for piece in streamed.aiter_bytes()]
-        reads_most = 4 + (time.monotonic() - began) / PACE_SECONDS + 2
-    assert b"".join(pieces) == b"a" * count
-    assert len(pieces) <= reads_most
+    pieces = 0
+    async with wire(answer) as server, client(read_seconds=0.3) as asked, asked.stream("GET", server.url) as streamed:
+        with pytest.raises(httpx2.ReadTimeout):
+            async for _ in streamed.aiter_bytes():
+                pieces += 1
+                came.release()
+    assert AT_ONCE_COUNT <= pieces <= AT_ONCE_COUNT + 1  # the head may have been a read of its own
 
 
 async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:
