@@ -5,11 +5,12 @@ begins the stream and returns; the task of the request then only waits for the r
 reader missed, and what is sent, is the relay's affair.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs
 
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
@@ -42,6 +43,7 @@ class _Wish(NamedTuple):
 
 
 _Opening: TypeAlias = AbstractAsyncContextManager[tuple[Connection, TaskGroup]]
+_Join: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class _Subscribe:
@@ -67,33 +69,39 @@ async def _stream(
         kind = _one if len(wish.chat_ids) == 1 and not wish.stream_id else _many
         stream = kind(edge, principal, wish, _open(edge, principal, wish, scope, send))
         del send  # with all that middleware put around it
-        async with stream:
+        async with stream as join:
             yield
+            await join()
             await goodbye(receive)
 
 
 @asynccontextmanager
-async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[None]:
-    """One chat, in blocks that all its readers share."""
+async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[_Join]:
+    """One chat, in blocks that all its readers share. What it yields joins it; a stream that ends meanwhile ends as any
+    other."""
     (chat_id,) = wish.chat_ids
     place = parse_places(wish.place, wish.chat_ids).get(chat_id)
     async with edge.hub.relay(chat_id) as relay, opening as (connection, _tasks):
         visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else nullcontext()
         subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+
+        async def join() -> None:
+            try:
+                await relay.join(subscriber, place)
+            except Unavailable:
+                subscriber.end("store")
+
         with visit:
             try:
-                try:
-                    await relay.join(subscriber, place)
-                except Unavailable:
-                    subscriber.end("store")
-                yield
+                yield join
             finally:
                 relay.leave(subscriber)
 
 
 @asynccontextmanager
-async def _many(edge: Edge, principal: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[None]:
-    """Any number of chats, which may change while it runs when the client named the stream."""
+async def _many(edge: Edge, principal: Principal, wish: _Wish, opening: _Opening) -> AsyncIterator[_Join]:
+    """Any number of chats, which may change while it runs when the client named the stream. Each is joined by a task of
+    its own."""
     places = parse_places(wish.place, wish.chat_ids)
     async with AsyncExitStack() as stack:
         name = None
@@ -107,7 +115,7 @@ async def _many(edge: Edge, principal: Principal, wish: _Wish, opening: _Opening
             many.add(chat_id, places.get(chat_id))
         if not wish.chat_ids:
             connection.greet()
-        yield
+        yield anyio.lowlevel.checkpoint
 
 
 def _open(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send) -> _Opening:

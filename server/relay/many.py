@@ -161,6 +161,8 @@ class ManyChats:
             try:
                 async with AsyncExitStack() as stack:
                     relay = await stack.enter_async_context(self._hub.relay(chat_id))
+                    if self._chats.get(chat_id) is not watch:
+                        return  # removed in the turn in which it was opened, too late to be cancelled
                     if self._has_presence:
                         stack.enter_context(self._hub.presence.visiting(chat_id, self._connection))
                     subscriber = Subscriber(self._connection, relay, chat_id, is_one_of_many=True)
@@ -170,6 +172,8 @@ class ManyChats:
                     await relay.join(subscriber, place)
                     await subscriber.left.wait()
             except Failed:
+                if self._chats.get(chat_id) is not watch:
+                    return
                 self._connection.places.pop(chat_id, None)
                 self._connection.write(frame_of(chat_id, ChatRemoved("unavailable")))
         if self._chats.get(chat_id) is watch:
