@@ -15,6 +15,7 @@ import anyio
 from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
+from server.backlog import watched_backlog
 from server.http import HttpServer, allow_open_files, serving
 from server.lag import watched_lag
 from server.probes import Door, Probes, probed
@@ -57,6 +58,7 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
         server = await stack.enter_async_context(serving(listener, door, None if seat is None else ready))
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
+        await stack.enter_async_context(watched_backlog(store, metrics))
         vault = Vault(store)
         edge = await stack.enter_async_context(
             _edge(settings, store, furniture, metrics, readiness, server, vault, seat)

@@ -148,6 +148,8 @@ class Metrics:
         self.append_seconds = histogram("append_seconds", "An append, until its answer", _SHORT_SECONDS)
         self.store_errors = count("store_errors_total", "Calls to the store that failed", "kind")
 
+        self.oldest_due_seconds = gauge("oldest_due_seconds", "How long the oldest chat has waited for any worker")
+
         # Actors.
         self.chats_active = gauge("chats_active", "Chats that this worker holds")
         self.inbox_wait_seconds = histogram("inbox_wait_seconds", "A command, from inbox to taken up", _SHORT_SECONDS)

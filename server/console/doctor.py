@@ -27,6 +27,9 @@ __all__ = ["Finding", "doctor", "examine", "local_url"]
 PATIENCE_SECONDS = 3.0
 """For each check that asks somebody."""
 
+STUCK_SECONDS = 10.0
+"""A chat is taken up within milliseconds, after the death of its worker within a lease and a sweep, some 5 s."""
+
 
 class Finding(msgspec.Struct, frozen=True):
     """`note` is nothing wrong, but worth knowing."""
@@ -60,7 +63,7 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
     async with Client(local_url(settings), token) as client:
         is_ours, server = await _server(client, settings)
         findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
-        findings += await _store_health(settings)
+        findings += await _store_health(settings, is_served=is_ours)
         findings.append(await _assistants(settings))
         servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)
         services = await tool_findings(settings, PATIENCE_SECONDS)
@@ -171,7 +174,7 @@ async def _own_store(settings: Settings) -> Finding:
     return _standing("the one of store.url answers", standing)
 
 
-async def _store_health(settings: Settings) -> list[Finding]:
+async def _store_health(settings: Settings, *, is_served: bool) -> list[Finding]:
     """What an operator should know of a store that answers; whether it does, another check says."""
     from server.console.dead_letters import store_url
     from server.store.redis_store import RedisStore
@@ -183,9 +186,25 @@ async def _store_health(settings: Settings) -> list[Finding]:
         with anyio.fail_after(PATIENCE_SECONDS):
             async with RedisStore(url) as store:
                 advice, given_up = await store.advice(), await store.dead_letters_count()
+                workers, waits_seconds = await store.workers_count(), await store.oldest_due_seconds()
     except (ThreadcastError, TimeoutError):
         return []
     found = [Finding("note", "store", warning) for warning in advice]
+    found.append(_workers(workers, waits_seconds, is_served=is_served))
     if given_up:
         found.append(Finding("note", "store", f"commands given up: {given_up}; `threadcast dead-letters` shows them"))
     return found
+
+
+def _workers(count: int | None, waits_seconds: float, *, is_served: bool) -> Finding:
+    """`count` None: the store does not tell. What is accepted and never taken up looks well everywhere else."""
+    is_stuck = waits_seconds >= STUCK_SECONDS
+    waits = f"; a chat has waited {waits_seconds:.0f} s for one" if is_stuck else ""
+    if not count:
+        seen = "none is seen at this store" if count == 0 else "the store does not tell who is there"
+        advice = "; start one: threadcast worker" if count == 0 or is_stuck else ""
+        is_wrong = is_stuck or (count == 0 and is_served)
+        return Finding("fail" if is_wrong else "note", "workers", seen + waits + advice)
+    if is_stuck:
+        return Finding("fail", "workers", f"{count} at work{waits}: they are full or stalled; start more of them")
+    return Finding("ok", "workers", f"{count} at work at this store")

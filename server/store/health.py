@@ -1,4 +1,5 @@
-"""How the store itself fares: its memory, its disk, what it would throw away, and the commands that were given up.
+"""How the store itself fares: its memory, its disk, what it would throw away, the commands that were given up, and
+whether anybody works on those that wait.
 
 For operators, not for the work of the house: `doctor`, the line at the start of a process and `threadcast dead-letters`
 ask here, on a connection of the store's own. It judges what INFO tells and changes nothing. The rule: what a server
@@ -9,8 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from protocol.errors import Internal
+from protocol.errors import Internal, Unavailable
 from server.store.bounds import DEAD_MAX
+from server.store.cluster import Cluster
 from server.store.connection import Commands
 from server.store.inbox import DeadLetter
 from server.store.keys import Keys
@@ -99,6 +101,26 @@ class RedisHealth:
         )
         letters = [_letters.decode(letter) for bucket in found for letter in bucket]
         return sorted(letters, key=lambda letter: _laid_down_at(letter.inbox_id))[-limit:]
+
+    async def workers_count(self) -> int | None:
+        """Workers that listen for their mail in the first bucket, as each does in all; None: the server does not tell.
+
+        It looks through the names of all channels there are, so it is for people and no metric.
+        """
+        verb = b"SHARDCHANNELS" if isinstance(self._redis, Cluster) else b"CHANNELS"
+        try:
+            told = await self._redis.everyone(b"PUBSUB", verb, self._keys.mail_channels("*")[0])
+        except (Internal, Unavailable):  # a hosted server that has no such command, or forbids it
+            return None
+        return len({channel for channels in told for channel in channels})
+
+    async def oldest_due_seconds(self) -> float:
+        """How long the chat that has waited longest for a worker has done so, 0 when none waits. One pipeline of a
+        command for each bucket, however many chats there are. Raises Unavailable."""
+        first = [(b"ZRANGE", self._keys.due(bucket), 0, 0, b"WITHSCORES") for bucket in range(self._keys.buckets)]
+        told = await self._redis.all([(b"TIME",), *first])
+        now_seconds = int(told[0][0]) + int(told[0][1]) / 1_000_000
+        return max([0.0, *(now_seconds - float(found[1]) / 1_000 for found in told[1:] if found)])
 
     async def dead_letters_count(self) -> int:
         return sum(await self._redis.all([(b"LLEN", self._keys.dead(bucket)) for bucket in range(self._keys.buckets)]))
