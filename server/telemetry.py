@@ -124,6 +124,9 @@ _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 _LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """From what a busy loop always has to what costs a worker its leases (3.5 s)."""
 
+_WAIT_SECONDS = (*_SHORT_SECONDS, 5.0, 10.0, 30.0, 60.0)
+"""From a worker that is free at once to workers that are far too few: an alarm at 5 s needs buckets beyond it."""
+
 _MODEL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """From an instant model to a cold one that loads first."""
 
@@ -152,7 +155,7 @@ class Metrics:
 
         # Actors.
         self.chats_active = gauge("chats_active", "Chats that this worker holds")
-        self.inbox_wait_seconds = histogram("inbox_wait_seconds", "A command, from inbox to taken up", _SHORT_SECONDS)
+        self.inbox_wait_seconds = histogram("inbox_wait_seconds", "A command, from inbox to taken up", _WAIT_SECONDS)
         self.fenced = count("fenced_total", "Appends refused because somebody else wrote")
         self.takeovers = count("takeovers_total", "Chats taken over from an owner that was lost")
         self.quarantined = count("quarantined_total", "Chats set aside because their log cannot be folded")

@@ -131,3 +131,13 @@ def test_two_processes_in_one_test_count_for_themselves() -> None:
     one.resyncs.labels("slow").inc()
     assert b'threadcast_resyncs_total{reason="slow"} 1.0' in one.render()
     assert b"slow" not in other.render()
+
+
+def test_a_wait_of_many_seconds_for_a_worker_can_be_told_from_one_of_a_few() -> None:
+    metrics = Metrics()
+    metrics.inbox_wait_seconds.observe(20.0)
+
+    def waits_within(bound: str) -> float | None:
+        return metrics.registry.get_sample_value("threadcast_inbox_wait_seconds_bucket", {"le": bound})
+
+    assert (waits_within("5.0"), waits_within("60.0")) == (0.0, 1.0), "the alarm stands at 5 s"
