@@ -16,12 +16,12 @@ from typing import Protocol
 
 import anyio
 import msgspec
-import structlog
 from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Unavailable
 from server.store.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, pack
 from server.store.listener import Listener
+from server.store.outage import Outage, address_of
 
 __all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
 
@@ -33,8 +33,6 @@ SUBSCRIBE_TIMEOUT_SECONDS = 3.0
 
 REBUILD_PAUSE_SECONDS = 0.1
 """Between attempts to connect: short against a lease, long against a busy loop."""
-
-_log = structlog.get_logger(__name__)
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -73,6 +71,7 @@ class Channels:
         self._outbox: list[bytes] = []
         self._has_outbox = asyncio.Event()
         self._heard_at = 0.0
+        self._outage = Outage()
 
     @asynccontextmanager
     async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
@@ -119,16 +118,23 @@ class Channels:
         route = self._redis.route
         connection = route.connection()
         while True:
+            is_open = False
             try:
                 with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
                     await route.open(connection)
+                is_open = True
+                self._outage.reachable(address_of(connection))
                 self._begin()
                 async with anyio.create_task_group() as both:
                     both.start_soon(self._speak, connection)
                     both.start_soon(self._leave, connection)
                     await self._listen(connection)
             except Exception as wrong:
-                _log.info("channels.lost", error=str(explain_error(_first(wrong))), channel_count=len(self._listeners))
+                trouble = explain_error(_first(wrong))
+                if is_open:
+                    self._outage.broken(trouble, len(self._listeners))
+                else:
+                    self._outage.unreachable(trouble, address_of(connection))
             finally:
                 with suppress(Exception):  # it is broken or being closed; either way we are done with it
                     await connection.disconnect(nowait=True)

@@ -170,6 +170,29 @@ async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_it
     assert len(await own_store.read_log(CHAT)) == 2
 
 
+async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is_back(
+    own_server: OwnServer, own_store: RedisStore
+) -> None:
+    def said(*events: str) -> list[tuple[str, str]]:
+        return [(line["event"], line["log_level"]) for line in lines if line["event"] in events]
+
+    async def is_back() -> bool:
+        return bool(said("store.back"))
+
+    with capture_logs() as lines:
+        own_server.kill()
+        with pytest.raises(Unavailable, match="channels do not answer"):  # some thirty attempts to connect
+            async with own_store.mail("w1"):
+                pass
+        own_server.restart()
+        await eventually(is_back)
+    said_of_it = said("channels.lost", "store.lost", "store.back")
+    assert said_of_it == [("channels.lost", "info"), ("store.lost", "error"), ("store.back", "info")]
+    lost, back = (next(line for line in lines if line["event"] == event) for event in ("store.lost", "store.back"))
+    assert lost["address"] == own_server.process.url
+    assert back["gone_seconds"] >= 2
+
+
 async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
     async with own_store.bell() as bell:
         assert await bell.wait(0.01) is None

@@ -118,7 +118,8 @@ def test_every_metric_is_there_before_anything_happened() -> None:
     names = set(re.findall(r"(?m)^# HELP (?:threadcast_)?(\w+)", shown))
     assert names >= {
         "http_requests_total", "commands_accepted_total", "commands_refused_total", "appends_total", "append_seconds",
-        "store_errors_total", "oldest_due_seconds", "chats_active", "inbox_wait_seconds", "fenced_total", "takeovers_total",
+        "store_errors_total", "oldest_due_seconds", "chats_active", "inbox_wait_seconds", "fenced_total",
+        "takeovers_total",
         "quarantined_total", "poisoned_total", "runs_finished_total", "model_calls_total", "model_first_delta_seconds",
         "tool_calls_total", "subscribers_inflight", "append_to_send_seconds", "resyncs_total", "streams_ended_total",
         "relay_reloads_total", "event_loop_lag_seconds", "process_resident_memory_bytes",
