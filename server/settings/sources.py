@@ -33,6 +33,7 @@ from server.settings import (
     Tool,
 )
 from server.settings.shape import Wrong, check_shape, fields_of, from_text, hint_at, leaves
+from server.settings.store_url import shown_url
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
@@ -88,7 +89,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     def values(self) -> list[Value]:
         """Every value that somebody set, secrets masked, in the order of the sections."""
-        return [Value(path, _shown(_at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
+        return [Value(path, _shown(path, _at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
 
 
 def load_settings(
@@ -300,8 +301,8 @@ def _at(settings: Settings, path: str) -> object:
     return value
 
 
-def _shown(value: object) -> str:
+def _shown(path: str, value: object) -> str:
     if isinstance(value, Secret):
-        return "***"
+        return shown_url(value.reveal()) if path == "store.url" else "***"
     text = str(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= 100 else text[:99] + "…"

@@ -7,7 +7,8 @@ It reaches nothing; `settings/serving.py` refuses what it cannot read, `store/se
 connect. `rediss+sentinel`
 means TLS, to the sentinels and to the primary. User, password and database are the primary's; the sentinels' own stand
 in the options `sentinel_username` and `sentinel_password`. All other options are redis-py's and hold for both. The
-rule: no message repeats a part of the URL, since any of it may be a secret put in the wrong place.
+rule: no message repeats a part of the URL, since any of it may be a secret put in the wrong place; `shown_url` tells what
+lies where no secret can be, and nothing of a URL that it does not understand.
 """
 
 import re
@@ -21,6 +22,7 @@ __all__ = [
     "SentinelUrl",
     "parse_cluster_url",
     "parse_sentinel_url",
+    "shown_url",
 ]
 
 SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
@@ -36,6 +38,11 @@ _CLUSTER_SHAPE = "write it as redis+cluster://[user:password@]host:port,host:por
 _SHAPE = "write it as redis+sentinel://[user:password@]host:port,host:port/service/database"
 _URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<authority>[^/?#]*)/(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 _CLUSTER_URL = re.compile(r"(?P<scheme>rediss?\+cluster)://(?P<authority>[^/?#]*)/?0?(?P<query>\?[^#]*)?")
+_PLACE = r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
+_SHOWABLE = re.compile(
+    r"(?P<scheme>[a-z+]+://)(?:(?P<credentials>[^/?#@]*)@)?"
+    rf"(?P<place>(?:{_PLACE}(?:,{_PLACE})*)?(?:/[^?#@]*)?)(?:\?(?P<query>[^#@]*))?"
+)
 _HOST = re.compile(r"^(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<name>[^\s:\[\]/@]+))(?::(?P<port>[0-9]{1,5}))?$")
 _SERVICE = re.compile(r"^[A-Za-z0-9._-]+$")
 """What Sentinel itself lets a service be called (sentinel.c: letters, digits and ".-_")."""
@@ -96,6 +103,19 @@ def parse_cluster_url(url: str) -> ClusterUrl:
     wrong = f"{_CLUSTER_SHAPE}; each node is a host, or host:port, between commas"
     seeds = tuple(_address(host, NODE_PORT, wrong) for host in hosts.split(","))
     return ClusterUrl(parts["scheme"].partition("+")[0], credentials + at, seeds, parts["query"] or "")
+
+
+def shown_url(url: str) -> str:
+    """For people: `redis://ann:***@127.0.0.1:6379/0`. Values of options other than `db` are masked, too, and `***` is all
+    that is shown of what does not look like the URL of a store."""
+    parts = _SHOWABLE.fullmatch(url)
+    if parts is None:
+        return "***"
+    user, colon, _ = (parts["credentials"] or "").partition(":")
+    credentials = "" if parts["credentials"] is None else f"{user if colon else ''}{colon}***@"
+    options = parse_qsl(parts["query"] or "", keep_blank_values=True)
+    query = "&".join(f"{name}={value if name == 'db' else '***'}" for name, value in options)
+    return f"{parts['scheme']}{credentials}{parts['place']}{'?' if query else ''}{query}"
 
 
 def _address(text: str, usual_port: int, wrong: str) -> str:

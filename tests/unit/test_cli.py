@@ -144,12 +144,14 @@ def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
         other.settimeout(0)
         monkeypatch.setattr("server.console.doctor.PATIENCE_SECONDS", 0.2)  # the other program never answers
         monkeypatch.setenv("THREADCAST_SERVER__PORT", str(other.getsockname()[1]))
-        monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{free_port()}")
+        gone = free_port()
+        monkeypatch.setenv("REDIS_URL", f"redis://:hunter2@127.0.0.1:{gone}/0")
         assert main(["doctor"]) == 1
     said = capsys.readouterr().out.splitlines()
     failed = [line.split()[1:3] for line in said if line.startswith("fail")]
     assert failed == [["server", "port"], ["store", "store.url:"], ["model", "keyless"], ["model", "gone"]]
-    assert any("store.url = ***  (environment REDIS_URL)" in line for line in said)
+    assert any(f"store.url = redis://:***@127.0.0.1:{gone}/0  (environment REDIS_URL)" in line for line in said)
+    assert "hunter2" not in "".join(said)
 
 
 def test_the_local_address_of_a_server_that_listens_everywhere_is_loopback() -> None:
