@@ -134,11 +134,15 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
         case "doctor":
             from server.console.doctor import doctor
 
-            return doctor(os.environ, options.config)
+            if options.url and not options.url.startswith(("http://", "https://")):
+                return _refuse(f"--url {options.url!r} must begin with http:// or https://")
+            return doctor(os.environ, options.config, url=options.url, data_dir=options.data_dir)
         case "dead-letters":
             from server.console.dead_letters import dead_letters
 
-            return dead_letters(os.environ, options.config, as_json=options.json, limit=options.limit)
+            return dead_letters(
+                os.environ, options.config, as_json=options.json, limit=options.limit, data_dir=options.data_dir
+            )
         case "conformance":
             return _run_conformance(options)
     return _run_client(options)
@@ -286,8 +290,14 @@ def _parser() -> argparse.ArgumentParser:
     doctor = command("doctor", "check configuration, store and models, a line each")
     doctor.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
 
+    doctor.add_argument(
+        "--url", help="the server that is asked (what the configuration says); a token: THREADCAST_TOKEN"
+    )
+
     letters = command("dead-letters", "commands that were given up because they killed their workers", _DEAD_LETTERS)
     letters.add_argument("--config", metavar="FILE", help="configuration file (threadcast.toml, if it is there)")
+    for looking in (doctor, letters):
+        looking.add_argument("--data-dir", metavar="DIR", help="where the data of the server lies (.threadcast)")
     letters.add_argument("--limit", type=int, default=20, metavar="N", help="the newest N (20)")
     letters.add_argument("--json", action="store_true", help="one JSON object a line, with the whole command")
 

@@ -24,6 +24,8 @@ __all__ = ["dead_letters", "line_of", "store_url"]
 
 PATIENCE_SECONDS = 5.0
 
+AWAY_ADVICE = "start it there, or mend REDIS_URL (store.url)"
+
 BODY_SHOWN_CHARACTERS = 60
 """Of a command in the table: enough to know it by; --json shows the whole."""
 
@@ -39,21 +41,26 @@ def store_url(settings: Settings) -> str | None:
     return unix_url(path) if ask(path).startswith(b"+PONG") else None
 
 
-def dead_letters(environ: Mapping[str, str], file: str | None, *, as_json: bool, limit: int) -> int:
+def dead_letters(
+    environ: Mapping[str, str], file: str | None, *, as_json: bool, limit: int, data_dir: str | None = None
+) -> int:
     """Print them, the newest last; the exit code."""
     try:
-        settings = load_settings(environ, file=file).settings
+        settings = load_settings(environ, {"store.data_dir": data_dir}, file).settings
     except BadSettings as wrong:
         return _refuse(str(wrong))
     url = store_url(settings)
     if url is None:
-        return _refuse(f"no server runs on {settings.store.data_dir}: start it, or set REDIS_URL to its store")
+        return _refuse(
+            f"no server runs on {settings.store.data_dir}: start it, name the directory of another with --data-dir, or "
+            "set REDIS_URL to its store"
+        )
     try:
         letters, count = asyncio.run(_read(url, limit))
     except ThreadcastError as wrong:
-        return _refuse(wrong.message)
+        return _refuse(f"{wrong.message}; {AWAY_ADVICE}")
     except TimeoutError:
-        return _refuse(f"the store did not answer within {PATIENCE_SECONDS:g} s")
+        return _refuse(f"the store did not answer within {PATIENCE_SECONDS:g} s; {AWAY_ADVICE}")
     for letter in letters:
         print(json.dumps(msgspec.to_builtins(letter)) if as_json else line_of(letter))
     if not as_json:

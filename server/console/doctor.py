@@ -31,6 +31,11 @@ STUCK_SECONDS = 10.0
 """A chat is taken up within milliseconds, after the death of its worker within a lease and a sweep, some 5 s."""
 
 
+AWAY_ADVICE = (
+    "Start it there, or mend REDIS_URL (store.url); nothing that was accepted is lost. docs/operations.md has the rest"
+)
+
+
 class Finding(msgspec.Struct, frozen=True):
     """`note` is nothing wrong, but worth knowing."""
 
@@ -42,26 +47,26 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.verdict:<5} {self.what:<14} {self.text}"
 
 
-def doctor(environ: Mapping[str, str], file: str | None) -> int:
-    """Print what was found; 1 if anything failed."""
+def doctor(environ: Mapping[str, str], file: str | None, *, url: str | None = None, data_dir: str | None = None) -> int:
+    """Print what was found; 1 if anything failed. `url`: of the server that is asked, else where these settings say."""
     try:
-        loaded = load_settings(environ, file=file)
+        loaded = load_settings(environ, {"store.data_dir": data_dir}, file)
     except BadSettings as wrong:
         print(Finding("fail", "configuration", str(wrong)))
         return 1
     has_failed = False
-    for finding in asyncio.run(examine(loaded, environ.get("THREADCAST_TOKEN"))):
+    for finding in asyncio.run(examine(loaded, environ.get("THREADCAST_TOKEN"), url)):
         print(finding)
         has_failed |= finding.verdict == "fail"
     return int(has_failed)
 
 
-async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
+async def examine(loaded: Loaded, token: str | None = None, url: str | None = None) -> list[Finding]:
     """All checks, in the order in which they matter."""
     settings = loaded.settings
     findings = [*_configuration(loaded), Finding("ok", "python", f"{platform.python_version()} at {sys.executable}")]
-    async with Client(local_url(settings), token) as client:
-        is_ours, server = await _server(client, settings)
+    async with Client(url or local_url(settings), token) as client:
+        is_ours, server = await _server(client, settings, is_named=url is not None)
         findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
         findings += await _store_health(settings, is_served=is_ours)
         findings.append(await _assistants(settings))
@@ -69,6 +74,8 @@ async def examine(loaded: Loaded, token: str | None = None) -> list[Finding]:
         services = await tool_findings(settings, PATIENCE_SECONDS)
         tools = [Finding(verdict, what, text) for verdict, what, text in [*servers, *services]]
     providers = settings.models.providers.items()
+    if not providers:
+        findings.append(Finding("note", "models", "no provider is configured: demo models answer; see docs/models.md"))
     answers: dict[str, Finding] = {}
 
     async def ask(name: str, provider: Provider) -> None:
@@ -112,8 +119,8 @@ def _configuration(loaded: Loaded) -> list[Finding]:
     return found
 
 
-async def _server(client: Client, settings: Settings) -> tuple[bool, Finding]:
-    """Is it ours that has the port?"""
+async def _server(client: Client, settings: Settings, *, is_named: bool) -> tuple[bool, Finding]:
+    """Is it ours that has the port? Of one that was named it is expected to be there."""
     url, port = client.base_url, settings.server.port
     try:
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -122,6 +129,8 @@ async def _server(client: Client, settings: Settings) -> tuple[bool, Finding]:
             return True, Finding("ok", "server", f"a threadcast server answers at {url}")
     except (Unreachable, TimeoutError):
         pass
+    if is_named:
+        return False, Finding("fail", "server", f"no threadcast server answers at {url}; start it there, or mend --url")
     try:
         listener = await asyncio.start_server(lambda reader, writer: None, settings.server.host, port)
     except OSError as wrong:
@@ -130,6 +139,13 @@ async def _server(client: Client, settings: Settings) -> tuple[bool, Finding]:
     listener.close()
     await listener.wait_closed()
     return False, Finding("ok", "server", f"none runs at {url}; port {port} is free")
+
+
+class _NotReady(msgspec.Struct):
+    """What `/readyz` says with 503, as far as we read it."""
+
+    status: str = ""
+    detail: str = ""
 
 
 async def _served_store(client: Client) -> Finding:
@@ -144,7 +160,12 @@ async def _served_store(client: Client) -> Finding:
         except msgspec.DecodeError:
             standing = Standing()
         return _standing("the server says that it is ready", standing)
-    return Finding("fail", "store", f"the server is not ready: {answer.text.strip()[:300]}")
+    try:
+        said = msgspec.json.decode(answer.content, type=_NotReady)
+    except msgspec.DecodeError:
+        said = _NotReady(detail=answer.text.strip())
+    advice = f". {AWAY_ADVICE}" if said.status == "unavailable" else ""
+    return Finding("fail", "store", f"the server is not ready: {said.detail[:300]}{advice}")
 
 
 def _standing(text: str, standing: Standing) -> Finding:
@@ -168,9 +189,9 @@ async def _own_store(settings: Settings) -> Finding:
             async with RedisStore(settings.store.url.reveal()) as store:
                 standing = await store.ping()
     except ThreadcastError as wrong:
-        return Finding("fail", "store", f"store.url: {wrong.message}")
+        return Finding("fail", "store", f"store.url: {wrong.message}. {AWAY_ADVICE}")
     except TimeoutError:
-        return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s")
+        return Finding("fail", "store", f"store.url: no answer within {PATIENCE_SECONDS:g} s. {AWAY_ADVICE}")
     return _standing("the one of store.url answers", standing)
 
 

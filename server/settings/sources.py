@@ -89,7 +89,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
     def values(self) -> list[Value]:
         """Every value that somebody set, secrets masked, in the order of the sections."""
-        return [Value(path, _shown(path, _at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())]
+        return [
+            Value(path, _shown(path, _at(self.settings, path)), origin) for path, origin in sorted(self.origins.items())
+        ]
 
 
 def load_settings(

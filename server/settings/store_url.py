@@ -7,8 +7,8 @@ It reaches nothing; `settings/serving.py` refuses what it cannot read, `store/se
 connect. `rediss+sentinel`
 means TLS, to the sentinels and to the primary. User, password and database are the primary's; the sentinels' own stand
 in the options `sentinel_username` and `sentinel_password`. All other options are redis-py's and hold for both. The
-rule: no message repeats a part of the URL, since any of it may be a secret put in the wrong place; `shown_url` tells what
-lies where no secret can be, and nothing of a URL that it does not understand.
+rule: no message repeats a part of the URL, since any of it may be a secret put in the wrong place; `shown_url` tells
+what lies where no secret can be, and nothing of a URL that it does not understand.
 """
 
 import re
@@ -106,7 +106,7 @@ def parse_cluster_url(url: str) -> ClusterUrl:
 
 
 def shown_url(url: str) -> str:
-    """For people: `redis://ann:***@127.0.0.1:6379/0`. Values of options other than `db` are masked, too, and `***` is all
+    """For people: `redis://ann:***@127.0.0.1:6379/0`. Values of options other than `db` are masked, too; `***` is all
     that is shown of what does not look like the URL of a store."""
     parts = _SHOWABLE.fullmatch(url)
     if parts is None:

@@ -51,7 +51,10 @@ class ScriptedChat:
         return PlainTextResponse("pong")
 
     async def _ready(self, _: Request) -> Response:
-        return JSONResponse({"store": "is loading"}, self._ready_status)
+        if self._ready_status == 200:
+            return JSONResponse({"status": "ready", "store": "ok"})
+        said = {"status": "unavailable", "store": "is loading", "detail": "the store: is loading"}
+        return JSONResponse(said, self._ready_status)
 
     async def _models(self, _: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "tiny"}, {"id": "large"}]})

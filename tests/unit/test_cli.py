@@ -72,6 +72,7 @@ def test_help_and_version_say_what_there_is(capsys: pytest.CaptureFixture[str]) 
         (["tail", "feed"], "reserved"),
         (["chat", "c1", "--new"], "leave the id away"),
         (["tail", "c1", "--url", "localhost"], "http://"),
+        (["doctor", "--url", "localhost"], "http://"),
         (["token", "a b"], "'a b'"),
         (["token", "a", "--permissions", "fly"], "'fly'"),
     ],
@@ -121,7 +122,9 @@ def test_doctor_finds_a_fresh_machine_in_order() -> None:
         ("server", "ok"),
         ("store", "ok"),
         ("assistants", "ok"),
+        ("models", "note"),
     ]
+    assert "demo models answer" in found["models"].text
     assert "is free" in found["server"].text
 
 
@@ -132,7 +135,23 @@ def test_doctor_asks_a_server_that_runs() -> None:
         assert "a threadcast server answers" in found["server"].text
     with served(ScriptedChat(lambda command: [], ready_status=503).app) as url:
         found = findings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2]})
-        assert (found["store"].verdict, "is loading" in found["store"].text) == ("fail", True)
+        assert found["store"].verdict == "fail"
+        assert found["store"].text.startswith("the server is not ready: the store: is loading. Start it there, or mend")
+
+
+def test_doctor_asks_the_server_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(ScriptedChat(lambda command: []).app) as url:
+        assert main(["doctor", "--url", url]) == 0
+        assert f"a threadcast server answers at {url}" in capsys.readouterr().out
+    assert main(["doctor", "--url", url, "--data-dir", "elsewhere"]) == 1
+    said = capsys.readouterr().out
+    assert f"no threadcast server answers at {url}; start it there, or mend --url" in said
+    assert "a private one in elsewhere" in said
+
+
+def test_where_the_dead_letters_lie_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dead-letters", "--data-dir", "elsewhere"]) == 1
+    assert "no server runs on elsewhere: start it, name the directory of another" in capsys.readouterr().err
 
 
 def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +171,9 @@ def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     assert failed == [["server", "port"], ["store", "store.url:"], ["model", "keyless"], ["model", "gone"]]
     assert any(f"store.url = redis://:***@127.0.0.1:{gone}/0  (environment REDIS_URL)" in line for line in said)
     assert "hunter2" not in "".join(said)
+    assert any(
+        "Start it there, or mend REDIS_URL" in line and "nothing that was accepted is lost" in line for line in said
+    )
 
 
 def test_the_local_address_of_a_server_that_listens_everywhere_is_loopback() -> None:
