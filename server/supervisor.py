@@ -112,8 +112,9 @@ class _Crew:
     async def _replace(self) -> None:
         """One after another; all are at work at any moment. The first that fails ends it: the others would fail too."""
         for place in self.places:
-            if not await place.replace(self._stop_seconds):
-                _log.error("processes.not_replaced", kept=place.name)
+            trouble = await place.replace(self._stop_seconds)
+            if trouble is not None:
+                _log.error("processes.not_replaced", kept=place.name, why=trouble)
                 return
         _log.info("processes.replaced", count=len(self.places))
 
@@ -176,6 +177,16 @@ class _Child:
         """How it ended, once it has."""
         status = self.process.returncode or 0
         return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+async def _why_unready(child: _Child) -> str:
+    """In words; it is ended in any case."""
+    if child.ready.is_set():  # it has closed its end of the pipe, as a process does that ends
+        with anyio.move_on_after(STOP_SPARE_SECONDS):
+            await child.ended.wait()
+            return f"process {child.process.pid} ended with {child.fate} before it was ready; what it said stands above"
+    child.kill()
+    return f"process {child.process.pid} was not ready within {START_SECONDS:g} s"
 
 
 _Start: TypeAlias = Callable[[socket.socket | None, socket.socket | None], "Awaitable[_Child]"]
@@ -251,28 +262,27 @@ class _Place:
                 if child is self._children[-1]:  # nobody took over meanwhile
                     await self._start_again(child, others_live)
 
-    async def replace(self, stop_seconds: float) -> bool:
-        """Another process takes over; False when it does not become ready, and then nothing has changed."""
+    async def replace(self, stop_seconds: float) -> str | None:
+        """Another process takes over; why not, when it does not become ready, and then nothing has changed."""
         async with self._changing:
             old = self._children[-1]
             if old.ended.is_set():
-                return True  # it is started again anyway
+                return None  # it is started again anyway
             new = await self._start(self._listener, self._probes)
             self._children.insert(0, new)
             with anyio.move_on_after(START_SECONDS):
                 await new.ready.wait()
             if not new.said:
-                new.kill()
-                await new.ended.wait()
+                why = await _why_unready(new)
                 self._children.remove(new)
-                return False
+                return why
             self._children = [old, new]
         old.release()  # outside of the lock: if the new one dies while the old one finishes, another is started at once
         with anyio.move_on_after(stop_seconds):
             await old.ended.wait()
         old.kill()
         self._children = [child for child in self._children if child is not old]
-        return True
+        return None
 
     def release(self) -> None:
         for child in self._children:
@@ -302,7 +312,14 @@ class _Place:
                 "before. Start it alone, without --processes, to see whether it can live"
             )
         pause_seconds = PAUSES_SECONDS[min(self._deaths, len(PAUSES_SECONDS)) - 1]
-        _log.error("process.died", who=self.name, fate=child.fate, starts_in_seconds=pause_seconds)
+        _log.error(
+            "process.died",
+            number=child.number,
+            pid=child.process.pid,
+            who=self.name,
+            fate=child.fate,
+            starts_in_seconds=pause_seconds,
+        )
         if pause_seconds and self._listener is not None:  # nobody shall wait that long: the others are there
             self._listener.close()
             self._listener = None

@@ -1,5 +1,6 @@
 """A supervisor over small programs that are not ours: who dies, who never starts, who does not end."""
 
+import json
 import os
 import signal
 import subprocess
@@ -48,7 +49,11 @@ if seat["number"] == 2: ready(); sys.exit(3)
     assert "threadcast: worker process 2 died 4 times in a row, at last with exit status 3; the log says" in said.err
     assert "small program is ready, 2 processes" in said.out
     assert sorted(lives(record)) == ["1", "2", "2", "2", "2"], "the other one was let be"
-    assert [line for line in said.err.splitlines() if '"process.died"' in line and '"exit status 3"' in line]
+    told = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+    born = [(line["number"], line["pid"]) for line in told if line["event"] == "process.started"]
+    died = [line for line in told if line["event"] == "process.died"]
+    assert [(line["number"], line["fate"]) for line in died] == [(2, "exit status 3")] * 3
+    assert {(line["number"], line["pid"]) for line in died} <= set(born), "each can be found by the line of its start"
 
 
 def test_who_cannot_even_start_for_a_while_is_tried_while_others_live(
@@ -147,7 +152,10 @@ sys.stdin.read()
 """
     assert supervise(Settings(), "worker", small(body), 2) == 0
     assert len(lives(record)) == 3
-    assert '"kept":"worker process 1","event":"processes.not_replaced"' in capfd.readouterr().err
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "processes.not_replaced" in line]
+    told = json.loads(line)
+    assert told["kept"] == "worker process 1"
+    assert "ended with exit status 1 before it was ready" in told["why"]
 
 
 @pytest.mark.parametrize("total", [0, -1, 65])
