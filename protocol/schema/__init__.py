@@ -1,8 +1,9 @@
 """The machine-readable half of PROTOCOL.md: JSON Schema 2020-12 and OpenAPI 3.1, generated from the structs.
 
-`generate` makes the three files that lie beside this one and are committed; `python -m protocol.schema` writes them,
-`--check` compares them, and a test does the same. Nothing at run time reads them: the structs themselves decode and
-refuse, and the files only tell others what those do. The one rule: they are never edited by hand.
+`generate` makes the three files that lie beside this one and the types of the TypeScript client, all of them committed;
+`python -m protocol.schema` writes them, `--check` compares them, and a test does the same. Nothing at run time reads
+them: the structs themselves decode and refuse, and the files only tell others what those do. The one rule: they are
+never edited by hand.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 from protocol.messages import JsonObject
 from protocol.schema.openapi import openapi_document
 from protocol.schema.shapes import commands_schema, events_schema
+from protocol.schema.typescript import typescript
 
 __all__ = ["RENEW", "commands_schema", "events_schema", "generate", "openapi_document", "outdated"]
 
@@ -19,6 +21,8 @@ RENEW = "python -m protocol.schema"
 """The command that writes the files anew."""
 
 _HERE = Path(__file__).parent
+_TYPES = _HERE.parents[1] / "web" / "client" / "src" / "types.ts"
+"""In a clone; an installed package has no client in TypeScript, and nothing to renew."""
 
 
 def generate() -> dict[Path, str]:
@@ -28,7 +32,10 @@ def generate() -> dict[Path, str]:
         "commands.schema.json": commands_schema(),
         "openapi.json": openapi_document(),
     }
-    return {_HERE / name: _text(document) for name, document in documents.items()}
+    texts = {_HERE / name: _text(document) for name, document in documents.items()}
+    if _TYPES.parent.is_dir():
+        texts[_TYPES] = typescript(documents["openapi.json"]["components"]["schemas"])
+    return texts
 
 
 def outdated() -> list[Path]:

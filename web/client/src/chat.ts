@@ -1,0 +1,335 @@
+/**
+ * One live chat: its folded state, and the commands that go to it.
+ *
+ * A `Source` feeds it; it folds with the one reducer, so `state` is what the server and every other client have. The one
+ * rule: what was sent is held until the stream shows it (`ack`, a snapshot's acks, messages or queue) or it is refused.
+ */
+
+import { Closed, Refused, ThreadcastError, Unreachable } from "./errors.js";
+import type { Held, Outbox } from "./outbox.js";
+import { Postman, type Recipient } from "./postman.js";
+import { reduce } from "./reducer.js";
+import type { Source } from "./source.js";
+import { activePath, emptyState, isAtRest, stateFromSnapshot, type ChatState } from "./state.js";
+import type { Arrived, Item } from "./stream.js";
+import { ToolCalls, type Handler } from "./tool_calls.js";
+import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, UserMessage, WireEvent } from "./types.js";
+import { pathOf, type Wire } from "./wire.js";
+
+/** How we stand to the server. `held`: commands sent and not yet shown by the stream. */
+export interface Connection {
+  readonly state: "offline" | "catching_up" | "live";
+  readonly held: number;
+  readonly reason?: string;
+  /** When the next try is, in milliseconds since the epoch. */
+  readonly retryAt?: number;
+}
+
+/** A command without the id that the client gives it. */
+export type Draftless<C> = C extends Command ? Omit<C, "client_request_id"> & { client_request_id?: string } : never;
+export type Sendable = Draftless<Command>;
+
+/** What became of one command. */
+export interface Sent {
+  readonly requestId: string;
+  /** The server has promised to keep it (202). Rejects with Refused. */
+  readonly accepted: Promise<void>;
+  /** The stream says what became of it. Rejects with Refused, also for a command that was refused after waiting. */
+  readonly acked: Promise<Ack>;
+}
+
+/** All that a listener may be told of. */
+export type ChatEvent = WireEvent | Arrived;
+
+export class Chat implements Recipient {
+  state: ChatState;
+  connection: Connection = { state: "offline", held: 0 };
+  /** Why the stream has ended for good; null while it goes on. */
+  failure: ThreadcastError | null = null;
+  /** Whether a snapshot has come; until then `state` is an empty chat. */
+  isReady = false;
+
+  private readonly postman: Postman;
+  private readonly toolCalls: ToolCalls;
+  private readonly changed = new Set<() => void>();
+  private readonly listeners = new Set<(event: ChatEvent, position: number, id: string) => void>();
+  private readonly refusals = new Set<(requestId: string, wrong: Refused) => void>();
+  private readonly sent = new Map<string, Handle>();
+  private readonly unwatch: () => void;
+  private isTold = false;
+
+  constructor(
+    readonly id: string,
+    private readonly wire: Wire,
+    source: Source,
+    private readonly outbox: Outbox,
+    claimer: string,
+  ) {
+    this.state = emptyState(id);
+    this.postman = new Postman(wire, id, outbox, this);
+    this.toolCalls = new ToolCalls(this, claimer, wire.patience);
+    this.connection = { state: "offline", held: this.held };
+    this.unwatch = source.watch(id, (item) => this.take(item));
+  }
+
+  // Reading.
+
+  /** The active path, root first, with the unfinished answer as it stands. */
+  get messages(): Message[] {
+    return activePath(this.state);
+  }
+
+  get isAtRest(): boolean {
+    return isAtRest(this.state);
+  }
+
+  /** Be told whenever `state`, `connection` or `failure` is another. Returns how to stop. */
+  subscribe(listener: () => void): () => void {
+    this.changed.add(listener);
+    return () => this.changed.delete(listener);
+  }
+
+  /** Be told of every event as it came, snapshots and transient frames included. */
+  onEvent(listener: (event: ChatEvent, position: number, id: string) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /**
+   * Be told of every command of ours that is refused, be it at once or when its turn came: `acked` of a command that
+   * waited in the queue was resolved long before (PROTOCOL §3).
+   */
+  onRefused(listener: (requestId: string, wrong: Refused) => void): () => void {
+    this.refusals.add(listener);
+    return () => this.refusals.delete(listener);
+  }
+
+  /** Wait for a state. Throws Unreachable after `ms`, and what ended the stream. */
+  until(isSo: (state: ChatState) => boolean, ms = this.wire.patience.answerMs): Promise<ChatState> {
+    return new Promise((done, fail) => {
+      const look = () => {
+        if (this.isReady && isSo(this.state)) end(() => done(this.state));
+        else if (this.failure) end(() => fail(this.failure));
+      };
+      const end = (then: () => void) => {
+        stop();
+        clearTimeout(timer);
+        then();
+      };
+      const stop = this.subscribe(look);
+      const timer = setTimeout(() => end(() => fail(new Unreachable(`chat ${this.id} did not come to that`))), ms);
+      look();
+    });
+  }
+
+  // Sending. Each returns at once.
+
+  /** Send a text, or any command of PROTOCOL §2. Throws OutboxFull, or what ended the stream. */
+  send(what: string | Sendable, more: Partial<Omit<UserMessage, "type" | "content">> = {}): Sent {
+    if (this.failure) throw this.failure;
+    const command = typeof what === "string" ? { type: "user_message", content: what, ...more } : what;
+    const requestId = command.client_request_id ?? crypto.randomUUID();
+    const body = JSON.stringify({ ...command, client_request_id: requestId });
+    this.postman.put({ chatId: this.id, requestId, type: command.type, body });
+    const handle = new Handle(requestId);
+    this.sent.set(requestId, handle);
+    this.say();
+    return handle;
+  }
+
+  /** Decide a paused call, bound to the arguments that this client was shown (PROTOCOL §11). */
+  decide(
+    toolCallId: string,
+    accepted: boolean,
+    more: { remember?: "call" | "tool" | "server"; edited_input?: JsonObject; note?: string } = {},
+  ): Sent {
+    const asked = this.state.runtime.pause_reasons.find((reason) => reason.tool_call_id === toolCallId);
+    const input_hash = asked?.input_hash || null;
+    return this.send({ type: "tool_decision", tool_call_id: toolCallId, accepted, input_hash, ...more });
+  }
+
+  /** Decide a preview, bound to the data that this client was shown (PROTOCOL §11). */
+  decidePreview(payloadId: string, accepted: boolean, note?: string): Sent {
+    const input_hash = this.state.payloads.find((payload) => payload.payload_id === payloadId)?.input_hash;
+    return this.send({ type: "tool_decision", payload_id: payloadId, accepted, input_hash, note });
+  }
+
+  /** Take a waiting command back; false when it does not wait any more. Throws Refused, Unreachable. */
+  async cancel(requestId: string): Promise<boolean> {
+    try {
+      await this.wire.ask("DELETE", pathOf("chats", this.id, "queue", requestId));
+      return true;
+    } catch (wrong) {
+      if (wrong instanceof Refused && wrong.status === 404) return false;
+      throw wrong;
+    }
+  }
+
+  /** Carry out the calls of a client tool, each behind a claim, so that only one client does it (PROTOCOL §12). */
+  onToolCall(name: string, handler: Handler): void {
+    this.toolCalls.add(name, handler);
+  }
+
+  /** Watch no longer. What is held stays in the outbox. */
+  close(): void {
+    this.unwatch();
+    this.fail(new Closed(`chat ${this.id}`));
+  }
+
+  // What the source and the postman tell.
+
+  private take(item: Item): void {
+    switch (item.kind) {
+      case "opened":
+        this.isTold = false;
+        this.connect({ state: "catching_up" });
+        return this.postman.repost();
+      case "lost":
+        return this.connect({ state: "offline", reason: item.reason, retryAt: Date.now() + item.retryMs });
+      case "beat":
+        this.isTold = this.isReady;
+        return this.catchUp();
+      case "gone":
+        return this.fail(item.wrong);
+      case "transient":
+        return this.tell(item.event, this.state.position, "");
+      case "event":
+        this.fold(item.event, item.position);
+        this.tell(item.event, this.state.position, item.id);
+        this.toolCalls.look();
+        return this.say();
+    }
+  }
+
+  accepted(held: Held, receipt: Receipt): void {
+    this.sent.get(held.requestId)?.takeAccepted();
+    if (receipt.status === "aborted" && this.isReady && this.state.position === 0) {
+      // There is no such chat, so there is nothing to abort and nobody who would say so (PROTOCOL §1).
+      this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { aborted: true } });
+    }
+    if (this.connection.state === "live" && this.postman.isDone) this.connect({ state: "live" });
+    this.say();
+  }
+
+  refused(held: Held, wrong: Refused): void {
+    this.refuse(held.requestId, wrong);
+    this.say();
+  }
+
+  longDone(held: Held): void {
+    this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { duplicate: true } });
+    this.say();
+  }
+
+  delayed(reason: string): void {
+    if (this.connection.state !== "offline") this.connect({ ...this.connection, reason });
+  }
+
+  // Folding.
+
+  private fold(event: WireEvent, position: number): void {
+    if (event.type !== "snapshot") {
+      this.state = reduce(this.state, event);
+      if (event.type === "ack") this.settle(event);
+      return;
+    }
+    this.state = stateFromSnapshot(this.id, event, position);
+    this.isReady = this.isTold = true;
+    this.settleShown(event);
+  }
+
+  private settle(ack: Ack): void {
+    this.postman.settle(ack.client_request_id);
+    if (!ack.accepted) {
+      const { error, code } = ack.result;
+      return this.refuse(ack.client_request_id, new Refused(String(error ?? "refused"), String(code ?? "")));
+    }
+    this.sent.get(ack.client_request_id)?.takeAck(ack);
+    if (!ack.result.queued) this.sent.delete(ack.client_request_id); // else a final word may follow
+  }
+
+  private refuse(requestId: string, wrong: Refused): void {
+    const handle = this.sent.get(requestId);
+    if (!handle) return; // another client's
+    this.sent.delete(requestId);
+    handle.takeRefusal(wrong);
+    for (const listener of [...this.refusals]) listener(requestId, wrong);
+  }
+
+  /** A snapshot may come in place of the ack (PROTOCOL §5). */
+  private settleShown(snapshot: Snapshot): void {
+    const last = new Map((snapshot.recent_acks ?? []).map((ack) => [ack.client_request_id, ack]));
+    const shown = [...snapshot.messages, ...snapshot.runtime.queued_items].map((each) => each.client_request_id);
+    for (const id of shown) {
+      if (id && !last.has(id)) last.set(id, { type: "ack", client_request_id: id, accepted: true, result: { queued: true } });
+    }
+    const own = [...this.outbox.held(this.id).map((held) => held.requestId), ...this.sent.keys()];
+    for (const id of new Set(own)) {
+      const ack = last.get(id);
+      if (ack) this.settle(ack);
+    }
+  }
+
+  // The connection.
+
+  private get held(): number {
+    return this.outbox.held(this.id).length;
+  }
+
+  /** Live: after the first word of a connection, and once all that is held was posted again. */
+  private catchUp(): void {
+    if (this.connection.state === "catching_up" && this.isTold && this.postman.isDone) this.connect({ state: "live" });
+  }
+
+  /** Something has changed: the state, or the number of held commands. */
+  private say(): void {
+    this.connection = { ...this.connection, held: this.held };
+    this.catchUp();
+    for (const listener of [...this.changed]) listener();
+  }
+
+  private connect(connection: Omit<Connection, "held">): void {
+    this.connection = { ...connection, held: this.held };
+    for (const listener of [...this.changed]) listener();
+  }
+
+  private tell(event: ChatEvent, position: number, id: string): void {
+    for (const listener of [...this.listeners]) listener(event, position, id);
+  }
+
+  private fail(wrong: ThreadcastError): void {
+    if (this.failure) return;
+    this.failure = wrong;
+    this.postman.close();
+    this.toolCalls.close();
+    for (const handle of this.sent.values()) handle.takeRefusal(wrong);
+    this.connect({ state: "offline", reason: wrong.message });
+  }
+}
+
+class Handle implements Sent {
+  readonly accepted: Promise<void>;
+  readonly acked: Promise<Ack>;
+  takeAccepted!: () => void;
+  takeAck!: (ack: Ack) => void;
+  takeRefusal!: (wrong: ThreadcastError) => void;
+
+  constructor(readonly requestId: string) {
+    const refusals: ((wrong: ThreadcastError) => void)[] = [];
+    this.accepted = new Promise((done, fail) => {
+      this.takeAccepted = done;
+      refusals.push(fail);
+    });
+    this.acked = new Promise((done, fail) => {
+      this.takeAck = (ack) => {
+        this.takeAccepted();
+        done(ack);
+      };
+      refusals.push(fail);
+    });
+    this.takeRefusal = (wrong) => refusals.forEach((refuse) => refuse(wrong));
+    // Nobody need wait for either; who does is still told.
+    this.accepted.catch(() => {});
+    this.acked.catch(() => {});
+  }
+}

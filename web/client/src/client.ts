@@ -1,0 +1,102 @@
+/**
+ * One server, seen as one caller: the way to its chats.
+ *
+ *     const client = connect({ url: "http://127.0.0.1:8000" });
+ *     const chat = client.chat("hello");
+ *     chat.subscribe(() => render(chat.messages));
+ *     chat.send("What is a lease?");
+ *
+ * It speaks the public protocol and nothing else.
+ */
+
+import { Chat } from "./chat.js";
+import type { ChatsList } from "./feed.js";
+import { MemoryOutbox, StorageOutbox, type Outbox } from "./outbox.js";
+import { Hub, type Source } from "./source.js";
+import { sharedSource } from "./tabs.js";
+import { Busy, Wire, type WireOptions } from "./wire.js";
+import { Unreachable } from "./errors.js";
+
+export interface Options extends WireOptions {
+  /** Where commands wait until they are seen; in memory unless given, in the tab's storage with `shared`. */
+  outbox?: Outbox;
+  /** One connection for all tabs of this origin. Only in pages. */
+  shared?: boolean;
+  /** What claims of client tools are made under. Give one that stays if a program keeps its claims over a restart. */
+  name?: string;
+}
+
+export class Client {
+  private readonly wire: Wire;
+  private readonly source: Source;
+  private readonly outbox: Outbox;
+  private readonly name: string;
+  private readonly open = new Set<Chat>();
+
+  constructor(options: Options = {}) {
+    this.wire = new Wire(options);
+    this.source = options.shared ? sharedSource(options) : new Hub(this.wire);
+    this.outbox = options.outbox ?? (options.shared ? new StorageOutbox(localStorage) : new MemoryOutbox());
+    this.name = options.name ?? crypto.randomUUID();
+    const adopted = this.outbox instanceof StorageOutbox ? this.outbox.adopt() : Promise.resolve();
+    void adopted.then(() => this.deliver());
+  }
+
+  /** A live chat. One that does not exist yet begins with the first message. Close it when done. */
+  chat(id: string): Chat {
+    const chat = new Chat(id, this.wire, this.source, this.outbox, this.name);
+    this.open.add(chat);
+    return chat;
+  }
+
+  /** The caller's chats, now and after every change. Returns how to stop. */
+  follow(take: (list: ChatsList) => void): () => void {
+    return this.source.follow(take);
+  }
+
+  /** Any other endpoint, once; its JSON. Throws Refused, Unreachable. */
+  async get<T>(path: string): Promise<T> {
+    return (await this.request("GET", path)).json() as Promise<T>;
+  }
+
+  /** Any other endpoint, once. Throws Refused, Unreachable. */
+  async request(
+    method: string,
+    path: string,
+    more: { body?: BodyInit; headers?: Record<string, string>; signal?: AbortSignal } = {},
+  ): Promise<Response> {
+    try {
+      return await this.wire.request(method, path, more);
+    } catch (wrong) {
+      throw wrong instanceof Busy ? new Unreachable(wrong.message) : wrong;
+    }
+  }
+
+  /** For a developer's eyes: break the connection, or lose one event, and watch what happens. */
+  get faults(): { cut(): void; drop(): void } {
+    return this.source;
+  }
+
+  close(): void {
+    for (const chat of this.open) chat.close();
+    this.source.close();
+  }
+
+  /** What an earlier page had sent and nobody has seen goes out, whether or not its chat is opened. */
+  private async deliver(): Promise<void> {
+    for (const id of this.outbox.chats()) {
+      const chat = this.chat(id);
+      const stop = chat.subscribe(() => {
+        if (chat.failure || (chat.isReady && chat.connection.held === 0)) {
+          stop();
+          this.open.delete(chat);
+          queueMicrotask(() => chat.close());
+        }
+      });
+    }
+  }
+}
+
+export function connect(options: Options = {}): Client {
+  return new Client(options);
+}

@@ -1,0 +1,146 @@
+/**
+ * Posts what one chat's outbox holds, in order, until the server has each, and all of it again when asked to.
+ *
+ * It knows no stream: `chat.ts` says when a connection came (`repost`) and what has been seen (`settle`). The rules: one
+ * command at a time, so that they arrive in the order in which they were sent; only what overtakes the server's queue
+ * also overtakes one here that was asked to wait; whatever is refused for good is never posted again.
+ */
+
+import { Backoff, sleep } from "./backoff.js";
+import { Refused } from "./errors.js";
+import { isExempt, type Held, type Outbox } from "./outbox.js";
+import type { Receipt } from "./types.js";
+import { Busy, pathOf, type Wire } from "./wire.js";
+
+/** Whom the postman tells. */
+export interface Recipient {
+  /** The server keeps it, or has had it. */
+  accepted(held: Held, receipt: Receipt): void;
+  /** It has left the outbox. */
+  refused(held: Held, wrong: Refused): void;
+  /** The server had it long before; it has left the outbox. */
+  longDone(held: Held): void;
+  /** The server asked to wait, or was not reached. */
+  delayed(reason: string): void;
+}
+
+/**
+ * The server has had this command before, and no ack of it came in this time on a live stream: it was done so long ago
+ * that no snapshot shows it any more (64 acks).
+ */
+const DUPLICATE_MS = 30_000;
+
+export class Postman {
+  private readonly posted = new Set<string>();
+  private readonly duplicates = new Map<string, ReturnType<typeof setTimeout>>();
+  private readonly backoff: Backoff;
+  private generation = 0;
+  private slowUntil = 0;
+  private isPosting = false;
+  private isClosed = false;
+  private pause = new AbortController();
+
+  constructor(
+    private readonly wire: Wire,
+    private readonly chatId: string,
+    private readonly outbox: Outbox,
+    private readonly recipient: Recipient,
+  ) {
+    this.backoff = new Backoff(wire.patience);
+  }
+
+  /** All that is held was posted on this connection. */
+  get isDone(): boolean {
+    return this.outbox.held(this.chatId).every((held) => this.posted.has(held.requestId));
+  }
+
+  /** Keep it and post it. Throws OutboxFull. */
+  put(held: Held): void {
+    this.outbox.add(held);
+    this.wake();
+  }
+
+  /** A new connection: the server behind it may have lost what an older one took (PROTOCOL §15). */
+  repost(): void {
+    this.generation++;
+    this.posted.clear();
+    for (const timer of this.duplicates.values()) clearTimeout(timer);
+    this.duplicates.clear();
+    this.backoff.reset();
+    this.wake();
+  }
+
+  /** It was seen, or is not wanted any more. */
+  settle(requestId: string): void {
+    this.outbox.remove(this.chatId, requestId);
+    this.posted.delete(requestId);
+    clearTimeout(this.duplicates.get(requestId));
+    this.duplicates.delete(requestId);
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.pause.abort();
+    for (const timer of this.duplicates.values()) clearTimeout(timer);
+  }
+
+  private wake(): void {
+    this.pause.abort();
+    if (!this.isPosting) void this.run();
+  }
+
+  private async run(): Promise<void> {
+    this.isPosting = true;
+    // A turn of the event loop later, so that whoever sent has its handle before anything comes of it.
+    await Promise.resolve();
+    for (let held = this.next(); held && !this.isClosed; held = this.next()) await this.post(held);
+    this.isPosting = false;
+  }
+
+  private next(): Held | undefined {
+    const isSlow = Date.now() < this.slowUntil;
+    const waiting = this.outbox.held(this.chatId).filter((held) => !this.posted.has(held.requestId));
+    return waiting.find((held) => isExempt(held) || !isSlow);
+  }
+
+  private async post(held: Held): Promise<void> {
+    const { generation } = this;
+    let wait = 0;
+    try {
+      const receipt = await this.wire.ask<Receipt>("POST", pathOf("chats", this.chatId, "commands"), held.body);
+      this.backoff.reset();
+      const isHeld = this.outbox.held(this.chatId).some((other) => other.requestId === held.requestId);
+      // Else it was seen before this answer came, or accepted before the connection that asked for it again.
+      if (generation === this.generation && isHeld) {
+        this.posted.add(held.requestId);
+        if (receipt.status === "duplicate") this.watchDuplicate(held);
+      }
+      this.recipient.accepted(held, receipt);
+    } catch (wrong) {
+      if (wrong instanceof Refused && wrong.status !== 401) {
+        this.settle(held.requestId);
+        return this.recipient.refused(held, wrong);
+      }
+      // A refused token is the caller's to mend; the command is good, and waits.
+      const asked = wrong instanceof Busy ? wrong.retryMs : wrong instanceof Refused ? this.wire.patience.pauseMaxMs : 0;
+      wait = this.backoff.pause(asked);
+      this.recipient.delayed(wrong instanceof Error ? wrong.message : String(wrong));
+    }
+    if (!wait) return;
+    if (wait > this.wire.patience.pauseMaxMs && !isExempt(held)) {
+      this.slowUntil = Date.now() + wait; // a quota: what overtakes the queue goes on meanwhile
+      setTimeout(() => this.wake(), wait);
+      return;
+    }
+    this.pause = new AbortController();
+    if (generation === this.generation) await sleep(wait, this.pause.signal);
+  }
+
+  private watchDuplicate(held: Held): void {
+    const timer = setTimeout(() => {
+      this.settle(held.requestId);
+      this.recipient.longDone(held);
+    }, DUPLICATE_MS);
+    this.duplicates.set(held.requestId, timer);
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * What a chat is, as a client holds it: from a snapshot, ready for the next event.
+ *
+ * States are values: `reducer.ts` makes a new one for each event, and what the new one shares with the old is never
+ * changed, so a view may compare by identity. It follows `protocol/state.py` and `protocol/snapshot.py`.
+ */
+
+import type { Ack, JsonObject, Message, PayloadAdded, Runtime, Snapshot, Thread } from "./types.js";
+
+/** The answer that is being streamed: its message, and the two texts that grow. */
+export interface Draft {
+  message: Message;
+  content: string;
+  reasoning: string;
+}
+
+export interface ChatState {
+  readonly chatId: string;
+  /** Position of the last event in it (PROTOCOL §4). */
+  readonly position: number;
+  readonly thread: Thread;
+  readonly runtime: Runtime;
+  /** Messages by id, those of the active path and what was cut from it since the snapshot. */
+  readonly nodes: ReadonlyMap<string, Message>;
+  /** Ids of the active path, root first. */
+  readonly path: readonly string[];
+  readonly draft: Draft | null;
+  readonly backgroundAgents: readonly JsonObject[];
+  readonly payloads: readonly PayloadAdded[];
+  readonly recentAcks: readonly Ack[];
+}
+
+/** States in which no run is open (PROTOCOL §7). */
+export const AT_REST: ReadonlySet<string> = new Set(["idle", "completed", "waiting_user_input", "error"]);
+
+export function isAtRest(state: ChatState): boolean {
+  return AT_REST.has(state.runtime.state);
+}
+
+/** A chat that nobody has written to. */
+export function emptyState(chatId: string): ChatState {
+  return stateFromSnapshot(chatId, EMPTY(chatId), 0);
+}
+
+const EMPTY = (id: string): Snapshot => ({
+  type: "snapshot",
+  thread: { id } as Thread,
+  runtime: {
+    state: "idle",
+    paused: false,
+    error: null,
+    queue_size: 0,
+    queued_items: [],
+    pause_reasons: [],
+    is_compressing: false,
+  },
+  messages: [],
+  background_agents: [],
+});
+
+/** A last message of the assistant without a finish reason, while a run is open, is the unfinished answer. */
+export function stateFromSnapshot(chatId: string, snapshot: Snapshot, position: number): ChatState {
+  const leaf = snapshot.messages.at(-1);
+  const isOpen =
+    leaf?.role === "assistant" &&
+    leaf.finish_reason == null &&
+    typeof leaf.content === "string" &&
+    !AT_REST.has(snapshot.runtime.state);
+  return {
+    chatId,
+    position,
+    thread: snapshot.thread,
+    runtime: snapshot.runtime,
+    nodes: new Map(snapshot.messages.map((message) => [message.message_id, message])),
+    path: snapshot.messages.map((message) => message.message_id),
+    draft: isOpen
+      ? { message: leaf, content: leaf.content as string, reasoning: leaf.reasoning_content ?? "" }
+      : null,
+    backgroundAgents: snapshot.background_agents,
+    payloads: snapshot.payloads ?? [],
+    recentAcks: snapshot.recent_acks ?? [],
+  };
+}
+
+/** The draft as a message, its texts as they stand. */
+export function draftedMessage(draft: Draft): Message {
+  return { ...draft.message, content: draft.content, reasoning_content: draft.reasoning || null };
+}
+
+/** The active path from the root to the leaf, the draft as it stands. */
+export function activePath(state: ChatState): Message[] {
+  const { draft } = state;
+  return state.path.map((id) =>
+    draft?.message.message_id === id ? draftedMessage(draft) : (state.nodes.get(id) as Message),
+  );
+}
+
+/** What another reader may start from: two states are the same when their snapshots are. */
+export function snapshotOf(state: ChatState): Snapshot {
+  return {
+    type: "snapshot",
+    thread: { ...state.thread, leaf_id: state.path.at(-1) ?? null },
+    runtime: state.runtime,
+    messages: activePath(state),
+    background_agents: [...state.backgroundAgents],
+    payloads: [...state.payloads],
+    recent_acks: [...state.recentAcks],
+  };
+}

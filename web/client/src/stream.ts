@@ -1,0 +1,239 @@
+/**
+ * One endless stream of several chats over as many connections as it takes: resumes where it stopped, notices a missing
+ * event and a silent line, and comes back when it should.
+ *
+ * It folds nothing. `take` is told of each arrival, in order, by a plain call. The one rule: after a loss that cannot be
+ * mended the next event of a chat is a snapshot, and nothing comes twice (PROTOCOL §4).
+ */
+
+import { Backoff, sleep } from "./backoff.js";
+import { Refused, Unreachable } from "./errors.js";
+import { FrameParser, FrameTooLarge } from "./frames.js";
+import { Places } from "./places.js";
+import type { WireEvent } from "./types.js";
+import { Busy, pathOf, type Wire } from "./wire.js";
+
+/** An event of a chat, or a transient frame, which has no `seq` (presence, typing, `chat_removed`). */
+export type Arrived = { [key: string]: unknown; chat_id: string; type: string; seq?: string };
+
+export type Item =
+  /** A connection stands; what was missed is on its way. */
+  | { kind: "opened" }
+  /** The connection went, or was not to be had, and when the next one is tried. */
+  | { kind: "lost"; reason: string; retryMs: number }
+  /** A heartbeat: the line is alive, and all that was there has been sent. */
+  | { kind: "beat" }
+  /** `position` is 0 where the id does not tell it. */
+  | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }
+  | { kind: "transient"; chatId: string; event: Arrived }
+  /** This chat is refused; the others go on. */
+  | { kind: "gone"; chatId: string; wrong: Refused };
+
+class Missed extends Error {}
+
+export class Stream {
+  private readonly name = crypto.randomUUID();
+  private readonly chats = new Set<string>();
+  private readonly seqs = new Map<string, number>();
+  private readonly places = new Places();
+  private readonly backoff: Backoff;
+  private lastEventId = "";
+  private retryMs = 0;
+  private isOpen = false;
+  private isRunning = false;
+  private isClosed = false;
+  private dropNext = false;
+  private connection = new AbortController();
+
+  constructor(
+    private readonly wire: Wire,
+    private readonly take: (item: Item) => void,
+    private readonly presence = false,
+  ) {
+    this.backoff = new Backoff(wire.patience);
+  }
+
+  /** Watch one more chat. It begins with a snapshot, or with `gone`. */
+  add(chatId: string): void {
+    if (this.chats.has(chatId)) return;
+    this.chats.add(chatId);
+    if (!this.isRunning) void this.run();
+    else void this.change({ add: [{ chat_id: chatId }], remove: [] });
+  }
+
+  /** Watch it no longer. Without any chat there is no connection. */
+  remove(chatId: string): void {
+    if (!this.chats.delete(chatId)) return;
+    this.seqs.delete(chatId);
+    if (this.chats.size === 0) this.connection.abort();
+    else void this.change({ add: [], remove: [chatId] });
+  }
+
+  /** Begin this chat again with a snapshot, since what came cannot be gone on with. */
+  resync(): void {
+    this.forget();
+    this.connection.abort();
+  }
+
+  /** Give up the present connection; the next one resumes. */
+  cut(): void {
+    this.connection.abort();
+  }
+
+  /** Lose the next event, as a broken relay might, so that people can watch a gap being noticed. */
+  drop(): void {
+    this.dropNext = true;
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.connection.abort();
+  }
+
+  private async run(): Promise<void> {
+    this.isRunning = true;
+    while (this.chats.size && !this.isClosed) {
+      this.connection = new AbortController();
+      const { signal } = this.connection;
+      let reason = "";
+      try {
+        reason = await this.connect(signal);
+      } catch (wrong) {
+        if (!(wrong instanceof Refused)) throw wrong;
+        reason = await this.findTheGone(wrong, signal);
+      }
+      this.isOpen = false;
+      if (!this.chats.size || this.isClosed) break;
+      const pause = signal.aborted && !reason ? 0 : this.backoff.pause(this.retryMs);
+      this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause });
+      this.connection = new AbortController();
+      await sleep(pause, this.connection.signal);
+    }
+    this.isRunning = false;
+    this.forget();
+  }
+
+  /** One connection, to its end; why it ended, "" when we wanted it. Throws Refused. */
+  private async connect(signal: AbortSignal): Promise<string> {
+    this.retryMs = 0;
+    const openedAt = Date.now();
+    const query = new URLSearchParams([...this.chats].map((chatId) => ["chat_id", chatId]));
+    query.set("stream_id", this.name);
+    if (this.presence) query.set("presence", "1");
+    let reason = "";
+    try {
+      const bytes = await this.wire.stream(`/v1/chats/subscribe?${query}`, this.lastEventId, signal);
+      this.isOpen = true;
+      this.take({ kind: "opened" });
+      reason = await this.read(bytes.getReader(), signal);
+    } catch (wrong) {
+      if (wrong instanceof Busy) this.retryMs = wrong.retryMs;
+      else if (wrong instanceof Missed || wrong instanceof FrameTooLarge) this.forget();
+      else if (!(wrong instanceof Unreachable)) throw wrong;
+      if (!signal.aborted) reason = wrong.message;
+    }
+    // A server that takes connections and drops them at once is not met by a herd of ours.
+    if (Date.now() - openedAt > this.wire.patience.pauseMaxMs) this.backoff.reset();
+    return reason;
+  }
+
+  private async read(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
+    const parser = new FrameParser();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let reason = "the server ended the stream";
+    const stop = () => void reader.cancel().catch(() => {});
+    signal.addEventListener("abort", stop, { once: true });
+    try {
+      for (;;) {
+        clearTimeout(timer);
+        timer = setTimeout(() => {
+          reason = "the line fell silent";
+          stop();
+        }, this.wire.patience.silenceMs);
+        const { done, value } = await reader.read();
+        if (done) return signal.aborted ? "" : reason;
+        for (const frame of parser.feed(value)) {
+          if (frame.kind === "retry") this.retryMs = frame.milliseconds;
+          else if (frame.kind === "comment") this.take({ kind: "beat" });
+          else this.arrived(frame.data, frame.id);
+        }
+      }
+    } catch (wrong) {
+      if (wrong instanceof Missed || wrong instanceof FrameTooLarge) throw wrong;
+      return signal.aborted ? "" : "the connection broke";
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", stop);
+      stop();
+    }
+  }
+
+  private arrived(data: string, id: string): void {
+    let event: Arrived;
+    try {
+      event = JSON.parse(data) as Arrived;
+    } catch {
+      return; // nothing of ours
+    }
+    const { chat_id: chatId, seq } = event;
+    if (!this.chats.has(chatId)) return; // told to leave, and on its way still
+    if (seq === undefined) return this.transient(chatId, event);
+    if (this.dropNext && event.type !== "snapshot") {
+      this.dropNext = false;
+      return;
+    }
+    const expected = event.type === "snapshot" ? 0 : (this.seqs.get(chatId) ?? NaN) + 1;
+    if (+seq !== expected) throw new Missed(`event ${seq} came where ${expected || "a snapshot"} was due`);
+    this.seqs.set(chatId, +seq);
+    this.lastEventId = id;
+    const position = this.places.positionOf(id);
+    this.take({ kind: "event", chatId, event: event as unknown as WireEvent, position, id });
+  }
+
+  private transient(chatId: string, event: Arrived): void {
+    if (event.type !== "chat_removed") return this.take({ kind: "transient", chatId, event });
+    this.seqs.delete(chatId);
+    if (event.reason === "removed") return;
+    if (event.reason === "unavailable") {
+      // The connection goes on; this chat is asked for again a little later.
+      setTimeout(() => this.chats.has(chatId) && this.change({ add: [{ chat_id: chatId }] }), this.backoff.pause(500));
+      return;
+    }
+    this.chats.delete(chatId);
+    this.take({ kind: "gone", chatId, wrong: new Refused(`there is no chat ${chatId}`, "not_found", 404) });
+  }
+
+  /** Tell the running stream; where that does not work, a new connection carries what is wanted now. */
+  private async change(change: { add?: { chat_id: string }[]; remove?: string[] }): Promise<void> {
+    if (!this.isOpen) return this.connection.abort();
+    try {
+      await this.wire.ask("POST", pathOf("streams", this.name), JSON.stringify({ add: [], remove: [], ...change }));
+    } catch {
+      this.connection.abort(); // perhaps the chat is gone; the connection will say which it was
+    }
+  }
+
+  /** One of several chats is not there, and the server does not say which (PROTOCOL §4): ask for each. */
+  private async findTheGone(refused: Refused, signal: AbortSignal): Promise<string> {
+    for (const chatId of [...this.chats]) {
+      let wrong: unknown = refused;
+      if (this.chats.size > 1 && refused.status === 404) {
+        const look = new AbortController();
+        wrong = await this.wire
+          .stream(`/v1/chats/subscribe?chat_id=${encodeURIComponent(chatId)}`, "", look.signal)
+          .then((bytes) => bytes.cancel().then(() => null), (caught: unknown) => caught);
+      }
+      if (!(wrong instanceof Refused)) continue;
+      this.chats.delete(chatId);
+      this.seqs.delete(chatId);
+      this.take({ kind: "gone", chatId, wrong });
+    }
+    return signal.aborted ? "" : "one of the chats is gone";
+  }
+
+  private forget(): void {
+    this.lastEventId = "";
+    this.seqs.clear();
+    this.places.clear();
+  }
+}

@@ -1,0 +1,125 @@
+/** One endless stream against a server of our own that breaks in every way a line can break. */
+
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, test } from "node:test";
+
+import type { Patience } from "../src/backoff.js";
+import { Stream, type Item } from "../src/stream.js";
+import { Wire } from "../src/wire.js";
+
+type Answer = (response: ServerResponse, request: IncomingMessage) => void;
+
+const servers: Server[] = [];
+after(() => servers.forEach((server) => (server.closeAllConnections(), server.close())));
+
+/** A server whose n-th connection is answered by the n-th of `answers`; what each request said it had. */
+async function scripted(...answers: Answer[]): Promise<{ url: string; asked: (string | undefined)[] }> {
+  const asked: (string | undefined)[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.headers["last-event-id"] as string | undefined);
+    (answers[asked.length - 1] ?? ((idle) => begin(idle)))(response, request);
+  });
+  servers.push(server);
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+function begin(response: ServerResponse, ...blocks: string[]): void {
+  response.writeHead(200, { "Content-Type": "text/event-stream" });
+  response.write(": hb 0\n\n" + blocks.join(""));
+}
+
+const RUNTIME = { state: "idle", paused: false, error: null, queue_size: 0, queued_items: [], pause_reasons: [] };
+const SNAPSHOT = `data: ${JSON.stringify({
+  chat_id: "c",
+  seq: "0",
+  type: "snapshot",
+  thread: { id: "c" },
+  runtime: RUNTIME,
+  messages: [],
+  background_agents: [],
+})}\nid: 9-4-4\n\n`;
+const cleared = (seq: number) => `data: {"chat_id":"c","seq":"${seq}","type":"pause_cleared"}\nid: 9-${4 + seq}-4\n\n`;
+
+const QUICK: Partial<Patience> = { pauseFirstMs: 1, pauseMaxMs: 5, silenceMs: 200 };
+
+/** All that comes until `count` events of the chat have. */
+function follow(url: string, count: number): Promise<Item[]> {
+  return new Promise((done) => {
+    const items: Item[] = [];
+    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+      items.push(item);
+      if (items.filter((each) => each.kind === "event" || each.kind === "gone").length === count) {
+        stream.close();
+        done(items);
+      }
+    });
+    stream.add("c");
+  });
+}
+
+const seqs = (items: Item[]) => items.flatMap((item) => (item.kind === "event" ? [item.event.seq] : []));
+
+test("after a break it goes on with the next event, and tells where it stood", async () => {
+  const { url, asked } = await scripted(
+    (response) => (begin(response, SNAPSHOT, cleared(1), "data: half of an ev"), setTimeout(() => response.destroy(), 20)),
+    (response) => begin(response, cleared(2)),
+  );
+  const items = await follow(url, 3);
+  assert.deepEqual(seqs(items), ["0", "1", "2"]);
+  assert.deepEqual(asked, [undefined, "9-5-4"]);
+  assert.deepEqual(items.map((item) => (item.kind === "event" ? item.position : 0)).filter(Boolean), [4, 5, 6]);
+});
+
+test("a missing event is noticed, and only a snapshot is taken after it", async () => {
+  const { url, asked } = await scripted(
+    (response) => begin(response, SNAPSHOT, cleared(1), cleared(3)),
+    (response) => begin(response, SNAPSHOT),
+  );
+  assert.deepEqual(seqs(await follow(url, 3)), ["0", "1", "0"]);
+  assert.deepEqual(asked, [undefined, undefined]);
+});
+
+test("an event that comes again is no next event either", async () => {
+  const { url } = await scripted(
+    (response) => begin(response, SNAPSHOT, cleared(1), cleared(1)),
+    (response) => begin(response, SNAPSHOT),
+  );
+  assert.deepEqual(seqs(await follow(url, 3)), ["0", "1", "0"]);
+});
+
+test("a line that falls silent is given up", async () => {
+  const { url, asked } = await scripted(
+    (response) => begin(response, SNAPSHOT),
+    (response) => begin(response, cleared(1)),
+  );
+  const items = await follow(url, 2);
+  assert.ok(items.some((item) => item.kind === "lost" && item.reason === "the line fell silent"));
+  assert.deepEqual(asked, [undefined, "9-4-4"]);
+});
+
+test("a server that asks to wait is waited for", async () => {
+  const { url } = await scripted(
+    (response) => response.writeHead(503, { "Retry-After": "0", "Content-Type": "application/json" }).end('{"detail":"busy"}'),
+    (response) => (begin(response, "retry: 40\n\n"), response.end()),
+    (response) => begin(response, SNAPSHOT),
+  );
+  const lost = (await follow(url, 1)).flatMap((item) => (item.kind === "lost" ? [item] : []));
+  assert.equal(lost[0]?.reason, "busy");
+  assert.ok((lost[1]?.retryMs ?? 0) >= 40);
+});
+
+test("a chat that is refused is gone, with the server's own words", async () => {
+  const { url } = await scripted((response) =>
+    response.writeHead(404, { "Content-Type": "application/json" }).end('{"detail":"no such chat","code":"not_found"}'),
+  );
+  const gone = (await follow(url, 1)).find((item) => item.kind === "gone");
+  assert.equal(gone?.kind === "gone" && gone.wrong.message, "no such chat");
+});
+
+test("what answers but is no event stream is refused", async () => {
+  const { url } = await scripted((response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<p>"));
+  assert.equal((await follow(url, 1)).at(-1)?.kind, "gone");
+});
