@@ -1,8 +1,7 @@
 """One schedule: starts the real parts, lets things go wrong as the plan says, waits until the world has settled.
 
 It owns the loop, the store, the workers and the web nodes, and the history of what happened. What must hold at the end
-is `checks.py`'s business. A failure is a sentence in `failures`; the first one ends nothing, so that a history is
-whole. The rule: same seed, same plan, same history, byte for byte.
+is `checks.py`'s business. A failure is a sentence in `failures` and ends nothing. The rule: same seed, same history.
 """
 
 import asyncio

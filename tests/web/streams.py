@@ -1,6 +1,7 @@
 """Recorded logs as the streams that a client would be given: what the reducer in TypeScript is held against.
 
-Each stream is the events of one chat with their positions, and the snapshot that the reducer in Python has after each. A branch switch is a snapshot on the wire (PROTOCOL §5), so it is one here.
+Each stream is the events of one chat with their positions, and the snapshot that the reducer in Python has after each.
+A branch switch is a snapshot on the wire (PROTOCOL §5), so it is one here.
 """
 
 import json
@@ -20,8 +21,8 @@ __all__ = ["recorded_streams"]
 
 
 def recorded_streams() -> list[JsonObject]:
-    """`{chat_id, items}` of each recording; an item is `{position, event?, snapshot}`, the snapshot being what the state
-    is after the item."""
+    """`{chat_id, items}` of each recording; an item is `{position, event?, snapshot}`, where the snapshot is what the
+    state is after the item."""
     return [_stream(read(path)) for path in sorted(Path(DIRECTORY).glob("*/*.json"))]
 
 
