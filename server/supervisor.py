@@ -186,6 +186,7 @@ async def _why_unready(child: _Child) -> str:
             await child.ended.wait()
             return f"process {child.process.pid} ended with {child.fate} before it was ready; what it said stands above"
     child.kill()
+    await child.ended.wait()
     return f"process {child.process.pid} was not ready within {START_SECONDS:g} s"
 
 

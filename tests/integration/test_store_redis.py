@@ -319,7 +319,7 @@ async def test_what_nobody_can_read_on_a_channel_counts_as_missed(valkey_server:
     url = fresh_url(valkey_server)
     async with RedisStore(url) as store, store.follow(CHAT) as notices:
         with redis.Redis.from_url(url) as other:
-            other.publish(f"tc:{{b{store.bucket_of(CHAT):02d}}}:log:{CHAT}", b"\xff{")
+            other.publish(store._keys.chat(CHAT).log_channel, b"\xff{")
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(notices)).kind == "reconnected"
 
