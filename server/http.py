@@ -92,6 +92,7 @@ class HttpServer(uvicorn.Server):
         for listening in self.servers:
             listening.close()
         until = time.monotonic() + FIRST_REQUEST_SECONDS
+        await anyio.sleep(0.01)  # those that the loop has just accepted become connections
         while time.monotonic() < until and any(  # noqa: ASYNC110 - a connection tells nobody that it has asked
             _has_not_asked(each) for each in self.server_state.connections
         ):

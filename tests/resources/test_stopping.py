@@ -30,7 +30,7 @@ async def test_a_server_ends_in_time_although_its_store_hangs_in_the_middle_of_a
                 store.signal(signal.SIGSTOP)
                 with anyio.fail_after(bar_seconds(STOP_SECONDS)):
                     assert await server.stop() == 0
-            assert "append.given_up" in server.log_text()
+            assert "worker.drained_late" in server.log_text()
         store.signal(signal.SIGCONT)
         with start("serve", "--port", "0", log=tmp_path / "log", environment=environment) as again:
             await again.ready()
