@@ -177,23 +177,24 @@ class _Client:
 
 
 async def _commands(url: str, samples: Samples, *, small: bool, rounds: int) -> None:
-    """Commands that change a parameter of a chat each: accepted, and taken up by a worker beside it. To a bare
-    application any body will do."""
+    """First messages of a chat each: accepted, and answered by a worker beside it. To a bare application any body will
+    do."""
     async with _Client(url) as client:
         number = 0
         for _ in range(rounds):
             values = []
             for _ in range(COMMANDS_SMALL if small else COMMANDS):
                 number += 1
-                body = {
-                    "type": "user_message",
-                    "client_request_id": f"r{number}",
-                    "content": "go",
-                    "params": {"model": INSTANT},
-                }
+                body = _message(number)
                 values.append(await client.post(f"/v1/chats/posts-{number}/commands", body))
                 await asyncio.sleep(0.01)
             samples.add(values)
+
+
+def _message(number: int) -> dict[str, object]:
+    """A command that an instant model answers."""
+    params = {"model": INSTANT}
+    return {"type": "user_message", "client_request_id": f"r{number}", "content": "go", "params": params}
 
 
 @contextmanager
@@ -211,6 +212,10 @@ def _bare_app(store_url: str) -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.05)
+        else:
+            raise SystemExit(
+                f"the bare application did not listen within {ANSWER_SECONDS} s; what it said stands above"
+            )
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -231,12 +236,7 @@ async def _first_deltas(url: str, samples: Samples, *, small: bool, rounds: int)
             values = []
             for _ in range(COMMANDS_SMALL if small else COMMANDS):
                 number += 1
-                body = {
-                    "type": "user_message",
-                    "client_request_id": f"r{number}",
-                    "content": "go",
-                    "params": {"model": INSTANT},
-                }
+                body = _message(number)
                 began = time.monotonic()
                 posted = asyncio.create_task(client.post("/v1/chats/firsts/commands", body))
                 rest = await _until(reader, b'"stream_delta"')
