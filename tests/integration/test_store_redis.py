@@ -179,6 +179,8 @@ async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is
     async def is_back() -> bool:
         return bool(said("store.back"))
 
+    async with own_store.mail("w1"):
+        pass  # the connection of the channels stands, so there is one to lose
     with capture_logs() as lines:
         own_server.kill()
         with pytest.raises(Unavailable, match="channels do not answer"):  # some thirty attempts to connect

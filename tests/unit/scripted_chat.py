@@ -1,7 +1,7 @@
 """A chat server of a few lines, for tests of its clients: the wire of one chat, played by rote.
 
-It keeps a list of events and plays it to whoever subscribes, resuming by Last-Event-ID. What a command causes is up to
-the test's `react`. `served` runs any app on a free loopback port, in a thread of its own.
+It keeps a list of events; whoever subscribes gets their fold as a snapshot, or what follows its Last-Event-ID. What a
+command causes is up to the test's `react`. `served` runs any app on a free loopback port, in a thread of its own.
 """
 
 import asyncio
@@ -18,10 +18,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from protocol.codec import encode
+from protocol.codec import decode_event, encode
 from protocol.ids import Position
+from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of
-from protocol.state import empty_state
+from protocol.state import ChatState, empty_state
 
 Json = dict[str, Any]  # Any: commands and events as they stand on the wire
 
@@ -73,13 +74,19 @@ class ScriptedChat:
 
     async def _play(self, position: int | None) -> AsyncIterator[bytes]:
         if position is None:
-            position = 0
-            yield self._block(0, msgspec.json.decode(encode(snapshot_of(empty_state("c1")))))
+            position = len(self._events)
+            yield self._block(position, msgspec.json.decode(encode(snapshot_of(self._state()))))
         while True:
             while position < len(self._events):
                 position += 1
                 yield self._block(position, self._events[position - 1])
             await self._grown.wait()
+
+    def _state(self) -> ChatState:
+        state = empty_state("c1")
+        for position, event in enumerate(self._events, 1):
+            state = reduce(state, position, decode_event(msgspec.json.encode(event)))
+        return state
 
     def _block(self, position: int, event: Json) -> bytes:
         data = msgspec.json.encode({"chat_id": "c1", "seq": str(position), **event})

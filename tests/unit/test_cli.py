@@ -281,11 +281,11 @@ def test_a_server_that_is_not_there_is_said_at_once() -> None:
 def test_tail_prints_each_event_on_a_line_and_ends_quietly_with_its_reader() -> None:
     script = ScriptedChat(answer_to)
     with served(script.app) as url:
-        piped(url, "hi\n", "chat", "c1")
         command = [sys.executable, "-m", "server.cli", "tail", "c1", "--url", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
             assert tail.stdout is not None
             assert '"type":"snapshot"' in tail.stdout.readline()
+            piped(url, "hi\n", "chat", "c1")
             assert '"type":"queue_updated"' in tail.stdout.readline()
             tail.send_signal(signal.SIGINT)
             _, errors = tail.communicate(timeout=WAIT_SECONDS)
