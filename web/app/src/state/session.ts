@@ -1,0 +1,99 @@
+/**
+ * The one connection of this page, and the chat that is open: what every part of the page reads.
+ *
+ * Signals hold the client's values as they are. A chat's state is handed on once a frame, so that two hundred tokens a
+ * second draw sixty times at most. Nothing is kept here that the server could tell: a reload shows the same page.
+ */
+
+import { batch, computed, effect, signal } from "@preact/signals";
+import {
+  connect,
+  emptyState,
+  NO_CHATS,
+  type Chat,
+  type ChatEvent,
+  type ChatsList,
+  type ChatState,
+  type Connection,
+} from "threadcast-client";
+
+import { route } from "./route.ts";
+import { token } from "./token.ts";
+
+export const client = connect({ shared: true, token: token() });
+
+export const chats = signal<ChatsList>(NO_CHATS);
+client.follow((list) => {
+  chats.value = list;
+});
+
+/** The open chat. Before its snapshot `isReady` is false and `state` an empty chat. */
+export const chat = signal<Chat | null>(null);
+export const state = signal<ChatState>(emptyState("none"));
+export const connection = signal<Connection>({ state: "offline", held: 0 });
+export const isReady = signal(false);
+export const failure = signal<Error | null>(null);
+
+/** What was refused, newest last; shown until dismissed. */
+export const notices = signal<readonly { id: string; text: string }[]>([]);
+
+export function notify(text: string): void {
+  notices.value = [...notices.value.slice(-4), { id: crypto.randomUUID(), text }];
+}
+
+export function dismiss(id: string): void {
+  notices.value = notices.value.filter((notice) => notice.id !== id);
+}
+
+type Listener = (event: ChatEvent, position: number, id: string) => void;
+const listeners = new Set<Listener>();
+
+/** Every event of whichever chat is open, as it comes. */
+export function onEvent(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+effect(() => {
+  const id = route.value.chatId;
+  if (chat.peek()?.id === id) return;
+  chat.peek()?.close();
+  const opened = id === null ? null : client.chat(id);
+  batch(() => {
+    chat.value = opened;
+    state.value = emptyState(id ?? "none");
+    connection.value = { state: "offline", held: 0 };
+    isReady.value = false;
+    failure.value = null;
+  });
+  if (opened) show(opened);
+});
+
+function show(opened: Chat): void {
+  let isDue = false;
+  const draw = () => {
+    isDue = false;
+    if (chat.peek() !== opened) return;
+    batch(() => {
+      state.value = opened.state;
+      connection.value = opened.connection;
+      isReady.value = opened.isReady;
+      failure.value = opened.failure;
+    });
+  };
+  opened.subscribe(() => {
+    if (isDue) return;
+    isDue = true;
+    // A hidden page draws no frames, and is drawn when it is looked at again.
+    if (document.visibilityState === "visible") requestAnimationFrame(draw);
+    else setTimeout(draw, 250);
+  });
+  opened.onRefused((_, wrong) => notify(wrong.message));
+  opened.onEvent((event, position, id) => listeners.forEach((listen) => listen(event, position, id)));
+}
+
+export const title = computed(() => state.value.thread.title || "New Chat");
+export const isRunning = computed(() => !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
+effect(() => {
+  document.title = chat.value ? `${title.value} · Threadcast` : "Threadcast";
+});

@@ -1,0 +1,20 @@
+/**
+ * The bearer token of a server that wants one. It is given once in the link (`#token=…`), which no server ever sees, and
+ * kept in this tab's session; without one the requests carry the origin's cookies.
+ */
+
+const KEY = "threadcast.token";
+
+export function token(): string | undefined {
+  const given = /(?:^#|&)token=([^&]+)/.exec(location.hash)?.[1];
+  if (given) {
+    sessionStorage.setItem(KEY, decodeURIComponent(given));
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return sessionStorage.getItem(KEY) ?? undefined;
+}
+
+export function setToken(value: string): void {
+  sessionStorage.setItem(KEY, value);
+  location.reload();
+}

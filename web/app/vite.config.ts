@@ -1,0 +1,14 @@
+/** The page is built into the server's own directory, which serves it as it is; see hatch_build.py. */
+
+import { defineConfig } from "vite";
+
+export default defineConfig({
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: {
+    outDir: "../../server/static",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: { polyfill: false },
+  },
+  server: { proxy: { "/v1": "http://127.0.0.1:8000" } },
+});
