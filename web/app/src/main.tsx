@@ -4,6 +4,7 @@ import { render } from "preact";
 
 import { App } from "./ui/app.tsx";
 import "./styles/base.css";
+import "./styles/ui.css";
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);

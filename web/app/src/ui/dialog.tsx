@@ -1,0 +1,30 @@
+/** A window above the page. The browser keeps the focus inside, closes it on Escape and gives the focus back
+ * (HTML, `dialog.showModal`). */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+import { IconButton } from "./icon.tsx";
+
+export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
+  const box = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  useEffect(() => {
+    box.current?.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={box}
+      class={wide ? "dialog wide" : "dialog"}
+      aria-labelledby={heading}
+      onClose={onClose}
+      onClick={(event) => event.target === box.current && box.current?.close()}
+    >
+      <header>
+        <h2 id={heading}>{title}</h2>
+        <IconButton name="close" label="Close" onClick={() => box.current?.close()} />
+      </header>
+      <div class="dialog-body">{children}</div>
+    </dialog>
+  );
+}
