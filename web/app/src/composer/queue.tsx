@@ -1,0 +1,5 @@
+/** Messages that wait for their turn. */
+
+export function Queue() {
+  return null;
+}

@@ -1,0 +1,5 @@
+/** Time travel: the chat as it was at an earlier position. */
+
+export function Past() {
+  return null;
+}
