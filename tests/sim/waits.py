@@ -8,7 +8,7 @@ The rule: whoever waits here waits at the same places, and is woken and cancelle
 import asyncio
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import cast
 
@@ -20,15 +20,17 @@ __all__ = ["Event", "FailAfter", "Lock", "cancel", "move_on_after", "sleep"]
 
 _NEVER = float("inf")
 
+_loop = cast(Callable[[], VirtualLoop], get_running_loop)
+
 
 def sleep(seconds: float) -> Awaitable[None]:
     """As `anyio.sleep`."""
-    return cast(VirtualLoop, get_running_loop()).sleep(seconds) if seconds > 0 else asyncio.sleep(0)
+    return _loop().sleep(seconds) if seconds > 0 else asyncio.sleep(0)
 
 
 def move_on_after(seconds: float | None, shield: bool = False) -> CancelScope:
     """As `anyio.move_on_after`."""
-    return CancelScope(deadline=_NEVER if seconds is None else get_running_loop().time() + seconds, shield=shield)
+    return CancelScope(deadline=_NEVER if seconds is None else _loop().now + seconds, shield=shield)
 
 
 class FailAfter(CancelScope):
@@ -37,7 +39,7 @@ class FailAfter(CancelScope):
     __slots__ = ()
 
     def __init__(self, seconds: float | None, shield: bool = False) -> None:
-        super().__init__(_NEVER if seconds is None else get_running_loop().time() + seconds, shield)
+        super().__init__(_NEVER if seconds is None else _loop().now + seconds, shield)
 
     def __new__(cls, seconds: float | None, shield: bool = False) -> "FailAfter":
         return object.__new__(cls)
@@ -46,7 +48,7 @@ class FailAfter(CancelScope):
         self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
     ) -> bool:
         is_swallowed = super().__exit__(kind, trouble, trace)
-        if self._cancelled_caught and get_running_loop().time() >= self._deadline:
+        if self._cancelled_caught and _loop().now >= self._deadline:
             raise TimeoutError
         return is_swallowed
 
@@ -89,7 +91,7 @@ class Event:
     def wait(self) -> Awaitable[None]:
         if self._is_set:
             return asyncio.sleep(0)
-        waiter: asyncio.Future[None] = get_running_loop().create_future()
+        waiter: asyncio.Future[None] = _loop().create_future()
         self._waiting.append(waiter)
         return waiter
 
@@ -109,7 +111,7 @@ class Lock:
             if not self._is_held:
                 self._is_held = True
                 return
-        turn: asyncio.Future[None] = get_running_loop().create_future()
+        turn: asyncio.Future[None] = _loop().create_future()
         self._waiting.append(turn)
         try:
             await turn

@@ -25,7 +25,6 @@ from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
-from tests.sim.witness import saw
 from tests.sim.worker import SimProfiles, Worker
 
 __all__ = ["World"]
@@ -148,7 +147,7 @@ class World:
 
     def later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:  # Any: what `call` takes
         """Outside of every process, so that nobody's death or sleep keeps it from happening."""
-        self.loop.call_later(seconds, call, *args, context=self._outside)
+        self.loop.later(seconds, self._outside, call, args)
 
     def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
         context = self._outside if process is None else process.context
@@ -181,9 +180,6 @@ class World:
 
     def check_shown(self, reader: Reader) -> None:
         check_shown(self, reader)
-
-    def saw(self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object) -> None:
-        saw(self, process, call, what, told, trouble, value)
 
     # processes come and go
 
