@@ -209,7 +209,8 @@ def installed() -> Iterator[None]:
             put(getattr(asyncio.tasks, name), "add", id)  # each new task comes here, and nothing asks for them
     put(abc.TaskGroup, "start_soon", _start_soon)
     put(anyio_backend.CancelScope, "cancel", waits.cancel)
-    put(anyio, "CancelScope", anyio_backend.CancelScope)
+    put(anyio_backend, "CancelScope", waits.Scope)
+    put(anyio, "CancelScope", waits.Scope)
     put(anyio, "create_task_group", anyio_backend.TaskGroup)
     put(anyio, "move_on_after", waits.move_on_after)
     put(anyio, "fail_after", waits.FailAfter)

@@ -10,13 +10,14 @@ from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import cast
+from typing import Self, cast
 
+from anyio._backends import _asyncio as anyio_backend
 from anyio._backends._asyncio import AsyncIOBackend, CancelScope
 
 from tests.sim.loop import VirtualLoop
 
-__all__ = ["Event", "FailAfter", "Lock", "cancel", "move_on_after", "sleep"]
+__all__ = ["Event", "FailAfter", "Lock", "Scope", "cancel", "move_on_after", "sleep"]
 
 _NEVER = float("inf")
 
@@ -28,21 +29,72 @@ def sleep(seconds: float) -> Awaitable[None]:
     return _loop().sleep(seconds) if seconds > 0 else asyncio.sleep(0)
 
 
+class Scope(CancelScope):
+    """As anyio's, entered and left in fewer steps while nobody cancels anything."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **_named: object) -> Self:
+        return object.__new__(cls)
+
+    def __enter__(self) -> Self:
+        if self._cancel_called:
+            return super().__enter__()
+        states, task = anyio_backend._task_states, anyio_backend.current_task()
+        self._host_task = task
+        self._tasks.add(task)
+        state = states.get(task)
+        if state is None:
+            states[task] = anyio_backend.TaskState(None, self)
+        else:
+            parent = self._parent_scope = state.cancel_scope
+            state.cancel_scope = self
+            if parent is not None:
+                parent._child_scopes.add(self)
+                parent._tasks.discard(task)
+        if self._deadline != _NEVER:
+            self._timeout()
+        self._active = True
+        self._cancelling_at_enter = task.cancelling()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        scope: CancelScope | None = self
+        while scope is not None:
+            if scope._cancel_called:
+                return super().__exit__(kind, trouble, trace)
+            scope = scope._parent_scope
+        task, parent = self._host_task, self._parent_scope
+        state = anyio_backend._task_states[task]
+        if not self._active or self._pending_uncancellations or state.cancel_scope is not self:
+            return super().__exit__(kind, trouble, trace)
+        self._active = False
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+            self._timeout_handle = None
+        self._tasks.remove(task)
+        if parent is not None:
+            parent._child_scopes.remove(self)
+            parent._tasks.add(task)
+        state.cancel_scope = parent
+        self._host_task = None
+        return False
+
+
 def move_on_after(seconds: float | None, shield: bool = False) -> CancelScope:
     """As `anyio.move_on_after`."""
-    return CancelScope(deadline=_NEVER if seconds is None else _loop().now + seconds, shield=shield)
+    return Scope(_NEVER if seconds is None else _loop().now + seconds, shield)
 
 
-class FailAfter(CancelScope):
+class FailAfter(Scope):
     """As `anyio.fail_after`."""
 
     __slots__ = ()
 
     def __init__(self, seconds: float | None, shield: bool = False) -> None:
         super().__init__(_NEVER if seconds is None else _loop().now + seconds, shield)
-
-    def __new__(cls, seconds: float | None, shield: bool = False) -> "FailAfter":
-        return object.__new__(cls)
 
     def __exit__(
         self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
