@@ -33,13 +33,16 @@ from server.store import listener, memory
 from tests.sim import waits
 from tests.sim.tally import COUNTS
 
-__all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "installed"]
+__all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "decode_once", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
 
 LEASE_SECONDS = 1.0
 """The schedule's lease; 3.5 s in the product. All that is shortened below is so in about this proportion."""
+
+decode_once = lru_cache(2_000)(decode_events)
+"""Owner, relays and checks read the same bytes."""
 
 _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
@@ -64,7 +67,6 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.now: Callable[[], float] = lambda: 0.0
         self.errors: list[str] = []
 
     def log(self, event: str) -> None:
@@ -79,6 +81,7 @@ CURRENT: list[Chance] = []
 def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """The schedule runs for as long as the block does."""
     CURRENT[:] = [chance]
+    _TIME.monotonic = loop.time
     if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
         vars(anyio_backend)["current_task"] = partial(
             running.get, loop
@@ -90,17 +93,15 @@ def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 class _Time:
-    @staticmethod
-    def monotonic() -> float:
-        return CURRENT[0].now()
+    """The clock of the loop that runs."""
 
-    @staticmethod
-    def time() -> float:
-        return WALL_MS / 1000 + CURRENT[0].now()
+    monotonic: Callable[[], float]
 
-    @staticmethod
-    def time_ns() -> int:
-        return WALL_MS * 1_000_000 + int(CURRENT[0].now() * 1e9)
+    def time(self) -> float:
+        return WALL_MS / 1000 + self.monotonic()
+
+    def time_ns(self) -> int:
+        return WALL_MS * 1_000_000 + int(self.monotonic() * 1e9)
 
 
 class _Random:
@@ -119,8 +120,10 @@ class _Secrets:
         return f"{CURRENT[0].random.getrandbits(8 * count):0{2 * count}x}"
 
 
+_TIME = _Time()
+
 _STAND_INS: list[tuple[str, object, object]] = [
-    ("time", time, _Time()),
+    ("time", time, _TIME),
     ("random", random, _Random()),
     ("secrets", secrets, _Secrets()),
 ]
@@ -220,7 +223,7 @@ def installed() -> Iterator[None]:
     put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
-    put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
+    put(reducer, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
     before = structlog.get_config()
     structlog.configure(

@@ -360,7 +360,7 @@ RULES = (
     Rule("commands are taken up in the order of their acceptance", "net", _newest_first),
     Rule("timers in the state", "timers", _timers_forgotten),
     Rule("poison counter", "poison", _nobody_is_blamed),
-    Rule("cached state compared with the head", "crash", _cache_uncompared),
+    Rule("cached state compared with the head", "crash", _cache_uncompared, 1_000),
     Rule("trim not beyond the checkpoint", "crash", _trim_everything),
     Rule("once means once", "crash", _once_runs_again),
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),

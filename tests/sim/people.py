@@ -60,7 +60,7 @@ PRINCIPAL = encode(PERSON)
 
 
 class Node(Process):
-    """A web node: a hub, and a way to the store."""
+    """A web node: a hub, and a way to the store. Where nobody reads, the hub has nothing to do."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)

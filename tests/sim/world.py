@@ -14,10 +14,8 @@ from typing import Any
 import anyio
 
 from protocol.ids import Head
-from server.agent.place.profile import Profile
 from server.providers.registry import Providers
-from server.tools.base import Tool
-from tests.sim.cast import ScriptedModel, SimTool, ide_tool
+from tests.sim.cast import ScriptedModel, SimTool
 from tests.sim.checks import check_end, check_shown
 from tests.sim.clock import WALL_MS, Chance, current
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
@@ -25,7 +23,7 @@ from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
-from tests.sim.worker import SimProfiles, Worker
+from tests.sim.worker import Worker
 
 __all__ = ["World"]
 
@@ -54,7 +52,6 @@ class World:
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._take_exception)
         self.chance = Chance(plan.seed)
-        self.chance.now = self.loop.time
         self._draws = random.Random(f"faults {plan.seed}")
         self._outside = Context()
         self._call_faults = list(plan.mix.calls.items())
@@ -66,14 +63,7 @@ class World:
         self.rollbacks = 0
         self.metrics = METRICS
         self.store = SimStore(self)
-        tools: list[Tool] = [
-            SimTool(self, "once", "once", "auto"),
-            SimTool(self, "safe", "safe", "auto"),
-            SimTool(self, "ask", "once", "ask"),
-            ide_tool(),
-        ]
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
-        self.profiles = SimProfiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
         self.tool_runs: Counter[tuple[str, str]] = Counter()
         self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
         self.nonces_kept: set[str] = set()
@@ -215,10 +205,13 @@ class World:
 
     def _start_node(self, slot: int) -> None:
         """Its reader comes back, and goes on where it stopped."""
-        old, reader = self.nodes[slot], self.readers[slot]
-        node = self.nodes[slot] = Node(self, f"{old.name.partition('-')[0]}-{len(self.dead)}")
-        reader.node = node
+        node = self.nodes[slot] = Node(self, f"{self.nodes[slot].name.partition('-')[0]}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
+        if self.readers:
+            self.readers[slot].node = node
+            self._read(node, self.readers[slot])
+
+    def _read(self, node: Node, reader: Reader) -> None:
         self.background(node.run(), node)
         self.background(reader.run(), node)
 
@@ -226,7 +219,6 @@ class World:
         self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
         worker = self.workers[trouble.who % len(self.workers)]
         node = self.nodes[trouble.who % len(self.nodes)]
-        reader = self.readers[trouble.who % len(self.readers)]
         match trouble.kind:
             case "kill":
                 self.kill(worker)
@@ -255,9 +247,11 @@ class World:
                 COUNTS["memory full"] += 1
                 self.later(trouble.seconds, self._empty)
             case "slow_reader":
+                reader = self.readers[trouble.who % len(self.readers)]
                 reader.block()
                 self.later(trouble.seconds, reader.free)
             case "drop_reader":
+                reader = self.readers[trouble.who % len(self.readers)]
                 self.background(reader.drop(), reader.node)
             case "delete":
                 self.background(self._delete())
@@ -316,6 +310,7 @@ class World:
     def run(self) -> None:
         """From the first command until everything rests; then the checks."""
         asyncio.set_event_loop(None)
+        SimTool.world = self
         self.note("outside", "begins", "", "", "")
         with current(self.chance, self.loop):
             try:
@@ -325,15 +320,14 @@ class World:
 
     async def _main(self) -> None:
         self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]
-        self.readers = [Reader(self, node) for node in self.nodes]
+        self.readers = [Reader(self, node) for node in self.nodes if self.plan.is_watched]
         self.workers = []
         for slot in range(self.plan.mix.workers):
             worker = Worker(self, f"w{slot}-0")
             self.workers.append(worker)
             self.background(worker.run(), worker)
-        for node, reader in zip(self.nodes, self.readers, strict=True):
-            self.background(node.run(), node)
-            self.background(reader.run(), node)
+        for reader in self.readers:
+            self._read(reader.node, reader)
         for said in self.plan.said:
             self._add_client(said)
         for trouble in self.plan.troubles:
@@ -385,7 +379,8 @@ class World:
             return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
         if bucket.own or bucket.due:
             return f"owned {bucket.own}, due {bucket.due}"
-        for reader, node in zip(self.readers, self.nodes, strict=True):
+        for reader in self.readers:
+            node = reader.node
             here = node.hub._open.get(CHAT)
             head = here.relay.head if here is not None else "no relay"
             if head != chat.head:
