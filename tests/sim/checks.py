@@ -15,11 +15,13 @@ from protocol.messages import text_of
 from protocol.reducer import Gap, reduce
 from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
+from server.agent.plan import next_deadline_ms
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Loaded
 from tests.sim.cast import answer_to
 from tests.sim.clock import decode_once
 from tests.sim.tally import COUNTS
+from tests.sim.versions import understood, understood_all
 
 if TYPE_CHECKING:
     from tests.sim.people import Reader
@@ -68,6 +70,8 @@ def check_end(world: "World") -> None:
     _check_tools(world)
     if world.store.bucket.own.keys() - world.store.bucket.due.keys():
         world.fail("a chat is owned and not due")
+    if (deadline := next_deadline_ms(state)) is not None and not world.store.bucket.due:
+        world.fail(f"nobody will come when the time {deadline} in the state is over")
     for command in world.lost_to_rollback:
         if command in world.clients and command not in world.store.chat("c1").seen:
             COUNTS["command lost to a rollback"] += 1
@@ -76,7 +80,8 @@ def check_end(world: "World") -> None:
 def _check_folds(world: "World") -> ChatState | None:
     """The log from its first entry, from its checkpoint, from a client's snapshot in the middle, and the owner's own
     state are one."""
-    entries, chat = world.store.history.get("c1", []), world.store.chat("c1")
+    chat = world.store.chat("c1")
+    entries = [understood(entry) for entry in world.store.history.get("c1", ())]
     state = empty_state("c1")
     middle: ChatState | None = None
     turn, rest = divmod(world.plan.seed, CLIENTS_ONE_IN)
@@ -86,13 +91,13 @@ def _check_folds(world: "World") -> ChatState | None:
             state, _ = fold_checked(state, entry, with_facts=True)
             if number == middle_at:
                 middle = state
-        held = chat.log
+        held = [understood(entry) for entry in chat.log]
         if chat.snap is not None:
             heads = [entry.head for entry in entries]
             after = heads.index(chat.snap[0])
             held = [entry for entry in held if heads.index(entry.head) > after]
         if chat.snap is not None or held != entries:  # else the log was folded just now
-            loaded = fold_loaded("c1", Loaded(chat.snap, held, chat.head), with_facts=True)
+            loaded = fold_loaded("c1", understood_all(Loaded(chat.snap, held, chat.head)), with_facts=True)
             if loaded != state:
                 world.fail("checkpoint and entries fold to another state than the whole log")
         if middle is not None:

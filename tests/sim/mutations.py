@@ -24,6 +24,7 @@ from server.actor.writer import Writer
 from server.agent import recovery
 from server.relay.hub import Hub
 from server.relay.relay import Relay
+from server.store import load
 from server.store.load import fold_checked, fold_loaded
 from server.store.memory import MemoryStore
 from server.store.port import (
@@ -104,6 +105,10 @@ def _timers_forgotten(put: Put) -> None:
         return await real(self, writer, None)
 
     put(Actor, "_release", release)
+
+
+def _newer_is_folded(put: Put) -> None:
+    put(load, "_refuse_newer", lambda _version: None)
 
 
 def _nobody_is_blamed(put: Put) -> None:
@@ -359,6 +364,7 @@ RULES = (
     Rule("ids go on from where a deleted life ended", "delete", _delete_forgets_the_floor, 1_000),
     Rule("commands are taken up in the order of their acceptance", "net", _newest_first),
     Rule("timers in the state", "timers", _timers_forgotten),
+    Rule("a log of a newer version is refused", "upgrade", _newer_is_folded),
     Rule("poison counter", "poison", _nobody_is_blamed),
     Rule("cached state compared with the head", "crash", _cache_uncompared, 1_000),
     Rule("trim not beyond the checkpoint", "crash", _trim_everything),

@@ -39,7 +39,6 @@ from server.relay.subscriber import Subscriber
 from server.store.port import PostOutcome, PostRequest
 from tests.sim.loop import Process
 from tests.sim.plan import Said
-from tests.sim.store import Way
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -64,7 +63,7 @@ class Node(Process):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        self.way = Way(world, self, has_clients=True)
+        self.way = world.way_of(self, has_clients=True)
         self.hub = Hub(self.way, world.metrics, heartbeat_seconds=1e6)
 
     async def run(self) -> None:

@@ -17,7 +17,8 @@ class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
     larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
     the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
-    share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened."""
+    share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened.
+    `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Mix:
     workers: int = 2
     nodes: int = 1
     is_behind: bool = False
+    has_versions: bool = False
     watched: float = 0.25
 
 
@@ -131,6 +133,16 @@ MIXES: dict[str, Mix] = {
         scripts={"say": 3, "slow": 2, "ide": 1},
         others=("params", "import", "import"),
         commands=(2, 3),
+    ),
+    "upgrade": Mix(
+        calls={"lost": 0.02},
+        lost={"publish": 0.05},
+        troubles=("upgrade", "downgrade", "downgrade", "drain", "kill"),
+        count=(1, 2),
+        scripts={"say": 6, "slow": 2, "once": 1},
+        commands=(2, 3),
+        watched=0.5,
+        has_versions=True,
     ),
 }
 

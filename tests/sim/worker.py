@@ -18,7 +18,6 @@ from server.tools.runner import ToolRunner
 from tests.sim.cast import TOOLS
 from tests.sim.clock import LEASE_SECONDS
 from tests.sim.loop import Process
-from tests.sim.store import Way
 from tests.sim.tally import COUNTS
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Worker(Process):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        self.way = Way(world, self)
+        self.way = world.way_of(self)
         self.ids = 0
         self.stop = asyncio.Event()
         place = Workplace(

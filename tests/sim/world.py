@@ -23,6 +23,7 @@ from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
+from tests.sim.versions import MixedWay
 from tests.sim.worker import Worker
 
 __all__ = ["World"]
@@ -73,6 +74,7 @@ class World:
         self.workers: list[Worker] = []
         self.dead: list[Process] = []
         self.nodes: list[Node] = []
+        self.newer = {"w1"} if plan.mix.has_versions else set()  # places whose process is of the next version
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
         self.deletes = 0
@@ -173,6 +175,18 @@ class World:
 
     # processes come and go
 
+    def way_of(self, process: Process, *, has_clients: bool = False) -> Way:
+        if not self.plan.mix.has_versions:
+            return Way(self, process, has_clients=has_clients)
+        return MixedWay(self, process, is_newer=_place_of(process) in self.newer, has_clients=has_clients)
+
+    def _deploy(self, process: Process, *, is_newer: bool) -> None:
+        """What stands in its place from now on is of the other version."""
+        place = _place_of(process)
+        if is_newer != (place in self.newer):
+            self.newer ^= {place}
+            self.kill(process)
+
     def kill(self, process: Process) -> None:
         """kill -9, now."""
         if process.is_dead:
@@ -205,7 +219,7 @@ class World:
 
     def _start_node(self, slot: int) -> None:
         """Its reader comes back, and goes on where it stopped."""
-        node = self.nodes[slot] = Node(self, f"{self.nodes[slot].name.partition('-')[0]}-{len(self.dead)}")
+        node = self.nodes[slot] = Node(self, f"{_place_of(self.nodes[slot])}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
         if self.readers:
             self.readers[slot].node = node
@@ -226,6 +240,8 @@ class World:
                 self._freeze(worker, trouble.seconds)
             case "freeze_node":
                 self._freeze(node, trouble.seconds)
+            case "upgrade" | "downgrade":
+                self._deploy(node if trouble.who == 2 else worker, is_newer=trouble.kind == "upgrade")
             case "drain":
                 worker.context.run(worker.stop.set)
                 COUNTS["hand-over"] += 1
@@ -353,6 +369,9 @@ class World:
         self.is_full = False
         self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
         self.note("outside", "quiet", "", "", "")
+        if self.plan.mix.has_versions:  # a deploy that is over; until then nobody may be able to go on
+            for process in (*self.workers, *self.nodes):
+                self._deploy(process, is_newer=True)
 
     def _watch(self) -> None:
         """A command may not lie for long once all is well; and somebody aborts what would hang for ever."""
@@ -389,3 +408,8 @@ class World:
             if reader.state is None or reader.state.position != position:
                 return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
         return ""
+
+
+def _place_of(process: Process) -> str:
+    """The same for a process and for those that are started in its stead."""
+    return process.name.partition("-")[0]
