@@ -176,7 +176,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         soon, timers = self._soon, self._timers
         while timers and (not soon or timers[0][0] <= self.now):
             when, _, timer = heappop(timers)
-            if type(timer) is tuple:
+            if isinstance(timer, tuple):
                 soon.append(timer)
             elif isinstance(timer, _Timer):
                 if timer._cancelled:

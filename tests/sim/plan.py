@@ -51,7 +51,7 @@ MIXES: dict[str, Mix] = {
         reposts=0.4,
         commands=(1, 3),
         nodes=2,
-        watched=1.0,
+        watched=0.5,
     ),
     "pause": Mix(
         calls={"slow": 0.02, "lost": 0.02},
@@ -73,7 +73,7 @@ MIXES: dict[str, Mix] = {
         troubles=("failover", "failover", "pause", "kill", "back"),
         count=(2, 4),
         reposts=0.3,
-        commands=(2, 3),
+        commands=(2, 2),
     ),
     "twins": Mix(
         calls={"lost": 0.02, "slow": 0.02},
@@ -91,6 +91,7 @@ MIXES: dict[str, Mix] = {
         troubles=("slow_reader", "slow_reader", "drop_reader", "freeze_node", "interrupt"),
         count=(2, 4),
         nodes=2,
+        commands=(1, 1),
         watched=1.0,
     ),
     "poison": Mix(
@@ -115,7 +116,6 @@ MIXES: dict[str, Mix] = {
         count=(0, 1),
         scripts={"hang": 3, "slow": 1, "ask": 3, "say": 2},
         others=("abort", "params", "cancel", "steer"),
-        watched=1.0,
     ),
     "timers": Mix(
         calls={"lost": 0.03, "twice": 0.02},
@@ -140,7 +140,7 @@ MIXES: dict[str, Mix] = {
         troubles=("upgrade", "downgrade", "downgrade", "drain", "kill"),
         count=(1, 2),
         scripts={"say": 6, "slow": 2, "once": 1},
-        commands=(2, 3),
+        commands=(2, 2),
         watched=0.5,
         has_versions=True,
     ),

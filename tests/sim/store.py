@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from protocol.codec import decode_acks
 from protocol.entries import RawEntry
 from protocol.errors import Failed, Unavailable
 from protocol.ids import EntryId, Head
@@ -128,9 +127,8 @@ class SimStore(MemoryStore):
     def _publish(self, chat_id: str, entry: RawEntry) -> None:
         self.history.setdefault(chat_id, []).append(entry)
         super()._publish(chat_id, entry)
-        if entry.acks and not self._world.plan.is_watched:
-            for ack in decode_acks(entry.acks):
-                self._world.later(self._world.latency(), self._world.hear, ack.request_id)
+        if not self._world.plan.is_watched and (entry.acks or b"pause_required" in entry.events):
+            self._world.later(self._world.latency(), self._world.read_entry, entry)
 
     async def append(self, request: AppendRequest) -> Appended:
         chat = self.chat(request.chat_id)

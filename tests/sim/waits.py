@@ -10,7 +10,7 @@ from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from anyio._backends import _asyncio as anyio_backend
 from anyio._backends._asyncio import AsyncIOBackend, CancelScope
@@ -40,7 +40,10 @@ class Scope(CancelScope):
     def __enter__(self) -> Self:
         if self._cancel_called:
             return super().__enter__()
-        states, task = anyio_backend._task_states, anyio_backend.current_task()
+        states = anyio_backend._task_states
+        task: asyncio.Task[Any] = vars(anyio_backend)[
+            "current_task"
+        ]()  # Any: whatever it returns; ours, as `clock` says
         self._host_task = task
         self._tasks.add(task)
         state = states.get(task)
@@ -67,6 +70,7 @@ class Scope(CancelScope):
                 return super().__exit__(kind, trouble, trace)
             scope = scope._parent_scope
         task, parent = self._host_task, self._parent_scope
+        assert task is not None
         state = anyio_backend._task_states[task]
         if not self._active or self._pending_uncancellations or state.cancel_scope is not self:
             return super().__exit__(kind, trouble, trace)

@@ -13,11 +13,14 @@ from typing import Any
 
 import anyio
 
+from protocol.codec import decode_acks
+from protocol.entries import RawEntry
+from protocol.events import PauseRequired
 from protocol.ids import Head
 from server.providers.registry import Providers
 from tests.sim.cast import ScriptedModel, SimTool
 from tests.sim.checks import check_end, check_shown
-from tests.sim.clock import WALL_MS, Chance, current
+from tests.sim.clock import WALL_MS, Chance, current, decode_once
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
@@ -158,6 +161,14 @@ class World:
         client = self.clients.get(request_id)
         if client is not None and not client.heard:
             client.hear()
+
+    def read_entry(self, entry: RawEntry) -> None:
+        """Where nobody watches, people look into the log now and then."""
+        for ack in decode_acks(entry.acks):
+            self.hear(ack.request_id)
+        for event in decode_once(entry.events):
+            if isinstance(event, PauseRequired):
+                self.decide_soon([reason.tool_call_id for reason in event.reasons])
 
     def decide_soon(self, call_ids: list[str]) -> None:
         for call_id in call_ids:
