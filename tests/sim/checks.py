@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from protocol.codec import decode_acks, split_array
 from protocol.entries import RawEntry
 from protocol.events import Ack, MessageAdded, ThreadUpdated, ToolStatus
+from protocol.ids import Head
 from protocol.messages import text_of
 from protocol.reducer import Gap, reduce
 from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.sim.people import Reader
     from tests.sim.world import World
 
-__all__ = ["check_end", "check_shown"]
+__all__ = ["check_end", "check_shown", "unsettled"]
 
 CLIENTS_ONE_IN = 4
 """Share of seeds in which a client begins in the middle once more: readers do the same all the time, and are compared
@@ -204,3 +205,27 @@ def _check_tools(world: "World") -> None:
         COUNTS["timer fired"] += 1
         if times > 1:
             world.fail(f"the timer of {call_id} fired {times} times")
+
+
+def unsettled(world: "World") -> str:
+    """What is still to happen; '' when nothing is."""
+    if not world.is_quiet:
+        return "not yet quiet"
+    waiting = [name for name, client in world.clients.items() if not client.is_done]
+    if waiting:
+        return f"clients wait for {waiting}"
+    chat, bucket = world.store.chat("c1"), world.store.bucket
+    if chat.inbox:
+        return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
+    if bucket.own or bucket.due:
+        return f"owned {bucket.own}, due {bucket.due}"
+    for reader in world.readers:
+        node = reader.node
+        here = node.hub._open.get("c1")
+        head = here.relay.head if here is not None else "no relay"
+        if head != chat.head:
+            return f"{node.name} stands at {head!r}, not {chat.head!r}"
+        position = Head.parse(chat.head).position if chat.head else 0
+        if reader.state is None or reader.state.position != position:
+            return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
+    return ""

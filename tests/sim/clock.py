@@ -12,7 +12,6 @@ import random
 import secrets
 import sys
 import time
-from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -31,6 +30,7 @@ from server.actor.actor import Actor
 from server.relay import hub, relay
 from server.store import listener, memory
 from tests.sim import waits
+from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
 
 __all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "decode_once", "installed"]
@@ -65,8 +65,9 @@ _SHORTENED: dict[Any, dict[str, object]] = {
 class Chance:
     """What the product may draw, from the seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.random = random.Random(seed)
+        self.loop = loop
         self.errors: list[str] = []
 
     def log(self, event: str) -> None:
@@ -78,9 +79,10 @@ CURRENT: list[Chance] = []
 
 
 @contextmanager
-def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def current(chance: Chance) -> Iterator[None]:
     """The schedule runs for as long as the block does."""
     CURRENT[:] = [chance]
+    loop = chance.loop
     _TIME.monotonic = loop.time
     if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
         vars(anyio_backend)["current_task"] = partial(
@@ -131,9 +133,10 @@ _STAND_INS: list[tuple[str, object, object]] = [
 
 def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # Any: anyio's own
     """As anyio's, without a handle for each task: that costs a scope, an event and a frame, and nobody asks for it."""
-    scope = tasks.cancel_scope
-    task = get_running_loop().create_task(call(*args))
-    anyio_backend._task_states[task] = anyio_backend.TaskState(id(scope._host_task), scope)
+    scope, loop = tasks.cancel_scope, CURRENT[0].loop
+    task = asyncio.Task(call(*args), loop=loop, name="")
+    loop.tasks.append(task)
+    anyio_backend._task_states[task] = anyio_backend.TaskState(None, scope)
     scope._tasks.add(task)
     tasks._tasks.add(task)
 

@@ -37,6 +37,7 @@ from server.relay.connection import Connection
 from server.relay.hub import Hub
 from server.relay.subscriber import Subscriber
 from server.store.port import PostOutcome, PostRequest
+from tests.sim.checks import check_shown
 from tests.sim.loop import Process
 from tests.sim.plan import Said
 
@@ -148,7 +149,7 @@ class Reader:
         if raw.startswith(b'{"type":"snapshot"'):
             if self.state is not None:
                 self.snapshots += 1
-            self._world.check_shown(self)
+            check_shown(self._world, self)
             self.state = state_from_snapshot(CHAT, decode_snapshot(raw), place.position)
             self.shown = []
             self._world.note(self.name, "snapshot", str(place.position), "", "")

@@ -16,10 +16,9 @@ import anyio
 from protocol.codec import decode_acks
 from protocol.entries import RawEntry
 from protocol.events import PauseRequired
-from protocol.ids import Head
 from server.providers.registry import Providers
 from tests.sim.cast import ScriptedModel, SimTool
-from tests.sim.checks import check_end, check_shown
+from tests.sim.checks import check_end, unsettled
 from tests.sim.clock import WALL_MS, Chance, current, decode_once
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
@@ -55,7 +54,7 @@ class World:
         self.failures: list[str] = []
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._take_exception)
-        self.chance = Chance(plan.seed)
+        self.chance = Chance(plan.seed, self.loop)
         self._draws = random.Random(f"faults {plan.seed}")
         self._outside = Context()
         self._call_faults = list(plan.mix.calls.items())
@@ -180,9 +179,6 @@ class World:
         who = PROCESS.get()
         self.tool_runs[name, call_id] += 1
         self.note(who.name if who else "", "tool", f"{name} {call_id}", "", "began")
-
-    def check_shown(self, reader: Reader) -> None:
-        check_shown(self, reader)
 
     # processes come and go
 
@@ -339,7 +335,7 @@ class World:
         asyncio.set_event_loop(None)
         SimTool.world = self
         self.note("outside", "begins", "", "", "")
-        with current(self.chance, self.loop):
+        with current(self.chance):
             try:
                 self.loop.run_until_complete(self._main())
             except Stuck as stuck:
@@ -363,9 +359,9 @@ class World:
             self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
         await anyio.sleep(self.plan.quiet_at)
-        while self._unsettled():
+        while unsettled(self):
             if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
-                self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
+                self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {unsettled(self)}")
                 break
             self._watch()
             await anyio.sleep(POLL_SECONDS)
@@ -396,29 +392,6 @@ class World:
         if quiet_for > 2 * LATE_SECONDS * (1 + self._late_aborts) and self.hangs:
             self._late_aborts += 1
             self._add_client(Said(0.0, f"late{self._late_aborts}", "abort"))
-
-    def _unsettled(self) -> str:
-        """What is still to happen; '' when nothing is."""
-        if not self.is_quiet:
-            return "not yet quiet"
-        waiting = [name for name, client in self.clients.items() if not client.is_done]
-        if waiting:
-            return f"clients wait for {waiting}"
-        chat, bucket = self.store.chat(CHAT), self.store.bucket
-        if chat.inbox:
-            return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
-        if bucket.own or bucket.due:
-            return f"owned {bucket.own}, due {bucket.due}"
-        for reader in self.readers:
-            node = reader.node
-            here = node.hub._open.get(CHAT)
-            head = here.relay.head if here is not None else "no relay"
-            if head != chat.head:
-                return f"{node.name} stands at {head!r}, not {chat.head!r}"
-            position = Head.parse(chat.head).position if chat.head else 0
-            if reader.state is None or reader.state.position != position:
-                return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
-        return ""
 
 
 def _place_of(process: Process) -> str:
