@@ -13,13 +13,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, su
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 
 from protocol.messages import JsonObject
 from server.providers.base import Delta, Request
 from server.providers.failures import checked, model_failed
-from server.providers.model_http import model_transport
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
@@ -132,6 +130,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         import server.providers.openai.errors  # noqa: F401
+        from server.providers.model_http import model_transport
 
         return AsyncOpenAI(
             api_key=self._key,
@@ -156,7 +155,9 @@ async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
     """Read the end of a body, so that its connection can serve the next call. A server that keeps it open is left."""
-    with suppress(TimeoutError, httpx2.HTTPError):
+    from httpx2 import HTTPError  # which the answer that is read here has brought along
+
+    with suppress(TimeoutError, HTTPError):
         async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS):
             async for _ in pieces:
                 pass
