@@ -106,7 +106,8 @@ async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) ->
     try:
         await app(scope, receive, send)
         if life.rest is not None:
-            await _finish(life.rest)
+            async for _ in life.rest:
+                pass
     finally:
         if life.rest is not None:
             await life.rest.aclose()
@@ -118,14 +119,10 @@ async def begin(scope: Scope, stream: AsyncGenerator[None]) -> None:
     await anext(stream)
     life = scope.pop("extensions", {}).get(_LIFE)
     if life is None:  # under another server than ours
-        await _finish(stream)
+        async for _ in stream:
+            pass
     else:
         life.rest = stream
-
-
-async def _finish(stream: AsyncGenerator[None]) -> None:
-    async for _ in stream:
-        pass
 
 
 async def goodbye(receive: Receive) -> None:
