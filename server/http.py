@@ -153,4 +153,9 @@ class _Lending:
         if isinstance(request, RequestResponseCycle):
             lent = {ABORT: request.transport.abort, OUTLET: partial(outlet, request)}
             scope.setdefault("extensions", {}).update(lent)
+            # uvicorn's protocol has another list of the same headers until the next request comes, which it reads no
+            # more; an endpoint that stays can let go of those in `scope` then, and of two kilobytes of a browser's.
+            heard = scope["headers"]
+            scope["headers"] = heard.copy()
+            heard.clear()
         return self._app(scope, receive, send)  # not awaited here: a layer less that each stream would keep

@@ -66,6 +66,7 @@ async def opened(
             buffer_max_bytes=edge.buffer_max_bytes,
             stall_seconds=edge.stall_seconds,
         )
+        scope["headers"] = []
         del extensions, send  # what middleware put around the answer is not needed any more: a kilobyte
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
