@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from bench.figures import Figure, Section, figure, progress, table
+from bench.figures import Figure, Section, announce, figure, progress, table
 from bench.house import House, opened_house
 from bench.processes import cpu_seconds
 from bench.readers import opened_readers
@@ -40,6 +40,7 @@ def measure(small: bool) -> Section:
 
 
 async def _measure(small: bool) -> Section:
+    announce("growth", 75 if small else 150)
     rounds, seconds = (ROUNDS_SMALL, SECONDS_SMALL) if small else (ROUNDS, SECONDS)
     costs: dict[int, list[float]] = {}
     async with opened_house() as house:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from bench.figures import Figure, Section, figure, progress, ratio, table
+from bench.figures import Figure, Section, announce, figure, progress, ratio, table
 from bench.plain_app import plain_server
 from bench.processes import cpu_seconds
 from bench.streams import Streams, allow_open_files, get
@@ -58,6 +58,7 @@ class Spent(NamedTuple):
 
 def measure(small: bool) -> Section:
     """Five repetitions of each, or two without the longest chat when `small`."""
+    announce("join", 20 if small else 120)
     allow_open_files(2 * HERD + 500)
     lengths, repeats = (LENGTHS[:2], 2) if small else (LENGTHS, 5)
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
