@@ -28,19 +28,19 @@ CHATS, READERS_OF_EACH, CHATS_RATE = 1_000, 2, 0.5
 OPENED_AT_ONCE = "50"
 """Streams that are being opened: the cost of a herd is `bench.join`'s affair."""
 
-SECONDS, SECONDS_SMALL = 4.0, 2.0
+SECONDS, SECONDS_SMALL = 3.0, 2.0
 """Of an answer, at least."""
 
-ROUNDS, ROUNDS_SMALL = 5, 2
+ROUNDS, ROUNDS_SMALL = 4, 2
 
 
 def measure(small: bool) -> Section:
-    """About two minutes; `small` plays fewer and shorter answers."""
+    """Below three minutes; `small` plays fewer and shorter answers."""
     return anyio.run(_measure, small)
 
 
 async def _measure(small: bool) -> Section:
-    announce("growth", 75 if small else 150)
+    announce("growth", 90 if small else 160)
     rounds, seconds = (ROUNDS_SMALL, SECONDS_SMALL) if small else (ROUNDS, SECONDS)
     costs: dict[int, list[float]] = {}
     async with opened_house() as house:

@@ -1,4 +1,4 @@
-"""Chats in the store and in a worker: what one at rest costs, whether anybody asks for it, and what one that runs costs.
+"""Chats in the store and in a worker: what one at rest costs, whether anybody asks for it, what one that runs costs.
 
 Part of `bench.memory`, over a store of its own. That nobody asks for chats at rest is read from the store's MONITOR:
 every command, those of scripts too, with its arguments. Workers sweep all the time, at random intervals, so the plain
