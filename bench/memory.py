@@ -54,39 +54,32 @@ def measure(small: bool) -> Section:
 
 
 async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[Figure]:
-    """Readers of one chat, of a chat each, and of Starlette."""
+    """Readers of one chat, of a chat each, and of Starlette, whose figure does not depend on how many they are."""
     fleet = opened_fleet(stack, directory)
-    kinds: dict[str, Callable[[int], bytes]] = {
+    ours: dict[str, Callable[[int], bytes]] = {
         "one": lambda _: get("/v1/chats/subscribe?chat_id=one"),
         "own": lambda number: get(f"/v1/chats/subscribe?chat_id=own-{number}"),
-        "bare": lambda _: get("/bare"),
-        "queue": lambda _: get("/queue"),
     }
-    found: dict[str, float] = {}
+    found: dict[tuple[str, int], float] = {}
     for count in (few, many):
-        for kind, request in kinds.items():
+        for kind, request in ours.items():
             progress(f"memory: {count:,} idle readers, {kind}")
-            requests = [request(number) for number in range(WARM + count)]
-            if kind in ("bare", "queue"):
-                with plain_server() as (url, pid):
-                    found[f"{kind}_{count}"] = _per_stream(url, pid, requests)
-            else:
-                web = await fleet.web(limits=LIMITS)
-                found[f"{kind}_{count}"] = _per_stream(web.url, web.pid, requests)
-                await web.stop()
+            web = await fleet.web(limits=LIMITS)
+            found[kind, count] = _per_stream(web.url, web.pid, [request(number) for number in range(WARM + count)])
+            await web.stop()
+    plain: dict[str, float] = {}
+    for kind in ("bare", "queue"):
+        progress(f"memory: {few:,} idle readers of Starlette, {kind}")
+        with plain_server() as (url, pid):
+            plain[kind] = _per_stream(url, pid, [get(f"/{kind}")] * (WARM + few))
     return [
-        _bytes("one_few", f"idle reader, {few:,} of one chat", [found[f"one_{few}"]], IDLE_MAX_BYTES),
-        _bytes("one_many", f"idle reader, {many:,} of one chat", [found[f"one_{many}"]], IDLE_MAX_BYTES),
-        _bytes("own_few", f"idle reader, {few:,} of a chat each", [found[f"own_{few}"]]),
-        _bytes("own_many", f"idle reader, {many:,} of a chat each", [found[f"own_{many}"]]),
-        _bytes("bare_many", f"uvicorn and Starlette, {many:,} that only wait", [found[f"bare_{many}"]]),
-        _bytes("queue_many", f"uvicorn and Starlette, {many:,} with a queue", [found[f"queue_{many}"]]),
-        ratio(
-            "one_to_queue",
-            "idle reader of one chat / Starlette's with a queue",
-            [found[f"one_{count}"] for count in (few, many)],
-            [found[f"queue_{count}"] for count in (few, many)],
-        ),
+        _bytes("one_few", f"idle reader, {few:,} of one chat", [found["one", few]], IDLE_MAX_BYTES),
+        _bytes("one_many", f"idle reader, {many:,} of one chat", [found["one", many]], IDLE_MAX_BYTES),
+        _bytes("own_few", f"idle reader, {few:,} of a chat each", [found["own", few]]),
+        _bytes("own_many", f"idle reader, {many:,} of a chat each", [found["own", many]]),
+        _bytes("bare", f"uvicorn and Starlette, {few:,} that only wait", [plain["bare"]]),
+        _bytes("queue", f"uvicorn and Starlette, {few:,} with a queue", [plain["queue"]]),
+        ratio("one_to_queue", "idle reader of one chat / the last", [found["one", few]], [plain["queue"]]),
     ]
 
 
