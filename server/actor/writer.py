@@ -6,8 +6,8 @@ everybody knows whether it happened. An append that gets no answer is repeated w
 when the head is another than expected, the writer is over and says Fenced to everybody.
 
 Pace (DESIGN §6): the first delta of an answer goes at once, as does one after 30 ms without an append; else the next
-append starts when the last one is answered and 30 ms or 1 kB are reached; longer where many stream (`server/pace.py`),
-and together with those of other chats (`pace.py` here).
+append starts when the last one is answered and 30 ms after it left or 1 kB are reached; longer where many stream
+(`server/pace.py`), and together with those of other chats (`pace.py` here).
 """
 
 import asyncio
@@ -173,7 +173,7 @@ class Writer:
         while True:
             await self._dirty.wait()
             due_at = self._pace.due_at(self._last_append_at)
-            if self._buffer_bytes < PACE_BYTES and due_at > asyncio.get_running_loop().time():
+            if self._buffer_bytes < PACE_BYTES and not self._pace.is_near(due_at):
                 await self._gather(due_at)
             await self.commit(_nothing)
 
@@ -232,8 +232,8 @@ class Writer:
             self._room.set()
             self._metrics.fenced.inc()
             raise
-        self._last_append_at = loop.time()
-        self._metrics.append_seconds.observe(self._last_append_at - started_at)
+        self._last_append_at = started_at
+        self._metrics.append_seconds.observe(loop.time() - started_at)
         self._metrics.appends.inc()
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
