@@ -24,7 +24,7 @@ from anyio._backends import _asyncio as anyio_backend
 
 from protocol import reducer
 from protocol.codec import decode_events
-from server.actor import host, upkeep, writer
+from server.actor import append, host, upkeep
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
 from server.relay import hub, relay
@@ -49,7 +49,7 @@ _SHORTENED: dict[Any, dict[str, object]] = {
     hub: {"TICK_SECONDS": 0.6, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
     relay: {"STORE_PAUSE_SECONDS": 0.2},
     memory: {"FAST_TAKEOVER_MS": 300},
-    writer: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
+    append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
     upkeep: {
