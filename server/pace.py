@@ -15,11 +15,12 @@ __all__ = ["PACE_SECONDS", "TICK_SECONDS", "Ticks", "pace_seconds"]
 PACE_SECONDS = 0.030
 """While few answers are under way: what comes within it is one event to the eye."""
 
-PACE_MAX_SECONDS = 0.100
-"""With any number: ten times a second still reads as writing. Above, a busy worker falls behind all the same."""
+PACE_MAX_SECONDS = 0.150
+"""With any number: seven times a second still reads as writing. A token is then half of it old, and its way, when its
+reader has it: what it was at 200 answers while reads and appends waited for each other at 60 ms each."""
 
-ANSWERS_PER_SECOND = 2_000
-"""Appends of deltas that one process makes: 30 ms apart for 60 answers, 50 for 100, 100 for 200 and more."""
+ANSWERS_PER_SECOND = 1_333
+"""Appends of deltas that one process makes: 30 ms apart for 40 answers, 75 for 100, 150 for 200 and more."""
 
 TICK_SECONDS = 0.010
 """A third of the shortest pace; half of it would halve the company. Who is due within half of one goes at once."""
