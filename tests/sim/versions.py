@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from protocol.entries import FORMAT_VERSION, RawEntry
 from protocol.ids import EntryId
 from server.store.news import Notices
-from server.store.port import Appended, AppendRequest, Loaded, Notice
+from server.store.notice import AtOnce, Notice
+from server.store.port import Appended, AppendRequest, Loaded
 from tests.sim.loop import Process
 from tests.sim.store import Way
 from tests.sim.tally import COUNTS
@@ -85,10 +86,14 @@ class MixedWay(Way):
         return [self._read(entry) for entry in await super().read_log(chat_id, through)]
 
     @asynccontextmanager
-    async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
+        take = None if at_once is None else lambda notice: at_once(self._noticed(notice))
         async with self._listen(f"log:{chat_id}") as listener:
-            yield self._read_notices(Notices(chat_id, listener))
+            yield self._read_notices(Notices(chat_id, listener, take))
 
     async def _read_notices(self, notices: Notices) -> AsyncIterator[Notice]:
         async for notice in notices:
-            yield notice if notice.entry is None else replace(notice, entry=self._read(notice.entry))
+            yield self._noticed(notice)
+
+    def _noticed(self, notice: Notice) -> Notice:
+        return notice if notice.entry is None else replace(notice, entry=self._read(notice.entry))
