@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Figure", "Section", "figure", "plain", "progress", "quantile", "ratio", "table"]
+__all__ = ["Figure", "Section", "announce", "figure", "plain", "progress", "quantile", "ratio", "table"]
 
 
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +100,12 @@ def progress(text: str) -> None:
     """What is being done, on a terminal, over what was said before. Empty: done."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def announce(row: str, seconds: float) -> None:
+    """How long the row takes on a machine of two cores that does little else; said before it begins, also into a file,
+    so that whoever waits knows for how long."""
+    print(f"{row}: takes about {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def plain(value: float) -> str:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from bench.figures import Figure, Section, figure, progress, table
+from bench.figures import Figure, Section, announce, figure, progress, table
 from bench.house import House, opened_house
 from bench.processes import cpu_seconds
 from bench.readers import opened_readers
@@ -28,18 +28,19 @@ CHATS, READERS_OF_EACH, CHATS_RATE = 1_000, 2, 0.5
 OPENED_AT_ONCE = "50"
 """Streams that are being opened: the cost of a herd is `bench.join`'s affair."""
 
-SECONDS, SECONDS_SMALL = 4.0, 2.0
+SECONDS, SECONDS_SMALL = 3.0, 2.0
 """Of an answer, at least."""
 
-ROUNDS, ROUNDS_SMALL = 5, 2
+ROUNDS, ROUNDS_SMALL = 4, 2
 
 
 def measure(small: bool) -> Section:
-    """About two minutes; `small` plays fewer and shorter answers."""
+    """Below three minutes; `small` plays fewer and shorter answers."""
     return anyio.run(_measure, small)
 
 
 async def _measure(small: bool) -> Section:
+    announce("growth", 90 if small else 160)
     rounds, seconds = (ROUNDS_SMALL, SECONDS_SMALL) if small else (ROUNDS, SECONDS)
     costs: dict[int, list[float]] = {}
     async with opened_house() as house:

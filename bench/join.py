@@ -1,4 +1,4 @@
-"""Joining a chat while an answer is being written: its length, alone or 500 at once, cold or warm, whole or resumed.
+"""Joining a chat while an answer is being written: its length, alone or many at once, cold or warm, whole or resumed.
 
 Cold: nobody watches the chat, so the web process reads and folds it first. Warm: somebody does, and the model goes on
 at 10 words a second, so that no two joins see the same state. CPU is the web process's; the wall is until the reader
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from bench.figures import Figure, Section, figure, progress, ratio, table
+from bench.figures import Figure, Section, announce, figure, progress, ratio, table
 from bench.plain_app import plain_server
 from bench.processes import cpu_seconds
 from bench.streams import Streams, allow_open_files, get
@@ -33,8 +33,9 @@ __all__ = ["measure"]
 ALONE_MAX_MS = 50.0
 """The bar, for 1,000 messages."""
 
-HERD = 500
-LENGTHS = (10, 1_000, 10_000)
+HERDS = {10: 500, 1_000: 500, 10_000: 50}
+"""By the length of the chat, how many join at once. As many bytes for the longest as for the second: 500 of it are
+2.6 GB, which take a minute each time, and show the machine's memory rather than us."""
 
 QUESTION, ANSWER = "What is a lease, and who holds it? ", "A lease is a promise with an end. "
 """Repeated to some 100 and 700 characters: two messages of the usual length."""
@@ -58,8 +59,9 @@ class Spent(NamedTuple):
 
 def measure(small: bool) -> Section:
     """Five repetitions of each, or two without the longest chat when `small`."""
-    allow_open_files(2 * HERD + 500)
-    lengths, repeats = (LENGTHS[:2], 2) if small else (LENGTHS, 5)
+    announce("join", 20 if small else 120)
+    allow_open_files(2 * max(HERDS.values()) + 500)
+    lengths, repeats = (tuple(HERDS)[:2], 2) if small else (tuple(HERDS), 5)
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures = asyncio.run(_measured(stack, Path(directory), lengths, repeats))
     return Section("join", "joining in mid-answer", f"python -m bench.join{' --small' * small}", figures)
@@ -90,6 +92,7 @@ async def _measured(stack: ExitStack, directory: Path, lengths: tuple[int, ...],
 
 def _joins(url: str, pid: int, plain_url: str, plain_pid: int, chat_id: str, length: int, repeats: int) -> list[Figure]:
     join = get(f"/v1/chats/subscribe?chat_id={chat_id}")
+    count = HERDS[length]
     cold: list[Spent] = []
     warm: list[Spent] = []
     herd: list[Spent] = []
@@ -102,27 +105,27 @@ def _joins(url: str, pid: int, plain_url: str, plain_pid: int, chat_id: str, len
         time.sleep(SETTLE_SECONDS)
         cold.append(_spent(url, pid, [join]))
         time.sleep(SETTLE_SECONDS)
-        cold_herd.append(_spent(url, pid, [join] * HERD))
+        cold_herd.append(_spent(url, pid, [join] * count))
         with Streams(url) as watching:
             watching.open([join])
             size = watching.received
             warm.append(_spent(url, pid, [join]))
-            herd.append(_spent(url, pid, [join] * HERD))
+            herd.append(_spent(url, pid, [join] * count))
             resumed.append(_spent(url, pid, [get(f"/v1/chats/subscribe?chat_id={chat_id}", _place(url, join))]))
         same = get(f"/bytes?count={size}")
         plain.append(_spent(plain_url, plain_pid, [same]))
-        plain_herd.append(_spent(plain_url, plain_pid, [same] * HERD))
+        plain_herd.append(_spent(plain_url, plain_pid, [same] * count))
     key, of = f"{length}", f"{length:,} messages ({size / 1_000:,.0f} kB)"
     bar = ALONE_MAX_MS if length == 1_000 else None
     return [
         *_both(f"{key}_cold", f"{of}, alone, cold", cold, bar),
         *_both(f"{key}_warm", f"{of}, alone, warm", warm, bar),
-        *_both(f"{key}_cold_herd", f"{of}, {HERD} at once, cold", cold_herd),
-        *_both(f"{key}_herd", f"{of}, {HERD} at once, warm", herd),
+        *_both(f"{key}_cold_herd", f"{of}, {count} at once, cold", cold_herd),
+        *_both(f"{key}_herd", f"{of}, {count} at once, warm", herd),
         *_both(f"{key}_resumed", f"{of}, resumed by position", resumed),
-        ratio(f"{key}_share", f"{of}: CPU of {HERD} at once / of as many alone", _cpu(herd), _cpu(warm, HERD)),
+        ratio(f"{key}_share", f"{of}: CPU of {count} at once / of as many alone", _cpu(herd), _cpu(warm, count)),
         ratio(f"{key}_plain", f"{of}: CPU alone, warm / Starlette's of as many bytes", _cpu(warm), _cpu(plain)),
-        ratio(f"{key}_plain_herd", f"{of}: CPU of {HERD} at once / Starlette's", _cpu(herd), _cpu(plain_herd)),
+        ratio(f"{key}_plain_herd", f"{of}: CPU of {count} at once / Starlette's", _cpu(herd), _cpu(plain_herd)),
     ]
 
 

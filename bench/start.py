@@ -32,8 +32,8 @@ READY_MAX_SECONDS = 1.0
 COMMAND_LINE = "import server.cli; server.cli._parser()"
 """What `threadcast --help` loads."""
 
-SERVING = "import server.app"
-"""What `threadcast serve` loads before it listens: both halves of the server."""
+SERVING = "from server.light import begin_lightly; begin_lightly(); import server.app"
+"""What `threadcast serve` loads before it listens, and how: both halves of the server."""
 
 LIBRARIES = "import starlette.applications, uvicorn, msgspec, redis.asyncio, httpx2"
 """What any server made of the same libraries loads."""

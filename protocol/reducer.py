@@ -66,12 +66,7 @@ def fold_entry(state: ChatState, entry: RawEntry, *, with_facts: bool) -> tuple[
     events = decode_events(entry.events)
     if entry.position != state.position + len(events):
         raise Gap(f"entry {entry.entry_id} ends at position {entry.position}, not {state.position + len(events)}")
-    for is_added, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded)):
-        if is_added:
-            state = reduce_added(state, [event for event in group if isinstance(event, ev.MessageAdded)])
-        else:
-            for event in group:
-                state = reduce_event(state, event)
+    state = reduce_event(state, events[0]) if len(events) == 1 else _reduce_all(state, events)
     facts: Sequence[Fact] = decode_facts(entry.facts) if with_facts and entry.facts else ()
     private = state.private
     for fact in facts:
@@ -96,6 +91,17 @@ def fold_entry(state: ChatState, entry: RawEntry, *, with_facts: bool) -> tuple[
 
 
 _NO_PRIVATE = Private()
+
+
+def _reduce_all(state: ChatState, events: Sequence[ev.Event]) -> ChatState:
+    """Messages that follow each other as one."""
+    for is_added, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded)):
+        if is_added:
+            state = reduce_added(state, [event for event in group if isinstance(event, ev.MessageAdded)])
+        else:
+            for event in group:
+                state = reduce_event(state, event)
+    return state
 
 
 def reduce_event(state: ChatState, event: ev.Event) -> ChatState:

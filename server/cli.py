@@ -120,6 +120,9 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
             except msgspec.ValidationError as wrong:
                 return _refuse(f"ID {options.id!r}, --permissions {options.permissions!r}: {explain(wrong)[0]}")
         case "serve" | "web" | "worker":
+            from server.light import begin_lightly
+
+            begin_lightly()
             from server.console import serving
             from server.settings.sources import BadSettings
 

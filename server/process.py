@@ -24,10 +24,6 @@ __all__ = ["Seat", "Startup", "run_process", "stop_requested"]
 
 _log = structlog.get_logger()
 
-GC_YOUNG_COUNT = 20_000
-"""New objects until the collector looks at them; Python's 700 are made by some thirty appends. Cycles are rare here,
-and so many objects weigh a few MB."""
-
 
 class Seat(msgspec.Struct, frozen=True):
     """What a process is given by the supervisor that starts it as one of several. Standard input is its lifeline: it
@@ -58,7 +54,6 @@ class Startup:
         self.is_over = True
         # What is here stays: a tenth of the CPU of a busy process went into looking through it again and again.
         gc.freeze()
-        gc.set_threshold(GC_YOUNG_COUNT, 10, 10)
         if self._seat is None:
             print(line, flush=True)
             return

@@ -16,9 +16,10 @@ from protocol.commands import body_digest
 from protocol.ledger import Ledger
 from protocol.principal import SYSTEM
 from protocol.relations import Mail, MailSent
+from server.actor.append import RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS
 from server.actor.orphans import end_orphan
 from server.actor.patience import Patience
-from server.actor.writer import RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, Writer
+from server.actor.writer import Writer
 from server.store.port import PostOutcome, PostRequest, Store
 
 __all__ = ["Postman", "post_of"]

@@ -11,7 +11,7 @@ from typing import TypeVar
 import anyio
 
 from protocol.errors import Unavailable
-from server.actor.writer import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS
+from server.actor.append import GIVE_UP_SECONDS, RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS
 from server.store.port import Lost
 from server.telemetry import Metrics
 

@@ -6,8 +6,8 @@ everybody knows whether it happened. An append that gets no answer is repeated w
 when the head is another than expected, the writer is over and says Fenced to everybody.
 
 Pace (DESIGN §6): the first delta of an answer goes at once, as does one after 30 ms without an append; else the next
-append starts when the last one is answered and 30 ms or 1 kB are reached; longer where many stream (`server/pace.py`),
-and together with those of other chats (`pace.py` here).
+append starts when the last one is answered and 30 ms after it left or 1 kB are reached; longer where many stream
+(`server/pace.py`), and together with those of other chats (`pace.py` here).
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from protocol.blobs import blob_hashes
 from protocol.codec import encode, encode_state
 from protocol.deltas import OPS_MAX_COUNT, OPS_MAX_TEXT_BYTES, AppendContent, AppendReasoning, DeltaOp, SetToolCalls
 from protocol.entries import FORMAT_VERSION
-from protocol.errors import Unavailable
 from protocol.events import Relayed, RuntimeUpdated, StreamDelta, ToolStatus
 from protocol.ids import EntryId, Head, NewId
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Usage, add_usage
 from protocol.state import ChatState
+from server.actor.append import Appending
 from server.actor.pace import Pace
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
@@ -50,9 +50,6 @@ Item: TypeAlias = DeltaOp | ToolStatus | Emitted
 OTHER_BYTES = 200  # about what an operation without text weighs
 BUFFER_MAX_BYTES = 1_000_000
 """Deltas that wait for the store; then the model's stream is not read further (DESIGN §4.8)."""
-
-RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, GIVE_UP_SECONDS = 0.25, 5.0, 60.0
-"""An append without an answer is repeated this long, then counts as FENCED (DESIGN §4.8)."""
 
 
 def _no_params(_: ChatState) -> JsonObject:
@@ -91,7 +88,6 @@ class Writer:
         self._before_end = before_end
         self._clock_ahead_ms = clock_ahead_ms
         self.upkeep = upkeep or Upkeep()
-        self._store = store
         self._worker = worker
         self.owner = owner
         self._new_id = new_id
@@ -105,8 +101,7 @@ class Writer:
         self._changed = asyncio.Event()
         self._last_append_at = 0.0
         self._is_over = False
-        self._is_given_up = False
-        self._appending: anyio.CancelScope | None = None
+        self._appending = Appending(store, metrics)
         self._meta: tuple[tuple[str, str], ...] = ()
 
     async def commit(self, write: Callable[[Ledger], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
@@ -127,9 +122,7 @@ class Writer:
     def give_up(self) -> None:
         """Wait for the store no longer: what it has not answered is left to the next owner, who reads how far it came.
         A commit heeds no cancellation, since nobody would know whether it was written."""
-        self._is_given_up = True
-        if self._appending is not None:
-            self._appending.cancel()
+        self._appending.give_up()
 
     async def changed(self) -> None:
         """Wait for the next entry that changes what is private; look at `state` before, without waiting in between."""
@@ -173,7 +166,7 @@ class Writer:
         while True:
             await self._dirty.wait()
             due_at = self._pace.due_at(self._last_append_at)
-            if self._buffer_bytes < PACE_BYTES and due_at > asyncio.get_running_loop().time():
+            if self._buffer_bytes < PACE_BYTES and not self._pace.is_near(due_at):
                 await self._gather(due_at)
             await self.commit(_nothing)
 
@@ -225,15 +218,15 @@ class Writer:
         loop = asyncio.get_running_loop()  # its clock is the pace's
         started_at = loop.time()
         try:
-            answer = await self._append_until_answered(request)
+            answer = await self._appending.until_answered(request)
         except Fenced:
             self._is_over = True
             self._pace.end(self)
             self._room.set()
             self._metrics.fenced.inc()
             raise
-        self._last_append_at = loop.time()
-        self._metrics.append_seconds.observe(self._last_append_at - started_at)
+        self._last_append_at = started_at
+        self._metrics.append_seconds.observe(loop.time() - started_at)
         self._metrics.appends.inc()
         if answer is Appended.DUP:
             _log.info("append.repeated", chat_id=before.chat_id, head=request.head)
@@ -278,25 +271,6 @@ class Writer:
             cost=getattr(spent, "cost", None),
             duration_ms=now_ms - run.started_at_ms if run is not None else 0,
         )
-
-    async def _append_until_answered(self, request: AppendRequest) -> Appended:
-        """Raises Fenced, also when the store stays away for a minute, or until `give_up`."""
-        give_up_at = time.monotonic() + GIVE_UP_SECONDS
-        pause = RETRY_FIRST_SECONDS
-        # Shielded: a cancelled caller does not cancel the append, since nobody would know whether it happened.
-        with anyio.CancelScope(shield=True) as self._appending:
-            while not self._is_given_up:
-                try:
-                    return await self._store.append(request)
-                except Unavailable as trouble:
-                    self._metrics.store_errors.labels("append").inc()
-                    if time.monotonic() > give_up_at:
-                        _log.error("append.given_up", chat_id=request.chat_id, error=str(trouble))
-                        raise Fenced from trouble
-                    await anyio.sleep(pause)
-                    pause = min(2 * pause, RETRY_MAX_SECONDS)
-        _log.warning("append.given_up", chat_id=request.chat_id, error="the chat is lost, or the worker ends")
-        raise Fenced
 
     def _request(self, ledger: Ledger, consumed: tuple[InboxEntry, ...]) -> tuple[AppendRequest, EntryId, ChatState]:
         """The append, frozen: a repeat sends the very same bytes (DISPATCH trap 16)."""

@@ -66,6 +66,7 @@ async def opened(
             buffer_max_bytes=edge.buffer_max_bytes,
             stall_seconds=edge.stall_seconds,
         )
+        scope["headers"] = []
         del extensions, send  # what middleware put around the answer is not needed any more: a kilobyte
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
@@ -106,7 +107,8 @@ async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) ->
     try:
         await app(scope, receive, send)
         if life.rest is not None:
-            await _finish(life.rest)
+            async for _ in life.rest:
+                pass
     finally:
         if life.rest is not None:
             await life.rest.aclose()
@@ -118,14 +120,10 @@ async def begin(scope: Scope, stream: AsyncGenerator[None]) -> None:
     await anext(stream)
     life = scope.pop("extensions", {}).get(_LIFE)
     if life is None:  # under another server than ours
-        await _finish(stream)
+        async for _ in stream:
+            pass
     else:
         life.rest = stream
-
-
-async def _finish(stream: AsyncGenerator[None]) -> None:
-    async for _ in stream:
-        pass
 
 
 async def goodbye(receive: Receive) -> None:

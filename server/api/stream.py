@@ -7,6 +7,7 @@ reader missed, and what is sent, is the relay's affair.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs
 
@@ -15,7 +16,7 @@ from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
 from protocol.errors import BadRequest, Unavailable
-from protocol.ids import check_chat_id, check_id
+from protocol.ids import Position, check_chat_id, check_id
 from protocol.places import CHATS_MAX, parse_places
 from protocol.principal import Principal
 from server.api.edge import Edge
@@ -23,6 +24,7 @@ from server.api.inlining import InliningSend
 from server.api.opening import begin, goodbye, opened
 from server.relay.connection import Connection
 from server.relay.many import ManyChats, name_taken
+from server.relay.relay import Relay
 from server.relay.subscriber import Subscriber
 
 __all__ = ["subscribe"]
@@ -58,6 +60,8 @@ class _Subscribe:
 
 subscribe = _Subscribe()
 
+_NO_VISIT = nullcontext()
+
 
 async def _stream(
     edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
@@ -72,6 +76,7 @@ async def _stream(
         async with stream as join:
             yield
             await join()
+            del join
             await goodbye(receive)
 
 
@@ -82,20 +87,20 @@ async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening) -> Asyn
     (chat_id,) = wish.chat_ids
     place = parse_places(wish.place, wish.chat_ids).get(chat_id)
     async with edge.hub.relay(chat_id) as relay, opening as (connection, _tasks):
-        visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else nullcontext()
+        visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else _NO_VISIT
         subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
-
-        async def join() -> None:
-            try:
-                await relay.join(subscriber, place)
-            except Unavailable:
-                subscriber.end("store")
-
         with visit:
             try:
-                yield join
+                yield partial(_join, relay, subscriber, place)
             finally:
                 relay.leave(subscriber)
+
+
+async def _join(relay: Relay, subscriber: Subscriber, place: Position | None) -> None:
+    try:
+        await relay.join(subscriber, place)
+    except Unavailable:
+        subscriber.end("store")
 
 
 @asynccontextmanager

@@ -1,14 +1,10 @@
 """The providers of models, as configured."""
 
 from protocol.errors import ModelFailed
-from server.providers.anthropic.messages import Anthropic
 from server.providers.base import ModelInfo, Prices, Provider
 from server.providers.demo.models import Demo
 from server.providers.demo.script import Script
 from server.providers.extras import missing_extra
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import OpenAIChat
-from server.providers.openai.responses import OpenAIResponses
 from server.providers.registry import Providers
 from server.providers.sdk import Reach
 from server.settings import Models, Settings
@@ -44,15 +40,19 @@ def check_models(settings: Settings, providers: Providers) -> None:
 
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:
-    """Raises ValueError: what it needs is not installed."""
+    """Its adapter is imported when it is configured. Raises ValueError: what it needs is not installed."""
     if command := missing_extra(wanted.kind):
         raise ValueError(
             f"models.providers.{name}: the kind {wanted.kind!r} needs an extra; install it with `{command}`"
         )
     match wanted.kind:
         case "anthropic":
+            from server.providers.anthropic.messages import Anthropic
+
             return Anthropic(name, can_continue=wanted.can_continue, is_caching=wanted.prompt_caching, **_reach(wanted))
         case "google":
+            from server.providers.google.gemini import Google
+
             return Google(
                 name,
                 api_version=wanted.api_version,
@@ -63,8 +63,12 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
         case "script":
             return Script(name, wanted.file)
         case "openai_responses":
+            from server.providers.openai.responses import OpenAIResponses
+
             return OpenAIResponses(name, **_reach(wanted))
         case "openai_chat":
+            from server.providers.openai.chat import OpenAIChat
+
             return OpenAIChat(name, send_reasoning_back=wanted.send_reasoning_back, **_reach(wanted))
 
 

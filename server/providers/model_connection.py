@@ -7,12 +7,15 @@ when its framing said so; whatever else ends it is an error of httpx2's.
 """
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import httptools
 import httpx2
+
+from server.pace import Ticks
 
 __all__ = ["Connection", "Head"]
 
@@ -41,16 +44,20 @@ class _Unasked(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """For one request at a time. `pace_seconds`: how long between two reads of a body, now."""
+    """For one request at a time. `pace_seconds`: how long between two reads of a body, now, at one of `ticks`."""
 
-    def __init__(self, pace_seconds: Callable[[], float]) -> None:
+    def __init__(self, pace_seconds: Callable[[], float], ticks: Ticks) -> None:
         self._pace_seconds = pace_seconds
+        self._ticks = ticks
+        self._expires_at = math.inf
+        self._expiry: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_lost = False
         self.idle_since = 0.0
         self._begin()
 
     def _begin(self) -> None:
+        self._end_expiry()
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self._reason = b""
@@ -104,10 +111,12 @@ class Connection(asyncio.Protocol):
     def rest(self) -> None:
         """Nothing is asked for now; listen, so that the server's goodbye is heard."""
         self.idle_since = self._loop.time()
+        self._end_expiry()
         self._transport.resume_reading()
 
     def abort(self) -> None:
         self._is_lost = True
+        self._end_expiry()
         self._transport.abort()
 
     async def _wait(self, timeout_seconds: float | None) -> None:
@@ -116,20 +125,24 @@ class Connection(asyncio.Protocol):
             raise self._wrong
         waiter = self._waiter = self._loop.create_future()
         now = self._loop.time()
-        paced: asyncio.TimerHandle | None = None
         if self._next_read_at > now:
-            paced = self._loop.call_at(self._next_read_at, self._transport.resume_reading)
+            self._ticks.call_at(self._next_read_at, self._go_on)
         else:
             self._transport.resume_reading()
-        expiry = None if timeout_seconds is None else self._loop.call_at(now + timeout_seconds, self._expire)
+        if timeout_seconds is not None:
+            self._expires_at = now + timeout_seconds
+            if self._expiry is None:
+                self._expiry = self._loop.call_at(self._expires_at, self._expire)
         try:
             await waiter
         finally:
             self._waiter = None
-            if paced is not None:
-                paced.cancel()
-            if expiry is not None:
-                expiry.cancel()
+            self._expires_at = math.inf
+
+    def _go_on(self) -> None:
+        """Its tick has come; somebody may have stopped waiting by now."""
+        if self._waiter is not None and not self._is_lost:
+            self._transport.resume_reading()
 
     def _has_all(self) -> bool:
         """Asked anew after the parser has called back."""
@@ -141,7 +154,19 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     def _expire(self) -> None:
+        """One timer for all reads of an answer: it looks how long the present one may still take."""
+        self._expiry = None
+        if self._expires_at > self._loop.time():
+            if self._expires_at < math.inf:
+                self._expiry = self._loop.call_at(self._expires_at, self._expire)
+            return
         self._end(httpx2.ReadTimeout("no byte came in time"))
+
+    def _end_expiry(self) -> None:
+        """No answer is waited for; another one may have less time."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     def _end(self, wrong: Exception) -> None:
         """The answer will not become whole; the first reason counts."""

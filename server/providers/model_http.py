@@ -18,7 +18,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from server.pace import pace_seconds
+from server.pace import Ticks, pace_seconds
 from server.providers.model_connection import Connection
 
 __all__ = ["ModelTransport", "first_to_answer", "model_transport"]
@@ -50,6 +50,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
         self._answers_count = 0
+        self._ticks = Ticks()
         self._idle: defaultdict[Origin, list[Connection]] = defaultdict(list)
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
@@ -110,7 +111,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         try:
             async with asyncio.timeout(timeout_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._pace_seconds),
+                    lambda: Connection(self._pace_seconds, self._ticks),
                     sock=await first_to_answer(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)),
                     ssl=self._tls if is_tls else None,
                     server_hostname=host if is_tls else None,

@@ -7,14 +7,16 @@ is imported with the first call, in a thread. The one rule: the key never stands
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import ClassVar, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
-import httpx2
 
 from protocol.errors import ModelFailed
 from server.providers.base import ModelInfo
 from server.providers.failures import model_failed
+
+if TYPE_CHECKING:
+    import httpx2
 
 __all__ = ["Reach", "SdkProvider"]
 
@@ -57,8 +59,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._api_key = reach.get("api_key")
         self._models = reach.get("models") or []
         self._idle_timeout_seconds = reach.get("idle_timeout_seconds", IDLE_TIMEOUT_SECONDS)
-        connect_seconds = reach.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)
-        self._timeout = httpx2.Timeout(self._idle_timeout_seconds, connect=connect_seconds)
+        self._connect_timeout_seconds = reach.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)
         self._max_retries = reach.get("max_retries", MAX_RETRIES)
         self._client: ClientT | None = None
         self._opening = asyncio.Lock()
@@ -89,6 +90,13 @@ class SdkProvider(ABC, Generic[ClientT]):
                 # In a thread: imports (0.5 to 1 s) and certificates (0.1 s) would hold up every other chat.
                 self._client = await anyio.to_thread.run_sync(self._make_client, abandon_on_cancel=True)
             return self._client
+
+    @property
+    def _timeout(self) -> "httpx2.Timeout":
+        """For a client. httpx2 comes with the SDK, so nobody imports it before."""
+        import httpx2
+
+        return httpx2.Timeout(self._idle_timeout_seconds, connect=self._connect_timeout_seconds)
 
     @property
     def _key(self) -> str:

@@ -42,6 +42,8 @@ class SseSplitter:
         """
         if not piece:
             return []
+        if not self._is_first_line and (plain := self._plain(piece)):
+            return plain
         if self._after_cr and piece[:1] == b"\n":
             piece = piece[1:]
         self._after_cr = piece[-1:] == b"\r"
@@ -54,6 +56,17 @@ class SseSplitter:
             self._line.append(rest)
             self._line_bytes += len(rest)
             self._check_size()
+        return events
+
+    def _plain(self, piece: bytes) -> list[bytes]:
+        """The events of a piece that holds nothing but whole ones of a line each, as nearly all servers write them: at
+        a third of the cost of looking at each line. Nothing, when it is anything else."""
+        if self._line or self._data or piece[:6] != b"data: " or piece[-2:] != b"\n\n" or len(piece) > self._max_bytes:
+            return []
+        events = piece[6:-2].split(b"\n\ndata: ")
+        if piece.count(b"\n") != 2 * len(events) or b"\r" in piece:
+            return []
+        self._after_cr = False
         return events
 
     def _end_line(self, line: bytes, events: list[bytes]) -> None:

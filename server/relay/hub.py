@@ -8,7 +8,7 @@ has its own boundary, and heartbeats wait for no store.
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -101,8 +101,7 @@ class Hub:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
-    @contextmanager
-    def admitted(self, principal_id: str) -> Iterator[None]:
+    def admitted(self, principal_id: str) -> AbstractContextManager[None]:
         """A place for one more stream, for as long as it is open.
 
         Raises:
@@ -112,24 +111,11 @@ class Hub:
             raise RateLimited(f"you have {self._streams_per_principal} open streams; close one, or share one for chats")
         if self._streams_of.total() >= self._streams_max:
             raise RateLimited("this server has as many open streams as it may have; come back later")
-        self._streams_of[principal_id] += 1
-        try:
-            yield
-        finally:
-            self._streams_of[principal_id] -= 1
-            if not self._streams_of[principal_id]:
-                del self._streams_of[principal_id]
+        return _Admitted(self._streams_of, principal_id)
 
-    @contextmanager
-    def kept_alive(self, connection: Connection) -> Iterator[None]:
+    def kept_alive(self, connection: Connection) -> AbstractContextManager[None]:
         """Heartbeats, and the goodbye at shutdown, for as long as the stream is open."""
-        self._connections.add(connection)
-        if self._is_closing:  # it began while this reader came in
-            connection.end("shutdown")
-        try:
-            yield
-        finally:
-            self._connections.discard(connection)
+        return _KeptAlive(self, connection)
 
     @contextmanager
     def until_closing(self) -> Iterator[None]:
@@ -143,13 +129,15 @@ class Hub:
             finally:
                 self._waits.discard(scope)
 
-    @asynccontextmanager
-    async def relay(self, chat_id: str) -> AsyncIterator[Relay]:
+    def relay(self, chat_id: str) -> AbstractAsyncContextManager[Relay]:
         """The chat's relay, ready, for as long as it is needed.
 
         Raises:
             Unavailable: it did not become ready in time, or cannot be served by this process.
         """
+        return _Needed(self, chat_id)
+
+    async def _relay_needed(self, chat_id: str) -> _Open:
         if self._tasks is None or self._is_closing:
             raise Unavailable("the server is going down; connect again")
         here = self._open.get(chat_id)
@@ -164,13 +152,17 @@ class Hub:
                 raise Unavailable(NEWER_VERSION)
             if not here.relay.ready.is_set() or here.relay.trouble is not None:
                 raise Unavailable("the chat cannot be read at the moment; try again")
-            yield here.relay
-        finally:
-            here.users -= 1
-            if here.users == 0:
-                here.scope.cancel()
-                if self._open.get(chat_id) is here:
-                    del self._open[chat_id]
+        except BaseException:
+            self._relay_not_needed(here)
+            raise
+        return here
+
+    def _relay_not_needed(self, here: _Open) -> None:
+        here.users -= 1
+        if here.users == 0:
+            here.scope.cancel()
+            if self._open.get(here.relay.chat_id) is here:
+                del self._open[here.relay.chat_id]
 
     async def close_streams(self) -> None:
         """Tell every reader to come back elsewhere, and end its stream; whoever only waits is answered with what is
@@ -241,6 +233,60 @@ class Hub:
             _log.warning("relay.check_failed", chat_id=relay.chat_id, error=str(failed))
         except Exception:  # the boundary of a relay
             _log.exception("relay.check_failed", chat_id=relay.chat_id)
+
+
+class _Admitted:
+    """One stream counted. This and what follows are classes because each open stream keeps one of each: a generator,
+    with what contextlib adds, would be half a kilobyte more (`bench.memory`)."""
+
+    __slots__ = ("_counts", "_principal_id")
+
+    def __init__(self, counts: Counter[str], principal_id: str) -> None:
+        self._counts = counts
+        self._principal_id = principal_id
+
+    def __enter__(self) -> None:
+        self._counts[self._principal_id] += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._counts[self._principal_id] -= 1
+        if not self._counts[self._principal_id]:
+            del self._counts[self._principal_id]
+
+
+class _KeptAlive:
+    """One stream among those that get heartbeats."""
+
+    __slots__ = ("_connection", "_hub")
+
+    def __init__(self, hub: Hub, connection: Connection) -> None:
+        self._hub = hub
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._hub._connections.add(self._connection)
+        if self._hub.is_closing:  # it began while this reader came in
+            self._connection.end("shutdown")
+
+    def __exit__(self, *_: object) -> None:
+        self._hub._connections.discard(self._connection)
+
+
+class _Needed:
+    """One user of a relay."""
+
+    __slots__ = ("_chat_id", "_here", "_hub")
+
+    def __init__(self, hub: Hub, chat_id: str) -> None:
+        self._hub = hub
+        self._chat_id = chat_id
+
+    async def __aenter__(self) -> Relay:
+        self._here = await self._hub._relay_needed(self._chat_id)
+        return self._here.relay
+
+    async def __aexit__(self, *_: object) -> None:
+        self._hub._relay_not_needed(self._here)
 
 
 def _is_due(relay: Relay, now: float) -> bool:

@@ -39,6 +39,10 @@ HELD_MAX_BYTES = 1_000_000
 
 STORE_PAUSE_SECONDS = 0.5
 
+AT_ONCE_READERS = 16
+"""With more, waking a task is little beside writing to them all; and whoever brings the notice has others to bring, so
+it is held up for a fifth of a millisecond at most."""
+
 LOADS_AT_ONCE = 8
 """Of all relays of a process: enough to keep the store busy, few enough that the herd after a restart does not read
 thousands of chats into memory at the same time."""
@@ -73,6 +77,7 @@ class Relay:
         self._recalled_at = -1  # in which history
         self._log_holds_more = False
         self._snapshot: tuple[bytes, int] | None = None
+        self._wrong: Exception | None = None  # what `_take_at_once` ran into
         self._lock = asyncio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
 
     @property
@@ -87,7 +92,7 @@ class Relay:
         """Follow the chat; trouble with the store pauses the relay, and it loads again afterwards."""
         while True:
             try:
-                async with self._store.follow(self.chat_id) as notices:
+                async with self._store.follow(self.chat_id, self._take_at_once) as notices:
                     async with self._lock:
                         await self._load("open")
                     self.trouble = None
@@ -244,7 +249,29 @@ class Relay:
             subscriber.end(reason)
         self.subscribers.clear()
 
+    def _take_at_once(self, notice: Notice) -> bool:
+        """What comes next, to few readers, needs no task: nearly every notice is that. All else is left to `run`."""
+        entry = notice.entry
+        if (
+            entry is None
+            or entry.before != self._state.head
+            or self._owner is None
+            or self._wrong is not None
+            or self._lock.locked()
+            or len(self.subscribers) > AT_ONCE_READERS
+        ):
+            return False
+        try:
+            self._go_forward(entry)
+        except Exception as wrong:  # not the trouble of who brings the notice: `run` raises it
+            self._wrong = wrong
+            return False
+        return True
+
     async def _take(self, notice: Notice) -> None:
+        if self._wrong is not None:
+            wrong, self._wrong = self._wrong, None
+            raise wrong
         entry = notice.entry
         if entry is not None and entry.before == self._state.head:  # nearly always: what comes next
             await self._fold(entry)
@@ -295,6 +322,10 @@ class Relay:
         """One entry forward, out to everybody. Raises Gap, NewerVersion."""
         if self._owner is None:
             await self._know_owner()
+        self._go_forward(entry)
+
+    def _go_forward(self, entry: RawEntry) -> None:
+        """As `_fold`, once it is known whose chat this is."""
         self._state, events = fold_checked(self._state, entry, with_facts=False)
         self._snapshot = None
         self.changed_at = time.monotonic()
@@ -302,10 +333,9 @@ class Relay:
             return
         first = entry.position - len(events) + 1
         epoch = entry.entry_id.epoch
-        frames = [
-            Frame(self.chat_id, bytes(raw), epoch, position)
-            for position, raw in enumerate(split_array(entry.events), start=first)
-        ]
+        # Of an array with one element, what is between its brackets: most entries are one event.
+        raws = (entry.events[1:-1],) if len(events) == 1 else map(bytes, split_array(entry.events))
+        frames = [Frame(self.chat_id, raw, epoch, position) for position, raw in enumerate(raws, start=first)]
         if BranchSelected in map(type, events):
             self._forget_frames()
             for subscriber in list(self.subscribers):

@@ -2,11 +2,14 @@
 
 It knows neither Redis nor what a payload means. `channels.py` and `memory.py` fill it. The rule: whoever may have
 missed something reads None, and compares the head.
+
+Who can often do with a message at once, without waiting, may say so (`first_ask`): then no task is woken for it, which
+costs a process with one reader a chat more than what it does with the message.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 __all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
 
@@ -27,6 +30,11 @@ class Listener:
         self._queue: deque[bytes | None] = deque()
         self._queue_bytes = 0
         self._news = asyncio.Event()
+        self._at_once: Callable[[bytes], bool] | None = None
+
+    def first_ask(self, at_once: Callable[[bytes], bool]) -> None:
+        """Offer it each message that nothing is queued before; what it refuses (False) is queued. It must not raise."""
+        self._at_once = at_once
 
     def __aiter__(self) -> "Listener":
         return self
@@ -42,6 +50,8 @@ class Listener:
 
     def offer(self, payload: bytes | None) -> None:
         """Never waits: a publisher does not know its readers."""
+        if self._at_once is not None and payload is not None and not self._queue and self._at_once(payload):
+            return
         size = 0 if payload is None else len(payload)
         if len(self._queue) >= QUEUE_MAX_MESSAGES or self._queue_bytes + size > QUEUE_MAX_BYTES:
             self.dropped_count += len(self._queue) + 1

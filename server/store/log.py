@@ -20,7 +20,8 @@ from server.store.chat_meta import check_owner
 from server.store.connection import Commands, Reply, Value
 from server.store.keys import Keys
 from server.store.news import Notices
-from server.store.port import Appended, AppendRequest, Fenced, Loaded, Notice, shelf_of
+from server.store.notice import AtOnce, Notice
+from server.store.port import Appended, AppendRequest, Fenced, Loaded, shelf_of
 
 __all__ = ["RedisLog", "parse_entry"]
 
@@ -122,9 +123,9 @@ class RedisLog:
         return [(head or b"").decode() for head in found]
 
     @asynccontextmanager
-    async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
         async with self._channels.subscribe([self._keys.chat(chat_id).log_channel]) as listener:
-            yield Notices(chat_id, listener)
+            yield Notices(chat_id, listener, at_once)
 
     async def watchers(self, chat_id: str) -> int:
         answer = await self._redis.send(b"PUBSUB", b"NUMSUB", self._keys.chat(chat_id).log_channel)

@@ -14,7 +14,8 @@ from server.store.keys import BUCKETS
 from server.store.listener import Listener
 from server.store.memory_records import Bucket
 from server.store.news import Mail, Notices
-from server.store.port import DueBell, Notice
+from server.store.notice import AtOnce, Notice
+from server.store.port import DueBell
 
 __all__ = ["MemoryChannels"]
 
@@ -109,9 +110,9 @@ class MemoryChannels:
             yield Mail(listener)
 
     @asynccontextmanager
-    async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
         async with self._listen(f"log:{chat_id}") as listener:
-            yield Notices(chat_id, listener)
+            yield Notices(chat_id, listener, at_once)
 
     @asynccontextmanager
     async def _listen(self, channel: str) -> AsyncIterator[Listener]:

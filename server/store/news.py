@@ -9,7 +9,7 @@ import msgspec
 from protocol.entries import Fence, RawEntry
 from protocol.ids import EntryId
 from server.store.listener import Listener
-from server.store.port import Notice
+from server.store.notice import AtOnce, Notice
 
 __all__ = ["DELETED", "Mail", "Notices", "parse_notice"]
 
@@ -62,9 +62,11 @@ def parse_notice(chat_id: str, payload: bytes | None) -> Notice:
 class Notices:
     """A listener's payloads as notices, translated when they are read."""
 
-    def __init__(self, chat_id: str, listener: Listener) -> None:
+    def __init__(self, chat_id: str, listener: Listener, at_once: AtOnce | None = None) -> None:
         self._chat_id = chat_id
         self._listener = listener
+        if at_once is not None:
+            listener.first_ask(lambda payload: at_once(parse_notice(chat_id, payload)))
 
     def __aiter__(self) -> "Notices":
         return self

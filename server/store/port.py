@@ -19,6 +19,7 @@ import msgspec
 from protocol.blobs import Blob, BlobFacts
 from protocol.entries import RawEntry
 from protocol.ids import EntryId
+from server.store.notice import AtOnce, Notice
 from server.store.standing import Standing
 
 __all__ = [
@@ -255,21 +256,6 @@ class ChatPage(msgspec.Struct, frozen=True):
     next: Place | None
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """What a chat's log channel said. `kind`:
-
-    entry: `entry` holds it without its facts; large: too big for the channel, read it by its id; deleted: the chat is
-    gone; reconnected: the channel was rebuilt, anything may have been missed, compare the head.
-    """
-
-    kind: Literal["entry", "large", "deleted", "reconnected"]
-    chat_id: str
-    entry: RawEntry | None = None
-    head: str = ""
-    before: str = ""
-    version: int = 0
-
-
 class DueBell(Protocol):
     """Tells a worker which buckets to look at."""
 
@@ -381,8 +367,9 @@ class Store(Protocol):
     def mail(self, worker: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
         """Chat ids with new commands for this worker; None: rebuilt, anything may have been missed."""
 
-    def follow(self, chat_id: str) -> AbstractAsyncContextManager[AsyncIterator[Notice]]:
-        """The chat's log channel. Entering waits for the subscription's confirmation (DISPATCH §6)."""
+    def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AbstractAsyncContextManager[AsyncIterator[Notice]]:
+        """The chat's log channel. Entering waits for the subscription's confirmation (DISPATCH §6). While none waits to
+        be read, one may be offered to `at_once`, which neither waits nor raises; True: it is done with."""
 
     def follow_feed(self, owner: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
         """Ids of the owner's chats whose meta changed, or that were deleted; None: rebuilt, any may have been missed.

@@ -8,16 +8,18 @@ closed with the worker.
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
-import httpx2
 import msgspec
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, ToolContext, ToolOutput, ToolResult
 from server.tools.traits import NO_TRAITS
+
+if TYPE_CHECKING:
+    import httpx2
 
 __all__ = ["EXCERPT_MAX_CHARACTERS", "RESPONSE_MAX_BYTES", "HttpClient", "HttpTool", "Method", "expand"]
 
@@ -47,7 +49,9 @@ class HttpClient:
     def __init__(self) -> None:
         self._client: httpx2.AsyncClient | None = None
 
-    def get(self) -> httpx2.AsyncClient:
+    def get(self) -> "httpx2.AsyncClient":
+        import httpx2
+
         if self._client is None:
             timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
             self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
@@ -81,6 +85,8 @@ class HttpTool:
         input_schema: JsonObject | None = None,
         sends_authorization: bool = False,
     ) -> None:
+        import httpx2  # noqa: F401 - with the tool that needs it, and not in its first call, while chats wait
+
         self.name = name
         self.description = description
         self.input_schema = input_schema or _schema_of(url)
@@ -120,6 +126,8 @@ class HttpTool:
         yield ToolResult(content=text or f"The service answered {status} and nothing else.")
 
     async def _exchange(self, url: str, headers: Mapping[str, str], body: bytes | None) -> tuple[int, str]:
+        import httpx2
+
         try:
             async with self._client.get().stream(self._method, url, headers=dict(headers), content=body) as response:
                 kind = response.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()

@@ -20,12 +20,25 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from protocol.messages import JsonObject
+from server.providers.base import Delta, TextDelta
 
 CUT: Literal["cut"] = "cut"
 HANG: Literal["hang"] = "hang"
 Step = bytes | Literal["cut", "hang"]
 
 DONE = b"data: [DONE]\n\n"
+
+
+def in_whole(deltas: Sequence[Delta]) -> list[Delta]:
+    """The same with neighbouring texts joined: how many of them come together is up to how they were read."""
+    whole: list[Delta] = []
+    for delta in deltas:
+        last = whole[-1] if whole else None
+        if isinstance(delta, TextDelta) and isinstance(last, TextDelta):
+            whole[-1] = TextDelta(last.text + delta.text)
+        else:
+            whole.append(delta)
+    return whole
 
 
 def chunk(**fields: object) -> bytes:

@@ -226,6 +226,24 @@ async def test_silence_ends_in_a_read_timeout_before_the_head_and_inside_the_bod
             await server.gone.wait()
 
 
+async def test_each_answer_has_its_own_time_also_on_a_connection_that_is_used_again() -> None:
+    pieces = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED + b"1\r\na\r\n")
+        if server.heads[1:]:
+            await reader.readexactly(1)
+        writer.write(b"0\r\n\r\n")
+
+    async with wire(answer) as server, client(read_seconds=3_600) as asked:
+        assert (await asked.get(server.url)).content == b"a"
+        async with asked.stream("GET", server.url, timeout=0.1) as streamed:
+            with pytest.raises(httpx2.ReadTimeout):
+                async for _ in streamed.aiter_bytes():
+                    pieces += 1
+    assert (pieces, server.connections) == (1, 1)
+
+
 async def test_port_without_a_server_is_a_connect_error() -> None:
     async with wire(saying()) as server, client() as asked:
         url = server.url
@@ -318,4 +336,4 @@ def test_proxy_in_the_environment_leaves_the_way_to_httpx2(monkeypatch: pytest.M
 
 
 def test_pace_grows_with_the_answers_up_to_a_bound() -> None:
-    assert [round(1_000 * pace_seconds(count)) for count in (0, 1, 99, 200, 5_000)] == [30, 30, 30, 61, 100]
+    assert [round(1_000 * pace_seconds(count)) for count in (0, 1, 99, 200, 5_000)] == [30, 30, 74, 150, 150]

@@ -23,7 +23,8 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.openai.chat import OpenAIChat
+from server.providers.openai.chat import ChunkReader, OpenAIChat
+from server.providers.openai.client import SaidInStream, joined
 from tests.integration.fake_openai import (
     CUT,
     DONE,
@@ -33,6 +34,7 @@ from tests.integration.fake_openai import (
     Reply,
     chunk,
     failure,
+    in_whole,
     serve_fake_openai,
     text,
 )
@@ -67,7 +69,7 @@ async def provider(fake: FakeOpenAI) -> AsyncIterator[OpenAIChat]:
 
 async def collect(provider: OpenAIChat, request: Request = REQUEST) -> list[Delta]:
     with anyio.fail_after(30):
-        return [delta async for delta in provider.stream(request)]
+        return in_whole([delta async for delta in provider.stream(request)])
 
 
 async def failure_of(provider: OpenAIChat) -> tuple[ModelFailed, list[Delta]]:
@@ -76,6 +78,23 @@ async def failure_of(provider: OpenAIChat) -> tuple[ModelFailed, list[Delta]]:
         async for delta in provider.stream(REQUEST):
             seen.append(delta)
     return failed.value, seen
+
+
+def test_texts_of_one_read_are_one_delta_and_none_is_lost_to_an_error_behind_them() -> None:
+    reader = ChunkReader()
+    events = [text(piece).removeprefix(b"data: ") for piece in ("Hel", "lo", ", you")]
+    deltas = joined(reader, [*events, b'{"error":{"message":"no"}}', *events])
+    assert [next(deltas), next(deltas)] == [ModelNamed("fake-1"), TextDelta("Hello, you")]
+    with pytest.raises(SaidInStream):
+        next(deltas)
+
+
+def test_an_event_nested_too_deep_is_refused_also_among_others() -> None:
+    deep = b'{"choices":' + b"[" * 200 + b"]" * 200 + b"}"
+    deltas = joined(ChunkReader(), [text("a").removeprefix(b"data: "), deep])
+    assert [next(deltas), next(deltas)] == [ModelNamed("fake-1"), TextDelta("a")]
+    with pytest.raises(ModelFailed, match="could not be read"):
+        next(deltas)
 
 
 @pytest.mark.row("PROV-1", "PROV-2", "EVT-14")
@@ -102,8 +121,7 @@ async def test_answer_with_reasoning_text_and_usage_comes_as_neutral_deltas(
         ModelNamed("fake-1"),
         ReasoningDelta("Hm. "),
         ReasoningDelta("Yes."),
-        TextDelta("Hel"),
-        TextDelta("lo é😀"),
+        TextDelta("Hello é😀"),
         UsageReported(Usage(9, 4, 13, cache_read_input_tokens=5)),
         Finished("stop"),
     ]

@@ -6,7 +6,7 @@ So the right text of every answer can be computed from the log alone, whoever wa
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
@@ -19,22 +19,20 @@ from server.providers.base import (
     TextDelta,
     ToolCallDelta,
 )
-from server.tools.base import Policy, Retry, ToolContext, ToolOutput, ToolResult
+from server.tools.base import Policy, Retry, Tool, ToolContext, ToolOutput, ToolResult
 from server.tools.client import ClientTool
 from server.tools.traits import NO_TRAITS
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-__all__ = ["IDE_SECONDS", "TOOLS", "ScriptedModel", "SimTool", "answer_to", "ide_tool"]
+__all__ = ["IDE_SECONDS", "TOOLS", "ScriptedModel", "SimTool", "answer_to"]
 
 IDE_SECONDS = 1.5
 """How long a client's tool may take; then its timer fires."""
 
 HANG_SECONDS = 120.0
 """A model that says nothing; longer than any schedule, so that only an abort ends it."""
-
-TOOLS = ("once", "safe", "ask", "ide")
 
 
 def answer_to(words: str) -> str:
@@ -78,24 +76,30 @@ class ScriptedModel:
 
 
 class SimTool:
-    """A `Tool` that takes its time, and remembers for whom it ran."""
+    """A `Tool` that takes its time, and tells the `world` of the moment for whom it ran."""
+
+    world: "ClassVar[World]"
 
     description, category, source, label_arg, hide_input = "works", "", "python", None, False
     timeout_seconds = 30.0
     traits = NO_TRAITS
     input_schema: JsonObject = {"type": "object"}  # noqa: RUF012 - data, as every tool's
 
-    def __init__(self, world: "World", name: str, retry: Retry, policy: Policy) -> None:
-        self._world = world
+    def __init__(self, name: str, retry: Retry, policy: Policy) -> None:
         self.name = name
         self.retry: Retry = retry
         self.policy: Policy = policy
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
-        self._world.tool_began(self.name, context.tool_call_id)
+        self.world.tool_began(self.name, context.tool_call_id)
         await anyio.sleep(0.4)
         yield ToolResult(content=f"{self.name} did {context.tool_call_id}")
 
 
-def ide_tool() -> ClientTool:
-    return ClientTool("ide", "a client's", timeout_seconds=IDE_SECONDS)
+TOOLS: dict[str, Tool] = {
+    "once": SimTool("once", "once", "auto"),
+    "safe": SimTool("safe", "safe", "auto"),
+    "ask": SimTool("ask", "once", "ask"),
+    "ide": ClientTool("ide", "a client's", timeout_seconds=IDE_SECONDS),
+}
+"""By name; made once for all schedules of a Python process."""

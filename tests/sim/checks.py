@@ -8,22 +8,31 @@ own memory, and nothing that the parts under test say about themselves. A check 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.codec import decode_acks, decode_events, split_array
+from protocol.codec import decode_acks, split_array
+from protocol.entries import RawEntry
 from protocol.events import Ack, MessageAdded, ThreadUpdated, ToolStatus
+from protocol.ids import Head
 from protocol.messages import text_of
 from protocol.reducer import Gap, reduce
 from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
+from server.agent.plan import next_deadline_ms
 from server.store.load import NewerVersion, fold_checked, fold_loaded
 from server.store.port import Loaded
 from tests.sim.cast import answer_to
+from tests.sim.clock import decode_once
 from tests.sim.tally import COUNTS
+from tests.sim.versions import understood, understood_all
 
 if TYPE_CHECKING:
     from tests.sim.people import Reader
     from tests.sim.world import World
 
-__all__ = ["check_end", "check_shown"]
+__all__ = ["check_end", "check_shown", "unsettled"]
+
+CLIENTS_ONE_IN = 4
+"""Share of seeds in which a client begins in the middle once more: readers do the same all the time, and are compared
+with the log in every seed that has any."""
 
 
 def check_shown(world: "World", reader: "Reader") -> None:
@@ -62,6 +71,8 @@ def check_end(world: "World") -> None:
     _check_tools(world)
     if world.store.bucket.own.keys() - world.store.bucket.due.keys():
         world.fail("a chat is owned and not due")
+    if (deadline := next_deadline_ms(state)) is not None and not world.store.bucket.due:
+        world.fail(f"nobody will come when the time {deadline} in the state is over")
     for command in world.lost_to_rollback:
         if command in world.clients and command not in world.store.chat("c1").seen:
             COUNTS["command lost to a rollback"] += 1
@@ -70,37 +81,49 @@ def check_end(world: "World") -> None:
 def _check_folds(world: "World") -> ChatState | None:
     """The log from its first entry, from its checkpoint, from a client's snapshot in the middle, and the owner's own
     state are one."""
-    entries, chat = world.store.history.get("c1", []), world.store.chat("c1")
-    state, middle = empty_state("c1"), empty_state("c1")
-    client: ChatState | None = None
+    chat = world.store.chat("c1")
+    entries = [understood(entry) for entry in world.store.history.get("c1", ())]
+    state = empty_state("c1")
+    middle: ChatState | None = None
+    turn, rest = divmod(world.plan.seed, CLIENTS_ONE_IN)
+    middle_at = turn % len(entries) if entries and rest == 0 else -1
     try:
         for number, entry in enumerate(entries):
-            position = state.position
-            state, events = fold_checked(state, entry, with_facts=True)
-            if client is not None:
-                for offset, event in enumerate(events, start=1):
-                    client = reduce(client, position + offset, event)
-            if number == world.plan.seed % (len(entries) or 1):
+            state, _ = fold_checked(state, entry, with_facts=True)
+            if number == middle_at:
                 middle = state
-                client = state_from_snapshot("c1", snapshot_of(middle), middle.position)
-        after = chat.snap[0] if chat.snap is not None else ""
-        ids = [entry.head for entry in entries]
-        held = [entry for entry in chat.log if not after or ids.index(entry.head) > ids.index(after)]
-        loaded = fold_loaded("c1", Loaded(chat.snap, held, chat.head), with_facts=True)
+        held = [understood(entry) for entry in chat.log]
+        if chat.snap is not None:
+            heads = [entry.head for entry in entries]
+            after = heads.index(chat.snap[0])
+            held = [entry for entry in held if heads.index(entry.head) > after]
+        if chat.snap is not None or held != entries:  # else the log was folded just now
+            loaded = fold_loaded("c1", understood_all(Loaded(chat.snap, held, chat.head)), with_facts=True)
+            if loaded != state:
+                world.fail("checkpoint and entries fold to another state than the whole log")
+        if middle is not None:
+            _check_client(world, middle, entries[middle_at + 1 :], state)
     except (Gap, NewerVersion, ValueError) as trouble:
         world.fail(f"the log cannot be folded: {trouble}")
         return None
     if state.head != chat.head:
         world.fail(f"the log folds to {state.head!r}, its head is {chat.head!r}")
-    if loaded != state:
-        world.fail("checkpoint and entries fold to another state than the whole log")
-    if client is not None and snapshot_of(client) != snapshot_of(state):
-        world.fail(f"snapshot at {middle.position} and the events after it are not the state at {state.position}")
     for worker in world.workers:
         kept = worker.place.cache._states.get(("c1", chat.head))
         if kept is not None and kept[0] != state:
             world.fail(f"{worker.name} keeps another state of this head than the log says")
     return state
+
+
+def _check_client(world: "World", middle: ChatState, entries: list[RawEntry], state: ChatState) -> None:
+    """A client's snapshot in the middle and the events after it are the state at the end. Raises Gap."""
+    client = state_from_snapshot("c1", snapshot_of(middle), middle.position)
+    for entry in entries:
+        events = decode_once(entry.events)
+        for position, event in enumerate(events, start=entry.position - len(events) + 1):
+            client = reduce(client, position, event)
+    if snapshot_of(client) != snapshot_of(state):
+        world.fail(f"snapshot at {middle.position} and the events after it are not the state at {state.position}")
 
 
 def _check_readers(world: "World", state: ChatState) -> None:
@@ -126,7 +149,7 @@ def _check_commands(world: "World") -> None:
                 finals[word.request_id] += 1
                 if word.accepted:
                     accepted.add(word.request_id)
-        for event in decode_events(entry.events):
+        for event in decode_once(entry.events):
             if isinstance(event, MessageAdded) and event.message.role == "user":
                 effects[text_of(event.message.content).partition(":")[0]] += 1
             elif isinstance(event, ThreadUpdated) and isinstance(event.title, str) and event.title.startswith("title "):
@@ -175,10 +198,34 @@ def _check_tools(world: "World") -> None:
                 world.fail(f"the tool {name!r} ran {times} times for {call_id}")
     ends: Counter[str] = Counter()
     for entry in world.store.history.get("c1", []):
-        for event in decode_events(entry.events):
+        for event in decode_once(entry.events):
             if isinstance(event, ToolStatus) and event.name == "ide" and event.status == "error":
                 ends[event.tool_call_id] += 1
     for call_id, times in ends.items():
         COUNTS["timer fired"] += 1
         if times > 1:
             world.fail(f"the timer of {call_id} fired {times} times")
+
+
+def unsettled(world: "World") -> str:
+    """What is still to happen; '' when nothing is."""
+    if not world.is_quiet:
+        return "not yet quiet"
+    waiting = [name for name, client in world.clients.items() if not client.is_done]
+    if waiting:
+        return f"clients wait for {waiting}"
+    chat, bucket = world.store.chat("c1"), world.store.bucket
+    if chat.inbox:
+        return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
+    if bucket.own or bucket.due:
+        return f"owned {bucket.own}, due {bucket.due}"
+    for reader in world.readers:
+        node = reader.node
+        here = node.hub._open.get("c1")
+        head = here.relay.head if here is not None else "no relay"
+        if head != chat.head:
+            return f"{node.name} stands at {head!r}, not {chat.head!r}"
+        position = Head.parse(chat.head).position if chat.head else 0
+        if reader.state is None or reader.state.position != position:
+            return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
+    return ""

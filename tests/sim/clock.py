@@ -12,7 +12,6 @@ import random
 import secrets
 import sys
 import time
-from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -25,15 +24,16 @@ from anyio._backends import _asyncio as anyio_backend
 
 from protocol import reducer
 from protocol.codec import decode_events
-from server.actor import host, upkeep, writer
+from server.actor import append, host, upkeep
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
 from server.relay import hub, relay
 from server.store import listener, memory
 from tests.sim import waits
+from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
 
-__all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "installed"]
+__all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "decode_once", "installed"]
 
 WALL_MS = 1_700_000_000_000
 """What every clock shows when a schedule begins."""
@@ -41,12 +41,15 @@ WALL_MS = 1_700_000_000_000
 LEASE_SECONDS = 1.0
 """The schedule's lease; 3.5 s in the product. All that is shortened below is so in about this proportion."""
 
+decode_once = lru_cache(2_000)(decode_events)
+"""Owner, relays and checks read the same bytes."""
+
 _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
     hub: {"TICK_SECONDS": 0.6, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
     relay: {"STORE_PAUSE_SECONDS": 0.2},
     memory: {"FAST_TAKEOVER_MS": 300},
-    writer: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
+    append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
     upkeep: {
@@ -62,9 +65,9 @@ _SHORTENED: dict[Any, dict[str, object]] = {
 class Chance:
     """What the product may draw, from the seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.random = random.Random(seed)
-        self.now: Callable[[], float] = lambda: 0.0
+        self.loop = loop
         self.errors: list[str] = []
 
     def log(self, event: str) -> None:
@@ -76,9 +79,11 @@ CURRENT: list[Chance] = []
 
 
 @contextmanager
-def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def current(chance: Chance) -> Iterator[None]:
     """The schedule runs for as long as the block does."""
     CURRENT[:] = [chance]
+    loop = chance.loop
+    _TIME.monotonic = loop.time
     if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
         vars(anyio_backend)["current_task"] = partial(
             running.get, loop
@@ -90,17 +95,15 @@ def current(chance: Chance, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 class _Time:
-    @staticmethod
-    def monotonic() -> float:
-        return CURRENT[0].now()
+    """The clock of the loop that runs."""
 
-    @staticmethod
-    def time() -> float:
-        return WALL_MS / 1000 + CURRENT[0].now()
+    monotonic: Callable[[], float]
 
-    @staticmethod
-    def time_ns() -> int:
-        return WALL_MS * 1_000_000 + int(CURRENT[0].now() * 1e9)
+    def time(self) -> float:
+        return WALL_MS / 1000 + self.monotonic()
+
+    def time_ns(self) -> int:
+        return WALL_MS * 1_000_000 + int(self.monotonic() * 1e9)
 
 
 class _Random:
@@ -119,8 +122,10 @@ class _Secrets:
         return f"{CURRENT[0].random.getrandbits(8 * count):0{2 * count}x}"
 
 
+_TIME = _Time()
+
 _STAND_INS: list[tuple[str, object, object]] = [
-    ("time", time, _Time()),
+    ("time", time, _TIME),
     ("random", random, _Random()),
     ("secrets", secrets, _Secrets()),
 ]
@@ -128,9 +133,10 @@ _STAND_INS: list[tuple[str, object, object]] = [
 
 def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # Any: anyio's own
     """As anyio's, without a handle for each task: that costs a scope, an event and a frame, and nobody asks for it."""
-    scope = tasks.cancel_scope
-    task = get_running_loop().create_task(call(*args))
-    anyio_backend._task_states[task] = anyio_backend.TaskState(id(scope._host_task), scope)
+    scope, loop = tasks.cancel_scope, CURRENT[0].loop
+    task = asyncio.Task(call(*args), loop=loop, name="")
+    loop.tasks.append(task)
+    anyio_backend._task_states[task] = anyio_backend.TaskState(None, scope)
     scope._tasks.add(task)
     tasks._tasks.add(task)
 
@@ -209,7 +215,8 @@ def installed() -> Iterator[None]:
             put(getattr(asyncio.tasks, name), "add", id)  # each new task comes here, and nothing asks for them
     put(abc.TaskGroup, "start_soon", _start_soon)
     put(anyio_backend.CancelScope, "cancel", waits.cancel)
-    put(anyio, "CancelScope", anyio_backend.CancelScope)
+    put(anyio_backend, "CancelScope", waits.Scope)
+    put(anyio, "CancelScope", waits.Scope)
     put(anyio, "create_task_group", anyio_backend.TaskGroup)
     put(anyio, "move_on_after", waits.move_on_after)
     put(anyio, "fail_after", waits.FailAfter)
@@ -219,7 +226,7 @@ def installed() -> Iterator[None]:
     put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
-    put(reducer, "decode_events", lru_cache(2_000)(decode_events))  # both relays, checks: the same bytes
+    put(reducer, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
     before = structlog.get_config()
     structlog.configure(

@@ -7,7 +7,6 @@ one rule: the order of callbacks follows from the program and its seed alone, ne
 """
 
 import asyncio
-import heapq
 import itertools
 import sys
 from asyncio import events
@@ -15,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 __all__ = ["PROCESS", "Process", "Stuck", "VirtualLoop", "at_once"]
@@ -32,12 +32,13 @@ class Stuck(Exception):
 
 
 class Process:
-    """What the loop knows of a process. `held` are the callbacks of a frozen one, in order."""
+    """What the loop knows of a process. It is stopped when it is frozen or dead; `held` are the callbacks of a frozen
+    one, in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
-        self.is_frozen = False
+        self.is_stopped = False
         self.held: deque[_Ready] = deque()
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
@@ -88,8 +89,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
         self._soon: deque[_Ready] = deque()
-        # Whose turn it is when: a call, or the future of a sleeper. The number: first come, first served.
-        self._timers: list[tuple[float, int, _Timer | asyncio.Future[None]]] = []
+        # Whose turn it is when: a call that may be taken back or one that may not, or the future of a sleeper. The
+        # number: first come, first served.
+        self._timers: list[tuple[float, int, _Timer | _Ready | asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # as for `get_debug`
 
@@ -111,7 +113,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, copy_context() if context is None else context)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
     def call_later(
@@ -123,10 +125,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
+    def later(self, seconds: float, context: Context, callback: Callable[..., object], args: Sequence[Any]) -> None:
+        """As `call_later`, for good: nobody can take the call back, so it needs no handle."""
+        heappush(self._timers, (self.now + seconds, next(self._numbers), (context, callback, args)))
+
     def sleep(self, seconds: float) -> "asyncio.Future[None]":
         """Done after that time: a timer without a call. Whose process is frozen wakes up when it is not any more."""
         woken: asyncio.Future[None] = asyncio.Future(loop=self)
-        heapq.heappush(self._timers, (self.now + seconds, next(self._numbers), woken))
+        heappush(self._timers, (self.now + seconds, next(self._numbers), woken))
         return woken
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
@@ -135,15 +141,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def freeze(self, process: Process) -> None:
-        process.is_frozen = True
+        process.is_stopped = True
 
     def thaw(self, process: Process) -> None:
-        process.is_frozen = False
+        process.is_stopped = process.is_dead
         self._soon.extend(process.held)
         process.held.clear()
 
     def kill(self, process: Process) -> None:
-        process.is_dead = True
+        process.is_dead = process.is_stopped = True
         process.held.clear()
 
     def run_until_complete(self, future: Any) -> Any:  # Any: a coroutine and its result
@@ -154,8 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_later)
         try:
             while not main.done():
-                self._wake_up()
-                self._run_what_is_ready()
+                self._turn()
         finally:
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(None)
@@ -165,12 +170,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """An async generator that nobody holds any more ends in its own time."""
         self.call_soon(self.create_task, left.aclose())
 
-    def _wake_up(self) -> None:
-        """Whose time has come is ready; if nothing is, the time of the next one has come."""
+    def _turn(self) -> None:
+        """Whose time has come is ready; if nothing is, the time of the next one has come. Then all that is ready runs;
+        what it makes ready waits for the next turn. One function, since it is what a schedule does most."""
         soon, timers = self._soon, self._timers
         while timers and (not soon or timers[0][0] <= self.now):
-            when, _, timer = heapq.heappop(timers)
-            if isinstance(timer, _Timer):
+            when, _, timer = heappop(timers)
+            if isinstance(timer, tuple):
+                soon.append(timer)
+            elif isinstance(timer, _Timer):
                 if timer._cancelled:
                     continue
                 soon.append((timer._context, timer.fire, ()))
@@ -180,24 +188,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 timer.set_result(None)
             if when > self.now:
                 self.now = when
-        if not soon:
+        count = len(soon)
+        if not count:
             raise Stuck
+        self.steps += count
         if self.steps > STEPS_MAX:
             raise Stuck(f"{STEPS_MAX} steps")
-
-    def _run_what_is_ready(self) -> None:
-        soon = self._soon
-        for _ in range(len(soon)):
-            ready = soon.popleft()
+        take = soon.popleft
+        for _ in range(count):
+            ready = take()
             context, callback, args = ready
             process = context.get(PROCESS)
-            if process is not None:
-                if process.is_dead:
-                    continue
-                if process.is_frozen:
+            if process is not None and process.is_stopped:
+                if not process.is_dead:
                     process.held.append(ready)
-                    continue
-            self.steps += 1
+                continue
             try:
                 context.run(callback, *args)
             except (SystemExit, KeyboardInterrupt):

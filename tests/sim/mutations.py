@@ -24,6 +24,7 @@ from server.actor.writer import Writer
 from server.agent import recovery
 from server.relay.hub import Hub
 from server.relay.relay import Relay
+from server.store import load
 from server.store.load import fold_checked, fold_loaded
 from server.store.memory import MemoryStore
 from server.store.port import (
@@ -104,6 +105,10 @@ def _timers_forgotten(put: Put) -> None:
         return await real(self, writer, None)
 
     put(Actor, "_release", release)
+
+
+def _newer_is_folded(put: Put) -> None:
+    put(load, "_refuse_newer", lambda _version: None)
 
 
 def _nobody_is_blamed(put: Put) -> None:
@@ -345,13 +350,13 @@ RULES = (
     Rule("fence before reading", "pause", _read_before_the_fence, 2_000),
     Rule("compare-and-append", "net", _append_to_anything),
     Rule("effect and consumption in one step", "crash", _consume_afterwards),
-    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000, near=470),
+    Rule("append must find what it consumes", "failover", _consume_what_is_not_there, 3_000, near=280),
     Rule("seen in the same step as the inbox", "net", _remember_afterwards),
     Rule("nonce", "net", _no_nonce),
     Rule("beat's 'M'", "busy", _silent_beat),
-    Rule("release looks into the inbox", "net", _leave_with_mail),
-    Rule("release compares the head", "net", _release_any_head, 2_000, near=440),
-    Rule("release compares owner and head", "net", _anybody_releases, 2_000, near=440),
+    Rule("release looks into the inbox", "net", _leave_with_mail, 1_000),
+    Rule("release compares the head", "net", _release_any_head, 3_000, near=570),
+    Rule("release compares owner and head", "net", _anybody_releases, 3_000, near=570),
     Rule("take compares the owner", "delete", _anybody_takes, 1_000),
     Rule("seen survives a delete", "delete", _delete_forgets_commands, 1_000),
     Rule("a delete remembers its nonce", "delete", _delete_forgets_itself, 1_000),
@@ -359,8 +364,9 @@ RULES = (
     Rule("ids go on from where a deleted life ended", "delete", _delete_forgets_the_floor, 1_000),
     Rule("commands are taken up in the order of their acceptance", "net", _newest_first),
     Rule("timers in the state", "timers", _timers_forgotten),
+    Rule("a log of a newer version is refused", "upgrade", _newer_is_folded),
     Rule("poison counter", "poison", _nobody_is_blamed),
-    Rule("cached state compared with the head", "crash", _cache_uncompared),
+    Rule("cached state compared with the head", "crash", _cache_uncompared, 1_000, near=290),
     Rule("trim not beyond the checkpoint", "crash", _trim_everything),
     Rule("once means once", "crash", _once_runs_again),
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),

@@ -37,9 +37,9 @@ from server.relay.connection import Connection
 from server.relay.hub import Hub
 from server.relay.subscriber import Subscriber
 from server.store.port import PostOutcome, PostRequest
+from tests.sim.checks import check_shown
 from tests.sim.loop import Process
 from tests.sim.plan import Said
-from tests.sim.store import Way
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -60,11 +60,11 @@ PRINCIPAL = encode(PERSON)
 
 
 class Node(Process):
-    """A web node: a hub, and a way to the store."""
+    """A web node: a hub, and a way to the store. Where nobody reads, the hub has nothing to do."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        self.way = Way(world, self, has_clients=True)
+        self.way = world.way_of(self, has_clients=True)
         self.hub = Hub(self.way, world.metrics, heartbeat_seconds=1e6)
 
     async def run(self) -> None:
@@ -149,7 +149,7 @@ class Reader:
         if raw.startswith(b'{"type":"snapshot"'):
             if self.state is not None:
                 self.snapshots += 1
-            self._world.check_shown(self)
+            check_shown(self._world, self)
             self.state = state_from_snapshot(CHAT, decode_snapshot(raw), place.position)
             self.shown = []
             self._world.note(self.name, "snapshot", str(place.position), "", "")

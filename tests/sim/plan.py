@@ -16,7 +16,9 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
     larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
-    the store's clock steps back by a minute at once, so that after a failover the same ids come again."""
+    the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
+    share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened.
+    `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -30,6 +32,8 @@ class Mix:
     workers: int = 2
     nodes: int = 1
     is_behind: bool = False
+    has_versions: bool = False
+    watched: float = 0.25
 
 
 MIXES: dict[str, Mix] = {
@@ -47,12 +51,14 @@ MIXES: dict[str, Mix] = {
         reposts=0.4,
         commands=(1, 3),
         nodes=2,
+        watched=0.5,
     ),
     "pause": Mix(
         calls={"slow": 0.02, "lost": 0.02},
         troubles=("pause", "pause", "freeze_node", "cut"),
         count=(1, 3),
         scripts={"say": 2, "slow": 3, "once": 3, "safe": 1},
+        commands=(1, 1),
     ),
     "skew": Mix(
         calls={"lost": 0.03, "twice": 0.03},
@@ -60,13 +66,14 @@ MIXES: dict[str, Mix] = {
         troubles=("clock", "clock", "kill", "pause"),
         count=(2, 4),
         scripts={"say": 3, "slow": 1, "ide": 3, "once": 1},
+        commands=(1, 1),
     ),
     "failover": Mix(
         calls={"lost": 0.02, "twice": 0.03, "late": 0.02},
         troubles=("failover", "failover", "pause", "kill", "back"),
         count=(2, 4),
         reposts=0.3,
-        commands=(2, 3),
+        commands=(2, 2),
     ),
     "twins": Mix(
         calls={"lost": 0.02, "slow": 0.02},
@@ -74,7 +81,7 @@ MIXES: dict[str, Mix] = {
         count=(2, 3),
         scripts={"say": 1},
         others=("params",),
-        commands=(2, 4),
+        commands=(2, 2),
         workers=3,
         is_behind=True,
     ),
@@ -84,6 +91,8 @@ MIXES: dict[str, Mix] = {
         troubles=("slow_reader", "slow_reader", "drop_reader", "freeze_node", "interrupt"),
         count=(2, 4),
         nodes=2,
+        commands=(1, 1),
+        watched=1.0,
     ),
     "poison": Mix(
         calls={"lost": 0.02},
@@ -92,12 +101,13 @@ MIXES: dict[str, Mix] = {
         count=(0, 1),
         scripts={"say": 3, "kill": 1, "once": 1},
         others=("poison", "params"),
-        commands=(2, 3),
+        commands=(1, 2),
     ),
     "full": Mix(
         calls={"lost": 0.02},
         troubles=("full", "full", "kill", "drain"),
         count=(1, 2),
+        commands=(1, 1),
     ),
     "busy": Mix(
         calls={"lost": 0.02, "twice": 0.02},
@@ -113,7 +123,7 @@ MIXES: dict[str, Mix] = {
         troubles=("kill", "pause", "drain"),
         count=(0, 2),
         scripts={"ide": 5, "say": 1},
-        commands=(1, 2),
+        commands=(1, 1),
         others=("params",),
     ),
     "delete": Mix(
@@ -123,6 +133,16 @@ MIXES: dict[str, Mix] = {
         scripts={"say": 3, "slow": 2, "ide": 1},
         others=("params", "import", "import"),
         commands=(2, 3),
+    ),
+    "upgrade": Mix(
+        calls={"lost": 0.02},
+        lost={"publish": 0.05},
+        troubles=("upgrade", "downgrade", "downgrade", "drain", "kill"),
+        count=(1, 2),
+        scripts={"say": 6, "slow": 2, "once": 1},
+        commands=(2, 2),
+        watched=0.5,
+        has_versions=True,
     ),
 }
 
@@ -156,6 +176,7 @@ class Plan:
     said: tuple[Said, ...]
     troubles: tuple[Trouble, ...]
     can_continue: bool
+    is_watched: bool = True
 
     @cached_property
     def quiet_at(self) -> float:
@@ -166,7 +187,11 @@ class Plan:
     def lines(self) -> list[str]:
         said = [f"  {s.at * 1000:6.0f} ms says {s.request_id}: {s.kind} {s.script}{s.target}" for s in self.said]
         wrong = [f"  {t.at * 1000:6.0f} ms {t.kind} {t.who} for {t.seconds:.2f} s" for t in self.troubles]
-        return [f"seed {self.seed}: {self.name}, continues: {self.can_continue}", *said, *wrong]
+        return [
+            f"seed {self.seed}: {self.name}, continues: {self.can_continue}, watched: {self.is_watched}",
+            *said,
+            *wrong,
+        ]
 
 
 def plan_of(seed: int, mix_name: str | None = None) -> Plan:
@@ -192,5 +217,11 @@ def plan_of(seed: int, mix_name: str | None = None) -> Plan:
         for _ in range(draw.randint(*mix.count))
     ]
     return Plan(
-        seed, name, mix, tuple(said), tuple(sorted(troubles, key=lambda t: t.at)), draw.random() < mix.continues
+        seed,
+        name,
+        mix,
+        tuple(said),
+        tuple(sorted(troubles, key=lambda t: t.at)),
+        can_continue=draw.random() < mix.continues,
+        is_watched=draw.random() < mix.watched,
     )

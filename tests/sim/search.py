@@ -24,8 +24,8 @@ from tests.sim.world import World
 __all__ = ["Found", "find", "find_in_haste", "pool", "run_many", "run_one", "run_some"]
 
 SEEDS_PER_TASK = 50
-TASKS_PER_PROCESS = 10
-"""A Python process ends after 500 seeds: what they leave behind is then about 100 MB."""
+TASKS_PER_PROCESS = 20
+"""A Python process ends after 1,000 seeds: what they leave behind is then about 200 MB."""
 
 _KEPT: list[World] = []
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from protocol.entries import RawEntry
 from protocol.errors import Failed, Unavailable
@@ -38,6 +38,7 @@ from server.store.port import (
 )
 from tests.sim.loop import Process, at_once
 from tests.sim.tally import COUNTS
+from tests.sim.witness import saw
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -126,6 +127,8 @@ class SimStore(MemoryStore):
     def _publish(self, chat_id: str, entry: RawEntry) -> None:
         self.history.setdefault(chat_id, []).append(entry)
         super()._publish(chat_id, entry)
+        if not self._world.plan.is_watched and (entry.acks or b"pause_required" in entry.events):
+            self._world.later(self._world.latency(), self._world.read_entry, entry)
 
     async def append(self, request: AppendRequest) -> Appended:
         chat = self.chat(request.chat_id)
@@ -182,6 +185,58 @@ class SimStore(MemoryStore):
         self.dead = list(replica.dead)
 
 
+class _Call(Generic[_T]):
+    """A call on its way to the store. It belongs to nobody: its sender's death does not keep it from arriving."""
+
+    __slots__ = ("_answer", "_name", "_process", "_step", "_what", "_world")
+
+    def __init__(
+        self,
+        world: "World",
+        process: Process,
+        name: str,
+        what: str,
+        step: Callable[[], Coroutine[Any, Any, _T]],  # Any: asyncio's
+        answer: "asyncio.Future[_T]",
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._name = name
+        self._what = what
+        self._step = step
+        self._answer = answer
+
+    def reply(self, trouble: Exception) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(trouble)
+
+    def carry(self, fault: str) -> None:
+        """The step itself, at the store; what is told of it depends on the fault."""
+        world, process = self._world, self._process
+        if world.is_full and self._name in DENIED_WHEN_FULL:
+            world.note(process.name, self._name, self._what, "full", "OOM")
+            self.reply(Unavailable("the store's memory is full"))
+            return
+        trouble: Exception | None = None
+        value: _T | None = None
+        try:
+            value = at_once(self._step())
+        except (Fenced, Lost, Failed) as refused:
+            trouble = refused
+        saw(world, process, self._name, self._what, fault, trouble, value)
+        if fault in ("", "twice", "slow"):
+            if trouble is not None:
+                self.reply(trouble)
+            elif not self._answer.done():
+                self._answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
+        elif fault == "lost":
+            world.later(world.draw_between(0.05, 0.4), self.reply, Unavailable("the store did not answer in time"))
+        elif fault == "dies" and process.is_dead:  # people who have not heard of it asked a dead process
+            self.reply(Unavailable("the web process does not answer"))
+        elif fault == "dies":
+            world.kill(process)
+
+
 class Way(MemoryStore):
     """What one process holds of the store. It has none of `MemoryStore`'s own data; what is not overridden here is
     not used by the parts under test."""
@@ -205,53 +260,27 @@ class Way(MemoryStore):
 
     async def _call(self, name: str, what: str, step: Callable[[], Coroutine[Any, Any, _T]]) -> _T:  # Any: asyncio's
         """Send the call; its fate is the schedule's."""
-        world, who = self._world, self._process.name
-        answer: asyncio.Future[_T] = world.loop.create_future()
+        world = self._world
         if world.is_closing:
             raise asyncio.CancelledError
+        answer: asyncio.Future[_T] = world.loop.create_future()
+        call = _Call(world, self._process, name, what, step, answer)
         fault = "refused" if self.is_cut else world.draw(name)
         there = world.latency()
-
-        def reply(trouble: Exception | None, value: _T | None = None) -> None:
-            if not answer.done():
-                if trouble is not None:
-                    answer.set_exception(trouble)
-                else:
-                    answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
-
-        def carry(told: str = "") -> None:
-            if world.is_full and name in DENIED_WHEN_FULL:
-                world.note(who, name, what, "full", "OOM")
-                reply(Unavailable("the store's memory is full"))
-                return
-            trouble: Exception | None = None
-            value: _T | None = None
-            try:
-                value = at_once(step())
-            except (Fenced, Lost, Failed) as refused:
-                trouble = refused
-            world.saw(self._process, name, what, told, trouble, value)
-            if told == "lost":
-                world.later(world.draw_between(0.05, 0.4), reply, Unavailable("the store did not answer in time"))
-            elif told in ("", "twice", "slow"):
-                reply(trouble, value)
-            elif told == "dies" and self._process.is_dead:  # people who have not heard of it asked a dead process
-                reply(Unavailable("the web process does not answer"))
-            elif told == "dies":
-                world.kill(self._process)
-
-        if fault == "refused":
-            world.note(who, name, what, fault, "Unavailable")
-            world.later(there, reply, Unavailable("the store does not answer"))
+        if not fault:
+            world.later(there, call.carry, "")
+        elif fault == "refused":
+            world.note(self._process.name, name, what, fault, "Unavailable")
+            world.later(there, call.reply, Unavailable("the store does not answer"))
         elif fault == "late":
-            world.later(world.draw_between(0.1, 0.3), reply, Unavailable("the store did not answer in time"))
-            world.later(world.draw_between(0.2, 2.5), carry, "late")
+            world.later(world.draw_between(0.1, 0.3), call.reply, Unavailable("the store did not answer in time"))
+            world.later(world.draw_between(0.2, 2.5), call.carry, "late")
         elif fault == "slow":
-            world.later(world.draw_between(0.3, 2.0), carry, "slow")
+            world.later(world.draw_between(0.3, 2.0), call.carry, "slow")
         else:
-            world.later(there, carry, fault)
+            world.later(there, call.carry, fault)
             if fault == "twice":
-                world.later(there + world.draw_between(0.0, 2.0), carry, "again")
+                world.later(there + world.draw_between(0.0, 2.0), call.carry, "again")
         if not self._has_clients:
             return await answer
         self._asked[answer] = None

@@ -40,6 +40,7 @@ RARE = (
     "command lost to a rollback",
     "chat deleted",
     "chat made again",
+    "newer log met by an older process",
 )
 """What the search must have seen."""
 

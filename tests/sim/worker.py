@@ -13,17 +13,17 @@ from protocol.state import ChatState
 from server.actor.host import Host, Rhythm
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import StateCache, Workplace
-from server.agent.place.profile import ChatTools, Profiles
+from server.agent.place.profile import ChatTools, Profile, Profiles
 from server.tools.runner import ToolRunner
+from tests.sim.cast import TOOLS
 from tests.sim.clock import LEASE_SECONDS
 from tests.sim.loop import Process
-from tests.sim.store import Way
 from tests.sim.tally import COUNTS
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-__all__ = ["SimProfiles", "Worker"]
+__all__ = ["Worker"]
 
 RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2, drain_seconds=2.0)
 """The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
@@ -42,7 +42,7 @@ class _Cache(StateCache):
         return found
 
 
-class SimProfiles(Profiles):
+class _Profiles(Profiles):
     """Nothing that a schedule does changes which tools are offered, so the table is made once."""
 
     _table: ChatTools | None = None
@@ -53,19 +53,22 @@ class SimProfiles(Profiles):
         return self._table
 
 
+PROFILES = _Profiles({"agent": Profile(name="agent")}, TOOLS, "sim/m")
+
+
 class Worker(Process):
     """A worker process with its host."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        self.way = Way(world, self)
+        self.way = world.way_of(self)
         self.ids = 0
         self.stop = asyncio.Event()
         place = Workplace(
             worker=name,
             store=self.way,
             models=world.models,
-            profiles=world.profiles,
+            profiles=PROFILES,
             runner=ToolRunner(cancel_grace_seconds=0.1),
             metrics=world.metrics,
             data_dir=".",

@@ -13,20 +13,20 @@ from typing import Any
 
 import anyio
 
-from protocol.ids import Head
-from server.agent.place.profile import Profile
+from protocol.codec import decode_acks
+from protocol.entries import RawEntry
+from protocol.events import PauseRequired
 from server.providers.registry import Providers
-from server.tools.base import Tool
-from tests.sim.cast import ScriptedModel, SimTool, ide_tool
-from tests.sim.checks import check_end, check_shown
-from tests.sim.clock import WALL_MS, Chance, current
+from tests.sim.cast import ScriptedModel, SimTool
+from tests.sim.checks import check_end, unsettled
+from tests.sim.clock import WALL_MS, Chance, current, decode_once
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
-from tests.sim.witness import saw
-from tests.sim.worker import SimProfiles, Worker
+from tests.sim.versions import MixedWay
+from tests.sim.worker import Worker
 
 __all__ = ["World"]
 
@@ -54,8 +54,7 @@ class World:
         self.failures: list[str] = []
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._take_exception)
-        self.chance = Chance(plan.seed)
-        self.chance.now = self.loop.time
+        self.chance = Chance(plan.seed, self.loop)
         self._draws = random.Random(f"faults {plan.seed}")
         self._outside = Context()
         self._call_faults = list(plan.mix.calls.items())
@@ -67,14 +66,7 @@ class World:
         self.rollbacks = 0
         self.metrics = METRICS
         self.store = SimStore(self)
-        tools: list[Tool] = [
-            SimTool(self, "once", "once", "auto"),
-            SimTool(self, "safe", "safe", "auto"),
-            SimTool(self, "ask", "once", "ask"),
-            ide_tool(),
-        ]
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
-        self.profiles = SimProfiles({"agent": Profile(name="agent")}, {tool.name: tool for tool in tools}, "sim/m")
         self.tool_runs: Counter[tuple[str, str]] = Counter()
         self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
         self.nonces_kept: set[str] = set()
@@ -84,6 +76,7 @@ class World:
         self.workers: list[Worker] = []
         self.dead: list[Process] = []
         self.nodes: list[Node] = []
+        self.newer = {"w1"} if plan.mix.has_versions else set()  # places whose process is of the next version
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
         self.deletes = 0
@@ -148,7 +141,7 @@ class World:
 
     def later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:  # Any: what `call` takes
         """Outside of every process, so that nobody's death or sleep keeps it from happening."""
-        self.loop.call_later(seconds, call, *args, context=self._outside)
+        self.loop.later(seconds, self._outside, call, args)
 
     def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
         context = self._outside if process is None else process.context
@@ -168,6 +161,14 @@ class World:
         if client is not None and not client.heard:
             client.hear()
 
+    def read_entry(self, entry: RawEntry) -> None:
+        """Where nobody watches, people look into the log now and then."""
+        for ack in decode_acks(entry.acks):
+            self.hear(ack.request_id)
+        for event in decode_once(entry.events):
+            if isinstance(event, PauseRequired):
+                self.decide_soon([reason.tool_call_id for reason in event.reasons])
+
     def decide_soon(self, call_ids: list[str]) -> None:
         for call_id in call_ids:
             name = f"d-{call_id}"
@@ -179,13 +180,19 @@ class World:
         self.tool_runs[name, call_id] += 1
         self.note(who.name if who else "", "tool", f"{name} {call_id}", "", "began")
 
-    def check_shown(self, reader: Reader) -> None:
-        check_shown(self, reader)
-
-    def saw(self, process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object) -> None:
-        saw(self, process, call, what, told, trouble, value)
-
     # processes come and go
+
+    def way_of(self, process: Process, *, has_clients: bool = False) -> Way:
+        if not self.plan.mix.has_versions:
+            return Way(self, process, has_clients=has_clients)
+        return MixedWay(self, process, is_newer=_place_of(process) in self.newer, has_clients=has_clients)
+
+    def _deploy(self, process: Process, *, is_newer: bool) -> None:
+        """What stands in its place from now on is of the other version."""
+        place = _place_of(process)
+        if is_newer != (place in self.newer):
+            self.newer ^= {place}
+            self.kill(process)
 
     def kill(self, process: Process) -> None:
         """kill -9, now."""
@@ -219,10 +226,13 @@ class World:
 
     def _start_node(self, slot: int) -> None:
         """Its reader comes back, and goes on where it stopped."""
-        old, reader = self.nodes[slot], self.readers[slot]
-        node = self.nodes[slot] = Node(self, f"{old.name.partition('-')[0]}-{len(self.dead)}")
-        reader.node = node
+        node = self.nodes[slot] = Node(self, f"{_place_of(self.nodes[slot])}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
+        if self.readers:
+            self.readers[slot].node = node
+            self._read(node, self.readers[slot])
+
+    def _read(self, node: Node, reader: Reader) -> None:
         self.background(node.run(), node)
         self.background(reader.run(), node)
 
@@ -230,7 +240,6 @@ class World:
         self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
         worker = self.workers[trouble.who % len(self.workers)]
         node = self.nodes[trouble.who % len(self.nodes)]
-        reader = self.readers[trouble.who % len(self.readers)]
         match trouble.kind:
             case "kill":
                 self.kill(worker)
@@ -238,6 +247,8 @@ class World:
                 self._freeze(worker, trouble.seconds)
             case "freeze_node":
                 self._freeze(node, trouble.seconds)
+            case "upgrade" | "downgrade":
+                self._deploy(node if trouble.who == 2 else worker, is_newer=trouble.kind == "upgrade")
             case "drain":
                 worker.context.run(worker.stop.set)
                 COUNTS["hand-over"] += 1
@@ -259,9 +270,11 @@ class World:
                 COUNTS["memory full"] += 1
                 self.later(trouble.seconds, self._empty)
             case "slow_reader":
+                reader = self.readers[trouble.who % len(self.readers)]
                 reader.block()
                 self.later(trouble.seconds, reader.free)
             case "drop_reader":
+                reader = self.readers[trouble.who % len(self.readers)]
                 self.background(reader.drop(), reader.node)
             case "delete":
                 self.background(self._delete())
@@ -320,8 +333,9 @@ class World:
     def run(self) -> None:
         """From the first command until everything rests; then the checks."""
         asyncio.set_event_loop(None)
+        SimTool.world = self
         self.note("outside", "begins", "", "", "")
-        with current(self.chance, self.loop):
+        with current(self.chance):
             try:
                 self.loop.run_until_complete(self._main())
             except Stuck as stuck:
@@ -329,15 +343,14 @@ class World:
 
     async def _main(self) -> None:
         self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]
-        self.readers = [Reader(self, node) for node in self.nodes]
+        self.readers = [Reader(self, node) for node in self.nodes if self.plan.is_watched]
         self.workers = []
         for slot in range(self.plan.mix.workers):
             worker = Worker(self, f"w{slot}-0")
             self.workers.append(worker)
             self.background(worker.run(), worker)
-        for node, reader in zip(self.nodes, self.readers, strict=True):
-            self.background(node.run(), node)
-            self.background(reader.run(), node)
+        for reader in self.readers:
+            self._read(reader.node, reader)
         for said in self.plan.said:
             self._add_client(said)
         for trouble in self.plan.troubles:
@@ -346,9 +359,9 @@ class World:
             self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
         await anyio.sleep(self.plan.quiet_at)
-        while self._unsettled():
+        while unsettled(self):
             if self.loop.now > self.plan.quiet_at + SETTLE_SECONDS:
-                self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {self._unsettled()}")
+                self.fail(f"not settled after {SETTLE_SECONDS:.0f} quiet seconds: {unsettled(self)}")
                 break
             self._watch()
             await anyio.sleep(POLL_SECONDS)
@@ -363,6 +376,9 @@ class World:
         self.is_full = False
         self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
         self.note("outside", "quiet", "", "", "")
+        if self.plan.mix.has_versions:  # a deploy that is over; until then nobody may be able to go on
+            for process in (*self.workers, *self.nodes):
+                self._deploy(process, is_newer=True)
 
     def _watch(self) -> None:
         """A command may not lie for long once all is well; and somebody aborts what would hang for ever."""
@@ -377,24 +393,7 @@ class World:
             self._late_aborts += 1
             self._add_client(Said(0.0, f"late{self._late_aborts}", "abort"))
 
-    def _unsettled(self) -> str:
-        """What is still to happen; '' when nothing is."""
-        if not self.is_quiet:
-            return "not yet quiet"
-        waiting = [name for name, client in self.clients.items() if not client.is_done]
-        if waiting:
-            return f"clients wait for {waiting}"
-        chat, bucket = self.store.chat(CHAT), self.store.bucket
-        if chat.inbox:
-            return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
-        if bucket.own or bucket.due:
-            return f"owned {bucket.own}, due {bucket.due}"
-        for reader, node in zip(self.readers, self.nodes, strict=True):
-            here = node.hub._open.get(CHAT)
-            head = here.relay.head if here is not None else "no relay"
-            if head != chat.head:
-                return f"{node.name} stands at {head!r}, not {chat.head!r}"
-            position = Head.parse(chat.head).position if chat.head else 0
-            if reader.state is None or reader.state.position != position:
-                return f"{reader.name} stands at {reader.state and reader.state.position}, not {position}"
-        return ""
+
+def _place_of(process: Process) -> str:
+    """The same for a process and for those that are started in its stead."""
+    return process.name.partition("-")[0]

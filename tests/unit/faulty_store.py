@@ -19,6 +19,7 @@ from protocol.entries import RawEntry
 from protocol.errors import Internal, Unavailable
 from protocol.ids import EntryId
 from server.store.memory import MemoryStore
+from server.store.notice import AtOnce
 from server.store.port import (
     Appended,
     AppendRequest,
@@ -238,9 +239,15 @@ class FaultyStore(MemoryStore):
             yield _Sieve(mail, lambda _: self.loses_mail)
 
     @asynccontextmanager
-    async def follow(self, chat_id: str) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
         await self._through("follow", anyio.lowlevel.checkpoint)
-        async with super().follow(chat_id) as notices:
+
+        def offered(notice: Notice) -> bool:
+            if at_once is None or "notice" in self.away:
+                return False
+            return self._is_lost(notice) or at_once(notice)
+
+        async with super().follow(chat_id, offered) as notices:
             yield _Sieve(notices, self._is_lost)
 
     def _is_lost(self, notice: Notice) -> bool:

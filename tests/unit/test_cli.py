@@ -21,6 +21,7 @@ from server.api.auth import KnownToken, TokenAuthenticator
 from server.cli import main
 from server.console.doctor import Finding, examine, local_url
 from server.console.serving import find_model
+from server.light import GC_YOUNG_COUNT
 from server.settings import Auth, Provider, Secret
 from server.settings.sources import load_settings
 from tests.ports import free_port
@@ -48,6 +49,21 @@ def test_help_comes_without_loading_what_only_some_commands_need() -> None:
     heavy = "{'anyio', 'httpx2', 'msgspec', 'openai', 'redis', 'starlette', 'structlog', 'uvicorn'}"
     code = f"import sys, server.cli; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+
+
+def test_serving_loads_no_library_before_it_is_used() -> None:
+    """structlog would load `rich`, which is there where the tests run; who wants it later finds it."""
+    code = """if True:
+        from server.light import begin_lightly
+        begin_lightly()
+        import gc, importlib.util, sys
+        import server.app
+        heavy = {"anthropic", "google", "httpx2", "jsonschema", "mcp", "openai", "pydantic", "pygments", "rich"}
+        print(sorted(heavy & set(sys.modules)), gc.get_threshold()[0])
+        importlib.util.find_spec("rich")  # raises when the name is still taken
+    """
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
+    assert said == f"[] {GC_YOUNG_COUNT}\n"
 
 
 def test_help_and_version_say_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The short way to a reader's socket, over real connections: in order with `send`, never waiting, never another's."""
 
 import asyncio
+import gc
 import os
 import select
 import socket
@@ -33,6 +34,7 @@ class Answer:
     """A request that was answered with the head of a stream, for a test to go on with."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
         self.receive = receive
         self._send = send
         self.put: Put = scope["extensions"][OUTLET]()
@@ -203,3 +205,10 @@ async def test_where_there_is_no_body_of_chunks_nothing_is_put() -> None:
     async with answered("HEAD") as (answer, _):
         await anyio.sleep(0.001)
         assert answer.put == put_nothing
+
+
+async def test_nobody_but_its_endpoint_keeps_the_headers_of_a_request() -> None:
+    async with answered() as (answer, _):
+        headers = answer.scope["headers"]
+        assert headers == [(b"host", b"x")]
+        assert [each for each in gc.get_referrers(headers[0]) if isinstance(each, list)] == [headers]

@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
-from server.actor.pace import TICK_SECONDS, Pace
-from server.pace import PACE_SECONDS
+from server.actor.pace import Pace
+from server.pace import PACE_SECONDS, TICK_SECONDS
 from tests.unit.faulty_store import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -16,9 +16,9 @@ async def test_writers_that_are_due_at_about_the_same_moment_are_woken_together_
     pace, loop = Pace(), asyncio.get_running_loop()
     first, second, gone, later = (loop.create_future() for _ in range(4))
     tick = round(loop.time() / TICK_SECONDS + 5) * TICK_SECONDS
-    pace.wake_at(tick - 0.9 * TICK_SECONDS, first)
-    pace.wake_at(tick - 0.5 * TICK_SECONDS, gone)
-    pace.wake_at(tick - 0.1 * TICK_SECONDS, second)
+    pace.wake_at(tick - 0.4 * TICK_SECONDS, first)
+    pace.wake_at(tick, gone)
+    pace.wake_at(tick + 0.4 * TICK_SECONDS, second)
     pace.wake_at(tick + 3_600, later)
     gone.set_result(None)  # one that had enough to say before
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -36,3 +36,10 @@ async def test_with_many_answers_under_way_appends_are_further_apart_until_they_
     for writer in writers:
         pace.end(writer)
     assert pace.due_at(10.0) == 10.0 + PACE_SECONDS
+
+
+async def test_what_is_read_with_its_tick_is_due_though_the_last_time_reading_took_a_little_longer() -> None:
+    now = asyncio.get_running_loop().time()
+    assert Pace.is_near(now + 0.4 * TICK_SECONDS)
+    assert Pace.is_near(now - 3_600)
+    assert not Pace.is_near(now + 3 * TICK_SECONDS)

@@ -1,5 +1,7 @@
 """Relay and hub: whatever is lost, repeated, rolled back or deleted, every reader ends with what the log says."""
 
+from contextlib import AsyncExitStack
+
 import anyio
 import anyio.abc
 import anyio.lowlevel
@@ -11,6 +13,7 @@ from protocol.events import ThreadUpdated
 from protocol.ids import EntryId, Head, Position
 from server.actor.writer import Writer
 from server.relay.hub import Hub
+from server.relay.relay import AT_ONCE_READERS
 from server.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from server.store.port import AppendRequest, PostRequest
 from tests.unit.actor_house import CHAT, House, is_right, params, stands, title, titles, turns
@@ -51,6 +54,19 @@ async def test_an_entry_that_is_heard_twice_is_folded_once(house: House) -> None
         await turns()
         assert socket.watcher.types() == ["snapshot"] + ["thread_updated"] * 3
         assert reloads(house, "gap") == 0
+
+
+async def test_few_readers_have_an_entry_before_it_is_answered_and_many_have_it_too(house: House) -> None:
+    writer = await house.writer()
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        await writer.commit(title("a"))
+        assert socket.watcher.frames[-1]["title"] == "a", "no task had to be woken for it"
+        async with AsyncExitStack() as stack:
+            crowd = [await stack.enter_async_context(reading(hub)) for _ in range(AT_ONCE_READERS)]
+            await writer.commit(titles("b", "c"))
+            for each in (socket, *crowd):
+                await is_right(house, each, writer)
 
 
 async def test_after_a_lost_publish_readers_get_what_they_missed_without_a_snapshot(house: House) -> None:

@@ -116,6 +116,23 @@ async def test_a_reader_that_joins_a_relay_which_just_failed_is_ended_and_does_n
     assert late.ended == first.ended == "unfoldable"
 
 
+async def test_a_mistake_with_a_notice_ends_the_streams_of_its_relay_and_does_not_reach_who_published(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await house.writer()
+
+    def crash(_: Relay, __: object) -> None:
+        raise ZeroDivisionError
+
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        monkeypatch.setattr(Relay, "_deliver", crash)
+        await writer.commit(title("a"))
+        await socket.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
+        assert writer.state.thread.title == "a"
+    assert socket.ended == "store"
+
+
 async def test_a_relay_that_crashes_tells_those_who_come_in_and_the_next_one_begins_anew(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

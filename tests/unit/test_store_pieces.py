@@ -70,6 +70,25 @@ async def test_listener_over_its_bounds_drops_everything_and_says_so() -> None:
     assert await anext(large) == b"z" * QUEUE_MAX_BYTES, "what was read makes room"
 
 
+async def test_a_message_is_offered_at_once_only_while_none_is_queued_before_it() -> None:
+    listener, taken = Listener(()), list[bytes]()
+
+    def takes_small(payload: bytes) -> bool:
+        if len(payload) == 1:
+            taken.append(payload)
+        return len(payload) == 1
+
+    listener.first_ask(takes_small)
+    for payload in (b"a", b"large", b"b", None, b"c"):
+        listener.offer(payload)
+    assert taken == [b"a"]
+    assert [await anext(listener) for _ in range(4)] == [b"large", b"b", None, b"c"]
+    listener.offer(None)
+    assert await anext(listener) is None, "what may have been missed is told, never offered"
+    listener.offer(b"d")
+    assert taken == [b"a", b"d"]
+
+
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_on_a_channel_are_a_notice(payload: bytes) -> None:
     assert parse_notice("c1", payload).chat_id == "c1"

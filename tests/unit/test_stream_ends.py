@@ -125,7 +125,7 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
         "type": "http",
         "path": "/v1/chats/subscribe",
         "query_string": b"chat_id=c1&from=1-1-1",
-        "headers": [],
+        "headers": [(b"cookie", b"session=1")],
         "app": SimpleNamespace(state=SimpleNamespace(edge=edge)),
     }
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -134,3 +134,4 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
     assert sent[-1]["body"].startswith(b"retry: ")
     assert not sent[-1]["more_body"]
     assert hub.left == 1
+    assert scope["headers"] == []  # while a stream is open they are kilobytes that nobody reads

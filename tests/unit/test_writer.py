@@ -151,9 +151,10 @@ async def test_a_stream_that_waits_for_room_is_let_go_when_the_writer_is_fenced(
             held.let_go()
 
 
-async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: House) -> None:
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: House, is_written: bool) -> None:
     writer = await house.writer()
-    held = house.store.hold("append")
+    held = house.store.hold("append", reply_only=is_written)
     results: list[str] = []
 
     async def commit(name: str) -> None:
@@ -189,6 +190,7 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
         writer.offer(AppendReasoning("m"))
         held.let_go()
         await house.store.called("append", 3)
+        await writer.commit(nothing)  # after it: an append whose caller is cancelled is sent once more
         tasks.cancel_scope.cancel()
     _, first, second = house.store.requests
     assert [event.ops for event in deltas(first)] == [[AppendContent("a")]]
@@ -208,6 +210,7 @@ async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_be
         writer.offer(AppendContent("a"))
         with anyio.fail_after(DEADLINE_SECONDS):
             await house.store.called("append", 2)
+            await writer.commit(nothing)  # after it, as above
         tasks.cancel_scope.cancel()
     assert text_of(house.store.requests) == "a"
 

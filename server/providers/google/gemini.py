@@ -12,7 +12,6 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Unpack
 
-import httpx2
 import msgspec
 
 from server.providers.base import Delta, Request
@@ -22,6 +21,7 @@ from server.providers.google.request import contents_and_config
 from server.providers.sdk import Reach, SdkProvider
 
 if TYPE_CHECKING:
+    import httpx2
     from google.genai import Client
     from google.genai.types import GenerateContentResponse
 
@@ -34,11 +34,11 @@ RETRY_MAX_SECONDS = 8.0
 """The SDK waits up to a minute between two attempts; a person is waiting here."""
 
 
-_responses: ContextVar[list[httpx2.Response] | None] = ContextVar("_responses", default=None)
+_responses: ContextVar["list[httpx2.Response] | None"] = ContextVar("_responses", default=None)
 """Where the responses go that come while a call is made in this context."""
 
 
-async def _note(response: httpx2.Response) -> None:
+async def _note(response: "httpx2.Response") -> None:
     responses = _responses.get()
     if responses is not None:
         responses.append(response)
@@ -116,11 +116,12 @@ class Google(SdkProvider["Client"]):
             for response in responses:
                 await response.aclose()
 
-    async def _before_request(self, request: httpx2.Request) -> None:
+    async def _before_request(self, request: "httpx2.Request") -> None:
         """The SDK's own timeout is told to the server as the time that the whole answer may take."""
         request.extensions["timeout"] = self._timeout.as_dict()
 
     def _make_client(self) -> "Client":
+        import httpx2
         from google.genai import Client
         from google.genai.types import HttpOptions, HttpRetryOptions
 

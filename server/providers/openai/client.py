@@ -8,18 +8,17 @@ byte has been passed on.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 
+from protocol.bodies import is_too_deep
 from protocol.messages import JsonObject
-from server.providers.base import Delta, Request
+from server.providers.base import Delta, Request, TextDelta
 from server.providers.failures import checked, model_failed
-from server.providers.model_http import model_transport
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
@@ -27,7 +26,7 @@ from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitt
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
 
-__all__ = ["OPENAI_BASE_URL", "OpenAIServer", "Reader", "SaidInStream"]
+__all__ = ["OPENAI_BASE_URL", "OpenAIServer", "Reader", "SaidInStream", "joined"]
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
@@ -92,9 +91,9 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
 
         reader = self._reader()
         try:
-            async with aclosing(self._events(client, self._body(request), reader)) as events:
-                async for data in events:
-                    for delta in reader.feed(checked(data)):
+            async with aclosing(self._events(client, self._body(request), reader)) as reads:
+                async for events in reads:
+                    for delta in joined(reader, events):
                         yield delta
         except SaidInStream as said:
             raise self._private(from_error_body(said.error, has_begun=reader.has_begun)) from None
@@ -108,23 +107,26 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         for delta in reader.end():
             yield delta
 
-    async def _events(self, client: "AsyncOpenAI", body: JsonObject, reader: Reader) -> AsyncGenerator[bytes, None]:
-        """The data of each event until `reader` has its end. An answer that is not streamed is one event (PROV-3)."""
+    async def _events(
+        self, client: "AsyncOpenAI", body: JsonObject, reader: Reader
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The data of the events of each read until `reader` has its end. An answer that is not streamed is one event
+        (PROV-3)."""
         async with AsyncExitStack() as stack:
             # Without this deadline each retry would be given the whole idle time again.
             async with asyncio.timeout(self._idle_timeout_seconds):
                 response = await stack.enter_async_context(self._call(client, body))
             pieces = response.iter_bytes()
             if response.headers.get("content-type", "").startswith("application/json"):
-                yield await _whole(pieces)
+                yield [await _whole(pieces)]
                 return
             splitter = SseSplitter()
             async for piece in pieces:
-                for data in splitter.feed(piece):
-                    yield data
-                    if reader.is_done:
-                        await _drain(pieces)
-                        return
+                if events := splitter.feed(piece):
+                    yield events
+                if reader.is_done:
+                    await _drain(pieces)
+                    return
 
     def _make_client(self) -> "AsyncOpenAI":
         import openai.resources.chat.completions
@@ -132,6 +134,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         import server.providers.openai.errors  # noqa: F401
+        from server.providers.model_http import model_transport
 
         return AsyncOpenAI(
             api_key=self._key,
@@ -145,6 +148,35 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         await client.close()
 
 
+def joined(reader: Reader, events: Sequence[bytes]) -> Iterator[Delta]:
+    """What the events of one read add, until `reader` has its end; texts that follow each other as one. Several come
+    with each read of a fast model, and what is done for a delta costs as much as reading it.
+
+    Raises:
+        ModelFailed: an event is nested too deep; and what `reader` raises. What came before it has been yielded.
+    """
+    texts: list[str] = []
+    is_flat = len(events) > 1 and not is_too_deep(b"".join(events))  # then none of them is
+    try:
+        for data in events:
+            for delta in reader.feed(data if is_flat else checked(data)):
+                if type(delta) is TextDelta:
+                    texts.append(delta.text)
+                    continue
+                if texts:
+                    yield TextDelta("".join(texts))
+                    texts.clear()
+                yield delta
+            if reader.is_done:
+                break
+    except Exception:
+        if texts:
+            yield TextDelta("".join(texts))
+        raise
+    if texts:
+        yield TextDelta("".join(texts))
+
+
 async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
     whole = bytearray()
     async for piece in pieces:
@@ -156,7 +188,9 @@ async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
     """Read the end of a body, so that its connection can serve the next call. A server that keeps it open is left."""
-    with suppress(TimeoutError, httpx2.HTTPError):
+    from httpx2 import HTTPError  # which the answer that is read here has brought along
+
+    with suppress(TimeoutError, HTTPError):
         async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS):
             async for _ in pieces:
                 pass

@@ -45,8 +45,12 @@ class _Fed:
         self.chunks: list[bytes] = []
 
     def events(self) -> list[bytes]:
+        return [event for events in self.reads() for event in events]
+
+    def reads(self) -> list[list[bytes]]:
+        """The events of each piece."""
         splitter = SseSplitter()
-        return [event for chunk in self.chunks for event in splitter.feed(chunk)]
+        return [splitter.feed(chunk) for chunk in self.chunks]
 
 
 class _Chat(OpenAIChat):
@@ -55,9 +59,9 @@ class _Chat(OpenAIChat):
     async def _open(self) -> Any:  # Any: there is no client, and none is asked
         return None
 
-    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[bytes, None]:
-        for event in self.fed.events():
-            yield event
+    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[list[bytes], None]:
+        for events in self.fed.reads():
+            yield events
             if reader.is_done:
                 return
 
@@ -68,9 +72,9 @@ class _Responses(OpenAIResponses):
     async def _open(self) -> Any:  # Any: as above
         return None
 
-    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[bytes, None]:
-        for event in self.fed.events():
-            yield event
+    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[list[bytes], None]:
+        for events in self.fed.reads():
+            yield events
             if reader.is_done:
                 return
 

@@ -1,0 +1,184 @@
+"""Chats in the store and in a worker: what one at rest costs, whether anybody asks for it, what one that runs costs.
+
+Part of `bench.memory`, over a store of its own. That nobody asks for chats at rest is read from the store's MONITOR:
+every command, those of scripts too, with its arguments. Workers sweep all the time, at random intervals, so the plain
+number of commands would drown a few in its noise; it is told all the same. The rule: a chat that runs is measured in a
+worker in which no chat has ended, since what those gave back would be used again.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import httpx2
+import redis
+
+from bench.figures import Figure, figure, progress
+from bench.processes import rss_bytes
+from bench.streams import Streams, get
+from server.store.keys import Keys
+from tests.deploys.fleet import Fleet, opened_fleet
+from tests.integration.harness import Process, user_message
+
+__all__ = ["chat_figures"]
+
+LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000"}
+
+WARM = 300
+"""Chats that have come to rest before anything is measured."""
+
+ECHO = "demo/echo?rate=0"
+HUNG = "demo/hang?after=20&rate=0"
+"""A model that says twenty words and then nothing, for ever: its chat runs, and costs no CPU."""
+
+WATCH_SECONDS = 20.0
+"""A chat at rest that is watched is compared with the store once in this time."""
+
+SETTLE_SECONDS = 1.0
+AT_ONCE = 32
+REST_SECONDS = 600.0
+"""For all chats to come to rest, on a machine that does much else."""
+
+
+class Heard(NamedTuple):
+    """What MONITOR said: commands a second, and how many commands named one of the chats at rest."""
+
+    per_second: float
+    named: int
+
+
+async def chat_figures(stack: ExitStack, directory: Path, count: int, active: int) -> list[Figure]:
+    """`count` chats at rest, then `active` that run."""
+    fleet = opened_fleet(stack, directory)
+    web, worker = await fleet.web(limits=LIMITS), await fleet.worker(limits=LIMITS)
+    with redis.Redis.from_url(fleet.store.url) as store:
+        await _talk(web, [f"warm-{number}" for number in range(WARM)], ECHO)
+        await _at_rest(store)
+        alone = _heard(fleet.store.url)
+        progress(f"memory: {count:,} chats come to rest")
+        before = store.info("memory")["used_memory"]
+        names = [f"rest-{number}" for number in range(count)]
+        await _talk(web, names, ECHO)
+        await _at_rest(store)
+        in_store = (store.info("memory")["used_memory"] - before) / count
+        of_keys = _keys_bytes(store, names[: min(count, 500)])
+        progress(f"memory: {count:,} chats at rest")
+        resting = _heard(fleet.store.url)
+        progress(f"memory: {count:,} chats are watched")
+        watched, commands_per_read = _watched(store, web, names)
+        await worker.stop()
+        progress(f"memory: {active} chats run")
+        running = await _running(fleet, store, web, active)
+    return [
+        figure("chat_store", f"chat at rest in the store, one of {count:,}", [in_store / 1_000], "kB"),
+        figure("chat_keys", "its keys and values alone (MEMORY USAGE)", [of_keys / 1_000], "kB"),
+        figure(
+            "rest_named",
+            f"commands that name one of {count:,} chats at rest, in {WATCH_SECONDS:.0f} s",
+            [resting.named],
+            "",
+            bar=0.0,
+            note=f"{alone.per_second:.0f} commands a second in all without them, {resting.per_second:.0f} with",
+        ),
+        figure("watched_gets", f"GETs for a watched chat in {WATCH_SECONDS:.0f} s", [watched], "", bar=1.1),
+        figure("watched_pipelined", "commands to a read of the store's socket", [commands_per_read], "", at_most=False),
+        figure("chat_active", f"chat that runs, in its worker, one of {active}", [running / 1_000], "kB"),
+    ]
+
+
+async def _talk(web: Process, chat_ids: Sequence[str], model: str) -> None:
+    """A question to each; accepted, not answered, when this returns. Posted again, as clients do, where a connection
+    that was kept has just been closed: a pause of five seconds, on a machine that does much else."""
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def post(client: httpx2.AsyncClient, chat_id: str) -> None:
+        async with limiter:
+            body = user_message("a", "What is a lease?", params={"model": model})
+            try:
+                answer = await client.post(f"{web.url}/v1/chats/{chat_id}/commands", json=body)
+            except httpx2.TransportError:
+                answer = await client.post(f"{web.url}/v1/chats/{chat_id}/commands", json=body)
+            assert answer.status_code in (200, 202), answer.text
+
+    async with httpx2.AsyncClient(timeout=60) as client, anyio.create_task_group() as tasks:
+        for chat_id in chat_ids:
+            tasks.start_soon(post, client, chat_id)
+
+
+async def _at_rest(store: redis.Redis) -> None:
+    """Wait until no worker owns a chat."""
+    with anyio.fail_after(REST_SECONDS):
+        while _owned(store) or _due(store):  # noqa: ASYNC110 - another process brings it about
+            await anyio.sleep(0.2)
+    await anyio.sleep(SETTLE_SECONDS)
+
+
+def _due(store: redis.Redis) -> int:
+    return sum(store.zcard(Keys(16).due(bucket)) for bucket in range(16))
+
+
+def _owned(store: redis.Redis) -> int:
+    return sum(store.hlen(Keys(16).own(bucket)) for bucket in range(16))
+
+
+def _heard(url: str) -> Heard:
+    """Of `WATCH_SECONDS`."""
+    total = named = 0
+    with redis.Redis.from_url(url, socket_timeout=5) as listening, listening.monitor() as monitor:
+        began_at = time.monotonic()
+        while time.monotonic() - began_at < WATCH_SECONDS:  # workers sweep, so a next command comes soon
+            total += 1
+            named += bool(re.search(r"\brest-\d", monitor.next_command()["command"]))
+        return Heard(total / (time.monotonic() - began_at), named)
+
+
+def _keys_bytes(store: redis.Redis, chat_ids: Sequence[str]) -> float:
+    total = 0
+    for chat_id in chat_ids:
+        keys = Keys(16).chat(chat_id)
+        for key in (keys.log, keys.head, keys.snap, keys.inbox, keys.meta, keys.blobs, keys.seen, keys.seen_old):
+            total += store.memory_usage(key, samples=0) or 0
+    return total / len(chat_ids)
+
+
+def _watched(store: redis.Redis, web: Process, chat_ids: Sequence[str]) -> tuple[float, float]:
+    """GETs per chat and 20 s; commands that the store read at a time meanwhile."""
+    with Streams(web.url) as streams:
+        streams.open(get(f"/v1/chats/subscribe?chat_id={chat_id}") for chat_id in chat_ids)
+        time.sleep(WATCH_SECONDS)  # the first comparison comes at different times
+        gets, reads = _gets(store), store.info("stats")["total_reads_processed"]
+        began_at = time.monotonic()
+        time.sleep(WATCH_SECONDS)
+        passed = time.monotonic() - began_at
+        gets = _gets(store) - gets
+        reads = store.info("stats")["total_reads_processed"] - reads
+    return gets / len(chat_ids) / (passed / WATCH_SECONDS), gets / reads
+
+
+def _gets(store: redis.Redis) -> int:
+    stats = store.info("commandstats").get("cmdstat_get", {"calls": 0})
+    return int(stats["calls"])
+
+
+async def _running(fleet: Fleet, store: redis.Redis, web: Process, count: int) -> float:
+    """Bytes of a fresh worker for each chat that runs, after the first ones. Raises AssertionError when one of them
+    does not run to the end of the measurement."""
+    worker = await fleet.worker(limits=LIMITS)
+    await _run_for_ever(store, web, [f"before-{number}" for number in range(count // 2)], count // 2)
+    before = rss_bytes(worker.pid)
+    await _run_for_ever(store, web, [f"active-{number}" for number in range(count)], count // 2 + count)
+    per_chat = (rss_bytes(worker.pid) - before) / count
+    assert _owned(store) == count // 2 + count, "a chat has ended that should run for ever"
+    return per_chat
+
+
+async def _run_for_ever(store: redis.Redis, web: Process, chat_ids: Sequence[str], owned: int) -> None:
+    await _talk(web, chat_ids, HUNG)
+    with anyio.fail_after(120):
+        while _owned(store) < owned:  # noqa: ASYNC110 - as above
+            await anyio.sleep(0.2)
+    await anyio.sleep(3 * SETTLE_SECONDS)  # its words are said, and what was compressed for the store is done

@@ -1,0 +1,99 @@
+"""Processes of two versions on one store, as there are during a deploy and when one is taken back.
+
+The code under test is of one version. So a newer process is one whose way to the store stamps what it writes with the
+next version, and takes that stamp off what it reads. To an older process such an entry comes as it would read it:
+with what it does not know left out. It knows no schedule; `world.py` says who is newer. The rule: an entry loses
+nothing but for those who must refuse it, so a loss that is seen was not refused.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from protocol.entries import FORMAT_VERSION, RawEntry
+from protocol.ids import EntryId
+from server.store.news import Notices
+from server.store.notice import AtOnce, Notice
+from server.store.port import Appended, AppendRequest, Loaded
+from tests.sim.loop import Process
+from tests.sim.store import Way
+from tests.sim.tally import COUNTS
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["MixedWay", "understood", "understood_all"]
+
+NEWER = FORMAT_VERSION + 1
+
+
+def understood(entry: RawEntry) -> RawEntry:
+    """As a process of the version that wrote it reads it."""
+    return replace(entry, version=FORMAT_VERSION) if entry.version == NEWER else entry
+
+
+def understood_all(loaded: Loaded) -> Loaded:
+    checkpoint = loaded.checkpoint
+    if checkpoint is not None and checkpoint[1] == NEWER:
+        checkpoint = (checkpoint[0], FORMAT_VERSION, checkpoint[2])
+    return Loaded(checkpoint, [understood(entry) for entry in loaded.entries], loaded.head)
+
+
+def _half_understood(entry: RawEntry) -> RawEntry:
+    """As an older process would read it: without the facts, and without the beginning of an answer."""
+    if entry.version != NEWER:
+        return entry
+    COUNTS["newer log met by an older process"] += 1
+    return replace(entry, events=_without_beginnings(entry.events), facts=b"")
+
+
+def _half_understood_all(loaded: Loaded) -> Loaded:
+    checkpoint = loaded.checkpoint
+    if checkpoint is not None and checkpoint[1] == NEWER:
+        COUNTS["newer log met by an older process"] += 1
+        checkpoint = (checkpoint[0], NEWER, _without_beginnings(checkpoint[2]))
+    return Loaded(checkpoint, [_half_understood(entry) for entry in loaded.entries], loaded.head)
+
+
+def _without_beginnings(data: bytes) -> bytes:
+    return data.replace(b"To [", b"[")
+
+
+class MixedWay(Way):
+    """The way of a process that is newer or older than others."""
+
+    def __init__(self, world: "World", process: Process, *, is_newer: bool, has_clients: bool = False) -> None:
+        super().__init__(world, process, has_clients=has_clients)
+        self.is_newer = is_newer
+        self._read = understood if is_newer else _half_understood
+
+    async def append(self, request: AppendRequest) -> Appended:
+        if self.is_newer:
+            request = replace(request, version=NEWER, checkpoint_version=NEWER)
+        return await super().append(request)
+
+    async def load(self, chat_id: str) -> Loaded:
+        loaded = await super().load(chat_id)
+        return understood_all(loaded) if self.is_newer else _half_understood_all(loaded)
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        entry = await super().read_entry(chat_id, entry_id)
+        return None if entry is None else self._read(entry)
+
+    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
+        return [self._read(entry) for entry in await super().read_log(chat_id, through)]
+
+    @asynccontextmanager
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
+        take = None if at_once is None else lambda notice: at_once(self._noticed(notice))
+        async with self._listen(f"log:{chat_id}") as listener:
+            yield self._read_notices(Notices(chat_id, listener, take))
+
+    async def _read_notices(self, notices: Notices) -> AsyncIterator[Notice]:
+        async for notice in notices:
+            yield self._noticed(notice)
+
+    def _noticed(self, notice: Notice) -> Notice:
+        return notice if notice.entry is None else replace(notice, entry=self._read(notice.entry))
