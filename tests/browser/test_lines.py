@@ -20,7 +20,8 @@ SILENCE_MS = 45_000
 
 
 @pytest.fixture
-def line(server: House) -> Iterator[Line]:
+def line(server: House, open_page: People) -> Iterator[Line]:
+    open_page.expect_complaint("net::ERR_")  # of every request that a fault hits, also of the fixture's end
     with opened_line(server.url) as line:
         yield line
 
@@ -33,7 +34,6 @@ def standing(page: Page, said: str) -> None:
 def test_a_laptop_that_was_offline_while_the_answer_went_on_shows_all_of_it(
     open_page: People, server: House, line: Line, chat_id: str
 ) -> None:
-    open_page.expect_complaint("net::ERR_")
     pages = [open_page(f"/c/{chat_id}", url=line.url) for _ in range(2)]
     say(pages[0], "Write")
     expect(messages(pages[1]).nth(1)).to_have_text(WORDS)
