@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { chat, client, live } from "../state/session.ts";
+import { chat, client, connection, isRunning, live } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { copy } from "./copy.ts";
 import { bytesOf, sized } from "./log.ts";
@@ -17,7 +17,9 @@ export function Numbers() {
   const id = chat.value?.id ?? "";
   const [stored, setStored] = useState<Stored | null>(null);
   const look = () => void read(id).then(setStored);
-  useEffect(look, [id]);
+  // Asked again when it may well be another: a run is over, a connection is back.
+  const isLive = connection.value.state === "live";
+  useEffect(look, [id, isRunning.value, isLive]);
   const { connections, resumes, losses, gaps, resyncs, events } = counts.value;
   const snapshot = lastSnapshot.value;
   return (

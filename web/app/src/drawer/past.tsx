@@ -21,8 +21,8 @@ function Journey() {
   const speeds = speedsFor(last - firstHeld.value);
   return (
     <section class="past" aria-label="Time travel">
-      <p role="status" class="when">
-        As it was at position <output>{shownAt.value}</output> of {last}
+      <p class="when">
+        As it was at position <span class="position">{shownAt.value}</span> of {last}
         {moment !== null && <>, <time>{clockOf(moment, Date.now())}</time></>}
       </p>
       <div class="way">

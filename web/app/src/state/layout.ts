@@ -8,10 +8,8 @@ export const isDrawerOpen = signal(false);
 export const isSettingsOpen = signal(false);
 
 export const isShortcutsOpen = signal(false);
-/** Counts how often somebody wanted to search: the list's field takes the focus each time. */
-export const searchAsked = signal(0);
-/** As wide as a phone: the list slides in, and the drawer covers the chat. The frame's sheet has the same measure. */
-const narrow = matchMedia("(max-width: 48rem)");
+/** As wide as a phone: the list slides in, and the drawer covers the chat. The sheets have the same measure. */
+const narrow = matchMedia("(max-width: 45rem)");
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener("change", () => {
   isNarrow.value = narrow.matches;

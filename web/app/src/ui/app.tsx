@@ -29,12 +29,12 @@ effect(() => {
 
 export function App() {
   useEffect(heedKeys, []);
-  const isListAbove = isNarrow.value && isSidebarOpen.value;
-  const isCovered = isListAbove || (isNarrow.value && isDrawerOpen.value);
+  useFocusOfList();
+  const isCovered = isNarrow.value && (isSidebarOpen.value || isDrawerOpen.value);
   return (
     <div class="app">
       <a class="skip" href="#composer" onClick={skip}>Skip to the message</a>
-      <List isAbove={isListAbove} />
+      <Sidebar />
       <main class={past.value ? "chat was" : "chat"} inert={isCovered}>
         <ConnectionBar />
         <Past />
@@ -54,23 +54,19 @@ export function App() {
   );
 }
 
-/** The list of chats. Hidden at the side of a phone it takes no focus; shown there it has it. */
-function List({ isAbove }: { isAbove: boolean }) {
-  const slot = useRef<HTMLDivElement>(null);
+/** On a phone the list takes the focus when it comes, and gives it back when it goes. */
+function useFocusOfList(): void {
+  const isAbove = isNarrow.value && isSidebarOpen.value;
   const wasAbove = useRef(false);
   useEffect(() => {
-    if (isAbove) slot.current?.querySelector<HTMLElement>("a[aria-current], button, a")?.focus();
-    else if (wasAbove.current) document.querySelector<HTMLElement>(".bar button")?.focus();
+    if (isAbove) {
+      const list = document.querySelector<HTMLElement>(".sidebar");
+      if (!list?.contains(document.activeElement)) list?.querySelector<HTMLElement>("[aria-current], button")?.focus();
+    } else if (wasAbove.current && (document.activeElement === document.body || document.activeElement?.closest(".sidebar"))) {
+      document.querySelector<HTMLElement>(".bar button")?.focus();
+    }
     wasAbove.current = isAbove;
   }, [isAbove]);
-  return (
-    <>
-      <div class={isAbove ? "list above" : "list"} ref={slot} inert={isNarrow.value && !isAbove}>
-        <Sidebar />
-      </div>
-      {isAbove && <div class="veil" onClick={() => (isSidebarOpen.value = false)} />}
-    </>
-  );
 }
 
 function skip(event: Event): void {

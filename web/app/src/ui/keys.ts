@@ -2,10 +2,10 @@
  * Which key means what, wherever the focus is. Pure: a key press goes in, the name of what is wanted comes out.
  *
  * Keys of a letter alone are for who is not writing, and can be switched off (WCAG 2.1.4); menus, windows and fields
- * take theirs before.
+ * take theirs before, and the list of chats has Ctrl+K and Ctrl+Shift+O.
  */
 
-export type Wish = "shortcuts" | "search" | "new" | "write" | "developer" | "travel" | "next" | "previous" | "leave";
+export type Wish = "shortcuts" | "search" | "write" | "developer" | "travel" | "next" | "previous" | "leave";
 
 export interface Press {
   readonly key: string;
@@ -20,7 +20,6 @@ export interface Press {
 const SINGLE: Readonly<Record<string, Wish>> = {
   "?": "shortcuts",
   "/": "search",
-  n: "new",
   c: "write",
   d: "developer",
   t: "travel",
@@ -31,7 +30,6 @@ const SINGLE: Readonly<Record<string, Wish>> = {
 export function wishOf(press: Press, hasSingleKeys = true): Wish | null {
   const { key, ctrlKey, metaKey, altKey, shiftKey, isWriting } = press;
   if (key === "Escape") return "leave";
-  if ((ctrlKey || metaKey) && !altKey && !shiftKey && key.toLowerCase() === "k") return "search";
   if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowDown") return "next";
   if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowUp") return "previous";
   if (ctrlKey || metaKey || altKey || isWriting || !hasSingleKeys) return null;
@@ -41,7 +39,7 @@ export function wishOf(press: Press, hasSingleKeys = true): Wish | null {
 /** As the window of shortcuts shows them: the keys, each of several ways apart, and what they do. */
 export const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSingle: boolean])[] = [
   [["Ctrl K", "/"], "Search the chats", false],
-  [["n"], "New chat", true],
+  [["Ctrl Shift O"], "New chat", false],
   [["c"], "Write a message", true],
   [["Enter"], "Send what is written", false],
   [["Shift Enter"], "A new line", false],

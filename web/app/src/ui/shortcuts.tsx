@@ -3,8 +3,7 @@
 import { signal } from "@preact/signals";
 
 import { comeBack, isTravelling, travel } from "../drawer/travel.ts";
-import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen, searchAsked } from "../state/layout.ts";
-import { go } from "../state/route.ts";
+import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { chat, isReady } from "../state/session.ts";
 import { Dialog } from "./dialog.tsx";
 import { SHORTCUTS, wishOf, type Wish } from "./keys.ts";
@@ -67,11 +66,7 @@ function carryOut(wish: Wish): boolean {
       return (isShortcutsOpen.value = true);
     case "search":
       isSidebarOpen.value = true;
-      searchAsked.value++;
-      return true;
-    case "new":
-      go(null);
-      return focus("textarea");
+      return focus(".sidebar [type=search]");
     case "write":
       return focus(".chat textarea");
     case "developer":
