@@ -72,7 +72,7 @@ export class Chat implements Recipient {
   constructor(
     readonly id: string,
     private readonly wire: Wire,
-    source: Source,
+    private readonly source: Source,
     private readonly outbox: Outbox,
     claimer: string,
   ) {
@@ -88,6 +88,11 @@ export class Chat implements Recipient {
   /** The active path, root first, with the unfinished answer as it stands. */
   get messages(): Message[] {
     return activePath(this.state);
+  }
+
+  /** Commands sent and not yet shown by the stream, in their order. */
+  get waiting(): Held[] {
+    return this.outbox.held(this.id);
   }
 
   get isAtRest(): boolean {
@@ -180,6 +185,11 @@ export class Chat implements Recipient {
       if (wrong instanceof Refused && wrong.status === 404) return false;
       throw wrong;
     }
+  }
+
+  /** Tell the others that somebody types here, or does no longer. They forget it after a while; say it again. */
+  type(isTyping: boolean): void {
+    this.source.type(this.id, isTyping);
   }
 
   /** Carry out the calls of a client tool, each behind a claim, so that only one client does it (PROTOCOL §12). */

@@ -72,6 +72,12 @@ export class Stream {
     else void this.change({ add: [], remove: [chatId] });
   }
 
+  /** Tell the other streams of this chat; a word that is lost matters to nobody. */
+  type(chatId: string, isTyping: boolean): void {
+    const body = JSON.stringify({ typing: isTyping, stream_id: this.name });
+    this.wire.ask("POST", pathOf("chats", chatId, "typing"), body).catch(() => {});
+  }
+
   /** Begin this chat again with a snapshot, since what came cannot be gone on with. */
   resync(): void {
     this.forget();

@@ -81,7 +81,8 @@ export function onConnection(watcher: Watcher): () => void {
 effect(() => {
   const id = route.value.chatId;
   if (chat.peek()?.id === id) return;
-  chat.peek()?.close();
+  const left = chat.peek();
+  if (left) leave(left);
   const opened = id === null ? null : client.chat(id);
   batch(() => {
     chat.value = opened;
@@ -93,6 +94,18 @@ effect(() => {
   });
   if (opened) show(opened);
 });
+
+/** What was sent there goes out before nobody looks any more. */
+function leave(left: Chat): void {
+  let isOver = false;
+  const look = () => {
+    if (isOver || (!left.failure && left.connection.held)) return;
+    isOver = true;
+    queueMicrotask(() => left.close());
+  };
+  left.subscribe(look);
+  look();
+}
 
 function show(opened: Chat): void {
   let isDue = false;
@@ -114,8 +127,12 @@ function show(opened: Chat): void {
     else setTimeout(draw, 250);
   });
   opened.onRefused((_, wrong) => notify(wrong.message));
-  opened.onEvent((event, position, id) => listeners.forEach((listen) => listen(event, position, id)));
-  opened.onConnection((happening) => watchers.forEach((watch) => watch(happening)));
+  opened.onEvent((event, position, id) => {
+    if (chat.peek() === opened) listeners.forEach((listen) => listen(event, position, id));
+  });
+  opened.onConnection((happening) => {
+    if (chat.peek() === opened) watchers.forEach((watch) => watch(happening));
+  });
 }
 
 export const title = computed(() => state.value.thread.title || "New Chat");
