@@ -7,7 +7,9 @@ const TAGS =
     " ",
   );
 
-const ATTRIBUTES = "align alt checked class data-copy data-image disabled href loading rel src start tabindex target title type".split(" ");
+/** Those that lead somewhere are held against ADDRESS, the others are words. */
+const ADDRESSES = ["data-image", "href", "src"];
+const WORDS = "align alt checked class data-copy disabled loading rel start tabindex target title type".split(" ");
 
 /** Elsewhere nothing leads: not to scripts, not to data. An image may be data; `render.ts` says which. */
 const ADDRESS = /^(?:https?:|mailto:|tel:|\/(?!\/)|#|data:image\/(?:png|jpe?g|webp|gif);base64,)/i;
@@ -29,7 +31,8 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 export function clean(html: string): string {
   return DOMPurify.sanitize(html, {
     ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: ATTRIBUTES,
+    ALLOWED_ATTR: [...WORDS, ...ADDRESSES],
+    ADD_URI_SAFE_ATTR: WORDS,
     ALLOWED_URI_REGEXP: ADDRESS,
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
