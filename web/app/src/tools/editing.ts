@@ -18,10 +18,17 @@ export function readEdited(text: string, original: JsonObject): Read {
   }
 }
 
-/** Engines tell a place in different words; people look for a line. */
+/** Engines tell a place in different words, and the newest quote it instead; people look for a line. */
 function sentence(said: string, text: string): string {
-  const at = /position (\d+)/.exec(said)?.[1];
-  const line = /line (\d+)/.exec(said)?.[1] ?? (at === undefined ? null : text.slice(0, Number(at)).split("\n").length);
-  const what = said.replace(/^JSON\.parse: /, "").replace(/ in JSON at position.*$| at position.*$| \(line .*$/, "");
-  return `This is not JSON${line === null ? "" : ` (line ${line})`}: ${what}.`;
+  const at = /position (\d+)/.exec(said)?.[1] ?? quotedAt(said, text);
+  const line = /line (\d+)/.exec(said)?.[1] ?? (at === null ? null : text.slice(0, Number(at)).split("\n").length);
+  const what = said.replace(/^JSON\.parse: /, "").replace(/(?: in JSON)? at (?:position|line).*$| \(line .*$|, (?:\.\.\.)?".*$/s, "");
+  return `This is not JSON${line === null ? "" : ` (line ${line})`}: ${what.replace(/\.$/, "")}.`;
+}
+
+/** Chromium quotes ten characters on each side of the place: `Unexpected token '}', ..."  "b": }" is not valid JSON`. */
+function quotedAt(said: string, text: string): number | null {
+  const [, before, quoted] = /, (\.\.\.)?"(.*?)"(?:\.\.\.)? is not valid JSON$/s.exec(said) ?? [];
+  const start = quoted === undefined ? -1 : text.indexOf(quoted);
+  return start < 0 ? null : before ? start + Math.min(10, quoted!.length) : 0;
 }

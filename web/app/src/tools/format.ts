@@ -36,11 +36,11 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** `0.4 s`, `12 s`, `3 min 5 s`. */
+/** `40 ms`, `4.2 s`, `12 s`, `3 min 5 s`. */
 export function duration(ms: number): string {
-  if (ms < 950) return `${(ms / 1000).toFixed(ms < 95 ? 2 : 1)} s`;
-  const seconds = Math.round(ms / 1000);
-  if (ms < 9_950) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 9_950) return `${(ms / 1_000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;

@@ -13,6 +13,9 @@ export function PayloadData({ type, data }: { type: string; data: JsonObject }) 
   return items ? <Value value={items} /> : <Fields data={data} />;
 }
 
+/** What `server.tools.workflow` calls the way out of an action that has no other. */
+const ONLY_PORT = "out";
+
 /** `{items: […]}` is how a tool's list becomes an object. */
 function onlyList(data: JsonObject): unknown[] | null {
   const keys = Object.keys(data);
@@ -41,7 +44,7 @@ function Workflow({ steps, rest: { actions: _actions, edges: _edges, ...rest } }
             <b>{step.name}</b> <span class="quiet">{step.type}</span>
             {step.from.length > 0 && (
               <span class="workflow-from">
-                after {step.from.map(({ source, port }) => (port ? `${source} → ${port}` : source)).join(", ")}
+                after {step.from.map(({ source, port }) => (port && port !== ONLY_PORT ? `${source} → ${port}` : source)).join(", ")}
               </span>
             )}
             {Object.keys(step.parameters).length > 0 && <Fields data={step.parameters} depth={1} />}

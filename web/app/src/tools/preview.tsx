@@ -50,6 +50,7 @@ export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
 /** The whole of it, in the thread. */
 export function PreviewCard({ payload }: { payload: PayloadAdded }) {
   const [mode, setMode] = useState<"plain" | "edit" | "note">("plain");
+  const [isWhole, setWhole] = useState(false);
   const heading = useId();
   const { description, object, isUpdate, objectId } = proposalOf(payload);
   const isOpen = payload.approval === "pending";
@@ -83,8 +84,8 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
           onSubmit={(edited) => decidePreview(payload, true, edited ? { edited_input: edited } : {})}
           onLeave={() => setMode("plain")}
         />
-      ) : before ? (
-        <Changes before={before.object} after={object} since={before.since} />
+      ) : before && !isWhole ? (
+        <Changes before={before.object} after={object} since={before.since} onWhole={() => setWhole(true)} />
       ) : (
         <PayloadData type={payload.payload_type} data={object} />
       )}
@@ -105,17 +106,18 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
   );
 }
 
-function Changes({ before, after, since }: { before: JsonObject; after: JsonObject; since: string }) {
+function Changes({ before, after, since, onWhole }: { before: JsonObject; after: JsonObject; since: string; onWhole: () => void }) {
   const changes = changesOf(before, after);
   const changed = changes.filter((change) => change.kind !== "same");
   const same = changes.filter((change) => change.kind === "same");
   return (
     <div class="changes">
-      <p class="quiet">Compared with {since}.</p>
+      <p class="quiet">
+        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class="show-all" onClick={onWhole}>Show the whole</button>
+      </p>
       {changed.map((change) => (
         <ChangeOf key={change.field} change={change} />
       ))}
-      {!changed.length && <p class="quiet">Nothing differs.</p>}
       {same.length > 0 && changed.length > 0 && <p class="quiet">Unchanged: {same.map((change) => fieldName(change.field)).join(", ")}</p>}
     </div>
   );
