@@ -12,7 +12,6 @@ export interface Press {
   readonly ctrlKey: boolean;
   readonly metaKey: boolean;
   readonly altKey: boolean;
-  readonly shiftKey: boolean;
   /** Whether what is pressed would be written into a field. */
   readonly isWriting: boolean;
 }
@@ -28,7 +27,7 @@ const SINGLE: Readonly<Record<string, Wish>> = {
 };
 
 export function wishOf(press: Press, hasSingleKeys = true): Wish | null {
-  const { key, ctrlKey, metaKey, altKey, shiftKey, isWriting } = press;
+  const { key, ctrlKey, metaKey, altKey, isWriting } = press;
   if (key === "Escape") return "leave";
   if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowDown") return "next";
   if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowUp") return "previous";

@@ -47,9 +47,9 @@ export function heedKeys(): () => void {
 function heed(event: KeyboardEvent): void {
   if (event.defaultPrevented || event.isComposing) return;
   if (document.querySelector("dialog[open]")) return; // it has the keys, and closes by itself
-  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+  const { key, ctrlKey, metaKey, altKey } = event;
   const isWriting = isField(event.target);
-  const wish = wishOf({ key, ctrlKey, metaKey, altKey, shiftKey, isWriting }, hasSingleKeys.peek());
+  const wish = wishOf({ key, ctrlKey, metaKey, altKey, isWriting }, hasSingleKeys.peek());
   if (wish && carryOut(wish)) event.preventDefault();
 }
 
