@@ -19,13 +19,13 @@ const said = (...given: Parameters<typeof facts>) => standing(facts(...given));
 
 test("live is said alone, and with what waits when something does", () => {
   assert.deepEqual(said({ state: "live", held: 0 }), { kind: "live", word: "live", detail: "live", retrySeconds: null });
-  assert.equal(said({ state: "live", held: 2, reason: "the store is away" }).detail, "live, 2 commands queued, the store is away");
+  assert.equal(said({ state: "live", held: 2, reason: "the store is away" }).detail, "live, 2 waiting to be sent, the store is away");
 });
 
 test("offline says why, how much waits, and when it is tried again", () => {
   const lost = { state: "offline", held: 1, reason: "nobody answers there", retryAt: NOW + 2_400 } as const;
-  assert.deepEqual(said(lost), { kind: "offline", word: "offline", detail: "offline, 1 command queued, nobody answers there", retrySeconds: 3 });
-  assert.equal(said({ ...lost, reason: "the server is shutting down" }).detail, "offline, 1 command queued, the server is shutting down");
+  assert.deepEqual(said(lost), { kind: "offline", word: "offline", detail: "offline, 1 waiting to be sent, nobody answers there", retrySeconds: 3 });
+  assert.equal(said({ ...lost, reason: "the server is shutting down" }).detail, "offline, 1 waiting to be sent, the server is shutting down");
 });
 
 test("while it is being tried no time is told", () => {
@@ -43,7 +43,7 @@ test("a connection that was cut by hand, and the first one, are no loss", () => 
   assert.deepEqual(said({ state: "offline", held: 0, reason: "connecting again", retryAt: NOW }).word, "connecting");
   assert.equal(said({ state: "offline", held: 0 }).kind, "busy");
   assert.equal(said({ state: "catching_up", held: 0 }, { isReady: false }).word, "opening");
-  assert.equal(said({ state: "catching_up", held: 3 }).detail, "catching up, 3 commands queued");
+  assert.equal(said({ state: "catching_up", held: 3 }).detail, "catching up, 3 waiting to be sent");
 });
 
 test("what ended for good says which kind of end it is", () => {

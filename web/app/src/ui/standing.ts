@@ -30,7 +30,7 @@ export interface Standing {
 
 export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Facts): Standing {
   const { state, held, reason, retryAt } = connection;
-  const waiting = held ? `${held} ${held === 1 ? "command" : "commands"} queued` : "";
+  const waiting = held ? `${held} waiting to be sent` : "";
   const say = (kind: Standing["kind"], word: string, more: (string | undefined)[], retrySeconds: number | null = null) => ({
     kind,
     word,
