@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-import { chat } from "../state/session.ts";
+import { chat, live } from "../state/session.ts";
 import { Numbers } from "./numbers.tsx";
 import { EventLog } from "./event_log.tsx";
 import { Runs } from "./runs.tsx";
@@ -33,7 +33,8 @@ export function Contents() {
         ))}
       </div>
       <div role="tabpanel" id="drawer-panel" class="panel" aria-labelledby={`tab-${shown.value}`}>
-        {shown.value === "events" ? <EventLog key={chat.value.id} /> : <Runs key={chat.value.id} />}
+        {shown.value === "events" && <EventLog key={chat.value.id} />}
+        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class="hint">Nothing has run yet.</p>)}
       </div>
     </>
   );

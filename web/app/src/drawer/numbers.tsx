@@ -16,10 +16,11 @@ interface Stored {
 export function Numbers() {
   const id = chat.value?.id ?? "";
   const [stored, setStored] = useState<Stored | null>(null);
-  const look = () => void read(id).then(setStored);
+  const isBegun = live.value.position > 0;
+  const look = () => void (isBegun ? read(id) : Promise.resolve(null)).then(setStored);
   // Asked again when it may well be another: a run is over, a connection is back.
   const isLive = connection.value.state === "live";
-  useEffect(look, [id, isRunning.value, isLive]);
+  useEffect(look, [id, isBegun, isRunning.value, isLive]);
   const { connections, resumes, losses, gaps, resyncs, events } = counts.value;
   const snapshot = lastSnapshot.value;
   return (
@@ -31,7 +32,7 @@ export function Numbers() {
         </Pair>
         <Pair name="Position here">{live.value.position}</Pair>
         <Pair name="Position there">
-          {stored ? `${stored.position} (${sized(stored.bytes)})` : "…"}
+          {stored ? `${stored.position} (${sized(stored.bytes)})` : isBegun ? "…" : "not begun"}
           <IconButton name="retry" label="Ask the server again" onClick={look} />
         </Pair>
         <Pair name="Last snapshot">{snapshot ? `at ${snapshot.position}, ${sized(bytesOf(snapshot.body))}` : "none yet"}</Pair>

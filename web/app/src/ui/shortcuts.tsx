@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 
 import { comeBack, isTravelling, travel } from "../drawer/travel.ts";
 import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
-import { chat, isReady } from "../state/session.ts";
+import { chat, isReady, live } from "../state/session.ts";
 import { Dialog } from "./dialog.tsx";
 import { SHORTCUTS, wishOf, type Wish } from "./keys.ts";
 
@@ -73,7 +73,7 @@ function carryOut(wish: Wish): boolean {
       isDrawerOpen.value = !isDrawerOpen.value;
       return true;
     case "travel":
-      if (!chat.value || !isReady.value) return false;
+      if (!chat.value || !isReady.value || !live.value.position) return false;
       travel();
       return true;
     case "next":
