@@ -28,29 +28,23 @@ export function Pickers() {
   const isUnknown = model !== "" && !known.some(({ id }) => id === model);
   return (
     <div class="pickers" key={chat.value?.id}>
-      <label class="picker">
-        <span class="visually-hidden">Model</span>
-        <select value={model} onChange={(event) => void setParam({ model: event.currentTarget.value })}>
-          <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
-          {isUnknown && <option value={model}>{model}</option>}
-          {known.map(({ id }) => (
-            <option key={id} value={id}>
-              {id}
+      <select aria-label="Model" title="Model" value={model} onChange={(event) => void setParam({ model: event.currentTarget.value })}>
+        <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
+        {isUnknown && <option value={model}>{model}</option>}
+        {known.map(({ id }) => (
+          <option key={id} value={id}>
+            {id}
+          </option>
+        ))}
+      </select>
+      {modes.value.length > 1 && (
+        <select aria-label="Mode" title="Mode" value={modeOf(mode)} onChange={(event) => void setParam({ mode: event.currentTarget.value })}>
+          {modes.value.map(({ id, title, description }) => (
+            <option key={id} value={id} title={description}>
+              {title || id}
             </option>
           ))}
         </select>
-      </label>
-      {modes.value.length > 1 && (
-        <label class="picker">
-          <span class="visually-hidden">Mode</span>
-          <select value={modeOf(mode)} onChange={(event) => void setParam({ mode: event.currentTarget.value })}>
-            {modes.value.map(({ id, title, description }) => (
-              <option key={id} value={id} title={description}>
-                {title || id}
-              </option>
-            ))}
-          </select>
-        </label>
       )}
     </div>
   );
