@@ -1,8 +1,8 @@
 """A server that can be killed and comes back at its own address, and people who look at it with a real browser.
 
 `House` is one `threadcast serve` with its data; `People` opens pages: those of one person share a browser profile,
-and so the one connection of all its tabs. It knows addresses and what is on the screen, and nothing of the page's code.
-The rule: what a page complains of (errors, refusals by its Content Security Policy) fails the test, unless it was expected.
+and so the one connection of all its tabs. It knows addresses and what is on the screen, nothing of the page's code. The
+rule: what a page complains of (errors, refusals by its Content Security Policy) fails the test, unless it was expected.
 """
 
 import re
@@ -33,6 +33,8 @@ SCREEN_MS = 30_000
 
 WORDS = re.compile(r"\w+\W+\w+\W+\w+\W+\w+\W+\w+")
 """An answer that has begun."""
+
+expect.set_options(timeout=SCREEN_MS)
 
 LOOK_SECONDS = 0.05
 """Between two looks at what no browser tells of by itself."""
@@ -195,18 +197,18 @@ def messages(page: Page) -> Locator:
 def shows(page: Page, texts: Sequence[str]) -> None:
     """The messages on the screen are these, each whole and nothing else in it but buttons and the like: every word of
     each, in order, once."""
-    expect(messages(page)).to_have_count(len(texts), timeout=SCREEN_MS)
+    expect(messages(page)).to_have_count(len(texts))
     for number, text in enumerate(texts):
         words = r"\s+".join(re.escape(word) for word in text.split())
-        expect(messages(page).nth(number)).to_have_text(re.compile(words), use_inner_text=True, timeout=SCREEN_MS)
+        expect(messages(page).nth(number)).to_have_text(re.compile(words), use_inner_text=True)
         seen = messages(page).nth(number).inner_text()
         assert len(re.findall(words, seen)) == 1, f"twice: {seen}"
 
 
 def answered(page: Page, count: int = 2) -> None:
     """So many messages are on the screen, and nothing runs any more."""
-    expect(messages(page)).to_have_count(count, timeout=SCREEN_MS)
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=SCREEN_MS)
+    expect(messages(page)).to_have_count(count)
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
 
 
 def wait_until(look: Callable[[], Found | None], what: str, seconds: float = DEADLINE_SECONDS) -> Found:

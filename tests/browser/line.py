@@ -1,7 +1,7 @@
 """The network between a browser and its server, with a lid that can be closed.
 
-A page opened at `Line.url` reaches the server through a proxy of the torture (`tests/torture/proxy.py`), which here has an
-event loop of its own, since tests of the browser are plain functions.
+A page opened at `Line.url` reaches the server through a proxy of the torture (`tests/torture/proxy.py`), which here has
+an event loop of its own, since tests of the browser are plain functions.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ class Line:
         self._portal.call(self._proxy.refuse, FOR_EVER_SECONDS)
 
     def silent(self) -> None:
-        """What stands stays and carries nothing more, and neither side is told: a laptop that was carried away. What is new
-        works."""
+        """What stands stays and carries nothing more, and neither side is told: a laptop that was carried away. What is
+        new works."""
         assert self._portal.call(self._proxy.swallow, FOR_EVER_SECONDS)
 
     def up(self) -> None:

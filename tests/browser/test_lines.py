@@ -1,11 +1,11 @@
-"""The line, the laptop's lid and the server: whatever goes in mid-answer, the page says so, and loses and doubles nothing."""
+"""The line, the laptop's lid and the server: what goes in mid-answer is told, and nothing is lost or doubled."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.house import SCREEN_MS, WORDS, House, People, answered, messages, say, shows
+from tests.browser.house import WORDS, House, People, answered, messages, say, shows
 from tests.browser.line import Line, opened_line
 
 CONFIG = """
@@ -25,7 +25,7 @@ def line(server: House) -> Iterator[Line]:
 
 def standing(page: Page, said: str) -> None:
     """How the page says that it stands to the server."""
-    expect(page.get_by_role("status").filter(has_text=said)).to_be_visible(timeout=SCREEN_MS)
+    expect(page.get_by_role("status").filter(has_text=said)).to_be_visible()
 
 
 def test_a_laptop_that_was_offline_while_the_answer_went_on_shows_all_of_it(
@@ -34,7 +34,7 @@ def test_a_laptop_that_was_offline_while_the_answer_went_on_shows_all_of_it(
     open_page.expect_complaint("net::ERR_")
     pages = [open_page(f"/c/{chat_id}", url=line.url) for _ in range(2)]
     say(pages[0], "Write")
-    expect(messages(pages[1]).nth(1)).to_have_text(WORDS, timeout=SCREEN_MS)
+    expect(messages(pages[1]).nth(1)).to_have_text(WORDS)
     line.down()
     standing(pages[0], "offline")
     say(pages[0], "And what I wrote on the train")
@@ -57,7 +57,7 @@ def test_a_line_that_fell_silent_is_given_up_after_three_quarters_of_a_minute(
     open_page.profile().clock.install()
     page = open_page(f"/c/{chat_id}", url=line.url)
     say(page, "Write")
-    expect(messages(page).nth(1)).to_have_text(WORDS, timeout=SCREEN_MS)
+    expect(messages(page).nth(1)).to_have_text(WORDS)
     line.silent()
     asked, answer = [message["content"] for message in server.at_rest(chat_id)["messages"]]
     expect(messages(page).nth(1)).not_to_contain_text(" ".join(answer.split()[-5:]))
@@ -73,7 +73,7 @@ def test_a_server_killed_in_mid_answer_and_started_again_goes_on_in_every_tab(
     pages = [open_page(f"/c/{chat_id}") for _ in range(2)]
     server.message(chat_id, "Write", params={"model": "demo/essay?words=240&rate=60"})
     for page in pages:
-        expect(messages(page).nth(1)).to_have_text(WORDS, timeout=SCREEN_MS)
+        expect(messages(page).nth(1)).to_have_text(WORDS)
     server.kill()
     standing(pages[0], "offline")
     say(pages[0], "Are you there?")
