@@ -103,7 +103,7 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
         "source": "tool",
         "message_id": "m2",
     }
-    header = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": "m5", "message_count": 5, "payload_count": 1}
+    header = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": "m5", "message_count": 5, "payload_count": 1, "agent_count": 0}
     lines: list[JsonObject] = [{**header, "thread": {"title": EVIL}}]
     lines += [{"type": "message", "message": message} for message in said]
     lines += [{"type": "payload", "payload": payload}]
