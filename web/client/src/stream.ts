@@ -64,11 +64,11 @@ export class Stream {
     else void this.change({ add: [{ chat_id: chatId }], remove: [] });
   }
 
-  /** Watch it no longer. Without any chat there is no connection. */
+  /** Watch it no longer. Without any chat there is no connection, and nothing to go on after. */
   remove(chatId: string): void {
     if (!this.chats.delete(chatId)) return;
     this.seqs.delete(chatId);
-    if (this.chats.size === 0) this.connection.abort();
+    if (this.chats.size === 0) this.resync();
     else void this.change({ add: [], remove: [chatId] });
   }
 

@@ -159,3 +159,26 @@ test("what answers but is no event stream is refused", async () => {
   const { url } = await scripted((response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<p>"));
   assert.equal((await follow(url, 1)).at(-1)?.kind, "gone");
 });
+
+test("a chat that is left and looked at again at once begins with a snapshot", async () => {
+  // The running stream may be told to take it on, which it does not live to do.
+  const again: Answer = (response, request) => (request.method === "GET" ? begin(response, SNAPSHOT) : response.end("{}"));
+  const { url, asked } = await scripted((response) => begin(response, SNAPSHOT, cleared(1)), again, again);
+  const items: Item[] = [];
+  await new Promise<void>((done) => {
+    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+      if (item.kind !== "event") return;
+      items.push(item);
+      if (items.length === 2) {
+        stream.remove("c");
+        stream.add("c");
+      } else if (items.length === 3) {
+        stream.close();
+        done();
+      }
+    });
+    stream.add("c");
+  });
+  assert.deepEqual(seqs(items), ["0", "1", "0"]);
+  assert.ok(asked.every((said) => said === undefined), "it asked to go on after what it had forgotten");
+});

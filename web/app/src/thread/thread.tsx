@@ -107,7 +107,6 @@ function Conversation({ id }: { id: string }) {
     seen.observe(top.current);
     return () => seen.disconnect();
   }, [first === 0, first]);
-  useLayoutEffect(() => keeper.current?.keep(), [first, turns]);
 
   // Who has just sent something wants to see it.
   const newest = turns.at(-1);

@@ -17,7 +17,7 @@ const PATHS = {
   forward: "M9 6l6 6-6 6",
   history: "M4 12a8 8 0 1 0 3-6.2M4 4v4h4M12 8v4l3 2",
   menu: "M4 7h16M4 12h16M4 17h16",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
+  more: "M6 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0zM13 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0zM20 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0z",
   open: "M6 9l6 6 6-6",
   play: "M8 5l11 7-11 7z",
   queue: "M4 6h16M4 11h10M4 16h7M17 13v7M14 17l3 3 3-3",
