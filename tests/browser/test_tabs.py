@@ -1,8 +1,7 @@
 """Many tabs, one chat: all equal, whatever happens to the line, the page or the server in mid-answer."""
 
-import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.house import House, People, answered, messages, say
 
