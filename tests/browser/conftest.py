@@ -1,8 +1,8 @@
 """The browser, the server and the people of these tests; without a Chromium or a built page they are skipped.
 
-A file has one server, configured by its `CONFIG` (toml) and `APP` (a Python file of tools) where it has them, so its tests
-use chats of their own. The browser is the file's too, not the session's: playwright keeps an event loop in this thread for as
-long as it lives, and other files of the same process run loops of their own.
+A file has one server, configured by its `CONFIG` (toml) and `APP` (a Python file of tools) where it has them, so its
+tests use chats of their own. The browser is the file's too, not the session's: playwright keeps an event loop in this
+thread for as long as it lives, and other files of the same process run loops of their own.
 """
 
 import re
@@ -105,6 +105,6 @@ def chat_id() -> str:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Remembers a failure until the fixtures are taken down, which then keep pictures of it."""
-    report: pytest.TestReport = yield  # type: ignore[misc, assignment] # a wrapper is sent the result
+    report: pytest.TestReport = yield  # type: ignore[assignment] # a wrapper is sent the result
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report  # type: ignore[return-value] # and gives it on

@@ -1,14 +1,14 @@
 """A server that can be killed and comes back at its own address, and people who look at it with a real browser.
 
-`House` is one `threadcast serve` with its data; `People` opens pages: those of one person share a browser profile, and so
-the one connection of all its tabs. It knows addresses and what is on the screen, and nothing of the page's code. The
+`House` is one `threadcast serve` with its data; `People` opens pages: those of one person share a browser profile,
+and so the one connection of all its tabs. It knows addresses and what is on the screen, nothing of the page's code. The
 rule: what a page complains of (errors, refusals by its Content Security Policy) fails the test, unless it was expected.
 """
 
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -23,13 +23,18 @@ from tests.ports import free_port
 
 Found = TypeVar("Found")
 
-__all__ = ["SCREENS", "SCREEN_MS", "House", "People", "answered", "messages", "say", "wait_until"]
+__all__ = ["SCREENS", "SCREEN_MS", "WORDS", "House", "People", "answered", "messages", "say", "shows", "wait_until"]
 
 SCREENS = ROOT / "build" / "screens"
 """Where pictures of the page are put, for people to look at; in no repository."""
 
 SCREEN_MS = 30_000
 """Until something stands on the screen, on a machine that does much else."""
+
+WORDS = re.compile(r"\w+\W+\w+\W+\w+\W+\w+\W+\w+")
+"""An answer that has begun."""
+
+expect.set_options(timeout=SCREEN_MS)
 
 LOOK_SECONDS = 0.05
 """Between two looks at what no browser tells of by itself."""
@@ -126,11 +131,12 @@ class People:
         self.complaints: list[str] = []
         """What pages wrote to the console as errors, and what they threw, unless it was expected."""
 
-    def __call__(self, path: str = "/", *, person: str = "ann", **profile: object) -> Page:
+    def __call__(self, path: str = "/", *, person: str = "ann", url: str = "", **profile: object) -> Page:
         """A tab. Those of one person share a profile (storage, workers); `profile` is what playwright's `new_context`
-        takes, for a person who comes first: `viewport={"width": 390, "height": 844}`, `color_scheme="dark"`."""
+        takes, for a person who comes first: `viewport={"width": 390, "height": 844}`, `color_scheme="dark"`. `url`:
+        another way to the server."""
         page = self.profile(person, **profile).new_page()
-        page.goto(self._url + path)
+        page.goto((url or self._url) + path)
         return page
 
     def profile(self, person: str = "ann", **profile: object) -> BrowserContext:
@@ -188,10 +194,21 @@ def messages(page: Page) -> Locator:
     return page.locator("article.message")
 
 
+def shows(page: Page, texts: Sequence[str]) -> None:
+    """The messages on the screen are these, each whole and nothing else in it but buttons and the like: every word of
+    each, in order, once."""
+    expect(messages(page)).to_have_count(len(texts))
+    for number, text in enumerate(texts):
+        words = r"\s+".join(re.escape(word) for word in text.split())
+        expect(messages(page).nth(number)).to_have_text(re.compile(words), use_inner_text=True)
+        seen = messages(page).nth(number).inner_text()
+        assert len(re.findall(words, seen)) == 1, f"twice: {seen}"
+
+
 def answered(page: Page, count: int = 2) -> None:
     """So many messages are on the screen, and nothing runs any more."""
-    expect(messages(page)).to_have_count(count, timeout=SCREEN_MS)
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=SCREEN_MS)
+    expect(messages(page)).to_have_count(count)
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
 
 
 def wait_until(look: Callable[[], Found | None], what: str, seconds: float = DEADLINE_SECONDS) -> Found:
