@@ -1,6 +1,6 @@
-"""The frame and the developer's drawer: faults are seen to be mended, the past is shown and left again, nobody is kept out.
+"""The frame and the developer's drawer: faults are seen to be mended, the past is shown and left, nobody is kept out.
 
-What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); here people see it.
+What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); people see it here.
 """
 
 import json
@@ -63,9 +63,7 @@ def test_a_lost_event_is_seen_as_a_gap_and_mended_by_a_snapshot(open_page: Peopl
     expect(page.locator(".numbers")).to_contain_text("1 seen, 1 resynced")
 
 
-def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(
-    open_page: People, server: House, chat_id: str
-) -> None:
+def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: People, server: House, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     open_drawer(page)
     say(page, "Write")
@@ -82,12 +80,10 @@ def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(
     expect(page.get_by_role("tabpanel").locator("pre")).to_contain_text("Write")
 
 
-def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(
-    open_page: People, server: House, chat_id: str
-) -> None:
+def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(open_page: People, server: House, chat_id: str) -> None:
     server.message(chat_id, "Write")
     snapshot = server.at_rest(chat_id)
-    middle = int(snapshot["position"]) // 2  # type: ignore[call-overload] # a number, in JSON
+    middle = int(snapshot["position"]) // 2
     page = open_page(f"/c/{chat_id}")
     answered(page)
     page.get_by_role("button", name="Time travel").click()
@@ -107,13 +103,11 @@ def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(
 
 
 def past(server: House, chat_id: str, position: int) -> list[JsonObject]:
-    found: list[JsonObject] = server.get(f"/v1/chats/{chat_id}?at={position}")["messages"]  # type: ignore[assignment]
+    found: list[JsonObject] = server.get(f"/v1/chats/{chat_id}?at={position}")["messages"]
     return found
 
 
-def test_who_is_offline_is_told_what_waits_and_may_try_at_once(
-    open_page: People, server: House, chat_id: str
-) -> None:
+def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People, server: House, chat_id: str) -> None:
     open_page.expect_complaint("net::ERR_")
     with opened_line(server.url) as line:
         page = open_page(f"/c/{chat_id}", url=line.url)
@@ -216,6 +210,8 @@ def violations(page: Page, axe: Path = AXE) -> list[str]:
     """What keeps somebody out, by axe-core's rules: the rule and where it is broken."""
     page.evaluate(axe.read_text())
     run = "axe.run(document, {resultTypes: ['violations']})"
-    found: list[dict[str, object]] = page.evaluate(f"{run}.then(({{violations}}) => violations.map(({{id, impact, nodes}}) => "
-        "({id, impact, at: nodes.map((node) => node.target.join(' ') + ' ' + (node.any[0]?.message ?? ''))})))")
+    found: list[dict[str, object]] = page.evaluate(
+        f"{run}.then(({{violations}}) => violations.map(({{id, impact, nodes}}) => "
+        "({id, impact, at: nodes.map((node) => node.target.join(' ') + ' ' + (node.any[0]?.message ?? ''))})))"
+    )
     return [f"{one['id']}: {one['at']}" for one in found if one["impact"] in ("serious", "critical")]

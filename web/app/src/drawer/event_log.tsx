@@ -20,6 +20,9 @@ export function EventLog() {
   useLayoutEffect(() => {
     if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown, filter]);
+  const types = typesOf(shown);
+  // Its lines have gone, or none has come in this chat yet.
+  const isUnlisted = filter !== "all" && filter !== "no_deltas" && !types.some(([type]) => type === filter);
   const wanted = () => shown.blocks.flat().filter((line) => isWanted(line, filter));
   return (
     <>
@@ -27,8 +30,8 @@ export function EventLog() {
         <select aria-label="Show" value={filter} onChange={(event) => setFilter(event.currentTarget.value)}>
           <option value="all">all events</option>
           <option value="no_deltas">all but pieces of text</option>
-          {typesOf(shown).map(([type, count]) => <option key={type} value={type}>{`${type} (${count})`}</option>)}
-          {![ "all", "no_deltas"].includes(filter) && !typesOf(shown).some(([type]) => type === filter) && <option value={filter}>{filter}</option>}
+          {types.map(([type, count]) => <option key={type} value={type}>{`${type} (${count})`}</option>)}
+          {isUnlisted && <option value={filter}>{filter}</option>}
         </select>
         <span class="count">{paused ? `paused, ${log.value.count - paused.count} more` : `${shown.count} lines`}</span>
         <IconButton
@@ -63,7 +66,9 @@ class Block extends Component<{ lines: readonly Line[]; filter: Filter }> {
   override render({ lines, filter }: { lines: readonly Line[]; filter: Filter }) {
     return (
       <div class="block">
-        {lines.filter((line) => isWanted(line, filter)).map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
+        {lines
+          .filter((line) => isWanted(line, filter))
+          .map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
       </div>
     );
   }
