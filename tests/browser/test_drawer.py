@@ -1,6 +1,6 @@
 """The frame and the developer's drawer: faults are seen to be mended, the past is shown and left, nobody is kept out.
 
-What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); people see it here.
+What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); here it is seen.
 """
 
 import json

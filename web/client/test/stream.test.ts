@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 
 import type { Patience } from "../src/backoff.js";
+import { Refused } from "../src/errors.js";
 import { Stream, type Item } from "../src/stream.js";
 import { Wire } from "../src/wire.js";
 
@@ -153,6 +154,15 @@ test("a chat that is refused is gone, with the server's own words", async () => 
   );
   const gone = (await follow(url, 1)).find((item) => item.kind === "gone");
   assert.equal(gone?.kind === "gone" && gone.wrong.message, "no such chat");
+});
+
+test("a refusal brings all that the server said", async () => {
+  const { url } = await scripted((response) =>
+    response.writeHead(410, { "Content-Type": "application/json" }).end('{"detail":"no longer held","code":"gone","first":12}'),
+  );
+  const refused = await new Wire({ url }).ask("GET", "/v1/chats/c?at=3").catch((wrong: unknown) => wrong);
+  assert.ok(refused instanceof Refused);
+  assert.deepEqual([refused.code, refused.status, refused.body?.first], ["gone", 410, 12]);
 });
 
 test("what answers but is no event stream is refused", async () => {

@@ -6,7 +6,7 @@ import { isTravelling, travel } from "../drawer/travel.ts";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
-import { standing, type Standing } from "./standing.ts";
+import { sentence, standing, type Standing } from "./standing.ts";
 
 export function ConnectionBar() {
   return (
@@ -38,21 +38,23 @@ function OfList() {
   return <Shown {...standing({ connection: now, isReady: true, failure: failed, hasNetwork: navigator.onLine, nowMs: 0 })} />;
 }
 
-function Shown({ kind, word, detail, retrySeconds }: Standing) {
-  const isOffline = kind === "offline";
-  const rest = detail.slice(word.length);
+function Shown(now: Standing) {
+  const { kind, word, waiting, cause, retrySeconds } = now;
   return (
     <>
       {/* The seconds stand outside of what is read out: a screen reader would say each of them. */}
-      <span class={`standing ${kind}`} title={detail}>
+      <span class={`standing ${kind}`} title={sentence(now)}>
         <span role="status" class="said">
-          <span class="word">{word}</span>
-          <span class={kind === "live" && !rest ? "visually-hidden" : "rest"}>{rest}</span>
+          {word}
+          {waiting && `, ${waiting}`}
+          {cause && <span class="cause">, {cause}</span>}
         </span>
         {retrySeconds !== null && <span class="soon" aria-hidden="true">, again in {retrySeconds} s</span>}
       </span>
-      {isOffline && (
-        <button type="button" class="try-now" onClick={() => client.faults.cut()}>Try now</button>
+      {kind === "offline" && (
+        <button type="button" class="try-now" onClick={() => client.faults.cut()}>
+          Try now
+        </button>
       )}
     </>
   );

@@ -22,8 +22,10 @@ export interface Standing {
   readonly kind: "live" | "busy" | "offline" | "refused";
   /** A word or two, for the bar. */
   readonly word: string;
-  /** All of it, but for what changes every second, for a screen reader and the tip. */
-  readonly detail: string;
+  /** What was sent and is not posted; "" when there is nothing. */
+  readonly waiting: string;
+  /** Why; "" when there is nothing to say. Without what changes every second, since it is read out. */
+  readonly cause: string;
   /** Seconds until the next try; null when none is waited for. */
   readonly retrySeconds: number | null;
 }
@@ -31,24 +33,30 @@ export interface Standing {
 export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Facts): Standing {
   const { state, held, reason, retryAt } = connection;
   const waiting = held ? `${held} waiting to be sent` : "";
-  const say = (kind: Standing["kind"], word: string, more: (string | undefined)[], retrySeconds: number | null = null) => ({
+  const say = (kind: Standing["kind"], word: string, cause = "", retrySeconds: number | null = null): Standing => ({
     kind,
     word,
-    detail: [word, ...more].filter(Boolean).join(", "),
+    waiting: kind === "refused" ? "" : waiting,
+    cause,
     retrySeconds,
   });
   if (failure) {
     const { status = 0, message } = failure;
     const word = status === 401 || status === 403 ? "no permission" : status === 404 ? "no such chat" : "ended";
-    return say("refused", word, [message]);
+    return say("refused", word, message);
   }
-  if (state === "live") return say("live", "live", held ? [waiting, reason] : []);
-  if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", [waiting, reason]);
+  if (state === "live") return say("live", "live", held ? reason : "");
+  if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", reason);
   const isTrying = retryAt === undefined || retryAt <= nowMs;
-  if (isTrying && (reason === undefined || reason === REQUESTED)) return say("busy", "connecting", [waiting]);
+  if (isTrying && (reason === undefined || reason === REQUESTED)) return say("busy", "connecting");
   const cause = hasNetwork ? reason : "this device has no network";
-  const seconds = isTrying ? null : Math.ceil(((retryAt ?? 0) - nowMs) / 1000);
-  return say("offline", "offline", [waiting, cause, isTrying ? "trying again now" : undefined], seconds);
+  if (isTrying) return say("offline", "offline", `${cause}, trying again now`);
+  return say("offline", "offline", cause, Math.ceil((retryAt - nowMs) / 1000));
+}
+
+/** All of it as one sentence. */
+export function sentence({ word, waiting, cause }: Standing): string {
+  return [word, waiting, cause].filter(Boolean).join(", ");
 }
 
 /** What the client says of a connection that was given up by us, be it by hand or for another chat. */
