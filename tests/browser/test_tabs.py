@@ -2,9 +2,12 @@
 
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.house import WORDS, House, People, answered, messages, say, shows
+from tests.browser.house import WORDS, House, People, answered, messages, say, shows, wait_until
+
+pytestmark = pytest.mark.slow(20)
 
 CONFIG = """
 [models]
@@ -26,8 +29,11 @@ def test_nine_tabs_on_one_chat_show_the_same(open_page: People, server: House, c
     server.at_rest(chat_id, 4)
     for tab in tabs:
         shows(tab, server.texts(chat_id))
-    screens = {tab.get_by_role("main").aria_snapshot() for tab in tabs[1:8]}  # no one writes there
-    assert len(screens) == 1, screens
+
+    def is_same() -> bool:
+        return len({tab.get_by_role("main").aria_snapshot() for tab in tabs[1:8]}) == 1  # nobody writes there
+
+    wait_until(is_same, "nine equal tabs")
 
 
 def test_a_page_that_is_loaded_again_in_mid_answer_goes_on(open_page: People, server: House, chat_id: str) -> None:

@@ -15,7 +15,8 @@ __all__ = ["CLIENT_MAX_BYTES", "PAGE_MAX_BYTES", "client_bytes", "first_files", 
 
 CLIENT_MAX_BYTES = 12_000
 PAGE_MAX_BYTES = 80_000
-"""gzipped; kB are thousands."""
+"""gzipped; kB are thousands. The page's is for what is loaded before anything is shown: highlighting, settings and the
+like come when they are wanted, and the worker beside the page."""
 
 BUNDLE_SECONDS = 60
 
