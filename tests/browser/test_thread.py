@@ -76,7 +76,12 @@ def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_p
 
 def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, server: House, chat_id: str) -> None:
     evil = f"{EVIL} {EVIL_LINKS}"
-    call = {"id": "call_1", "index": 0, "type": "function", "function": {"name": EVIL[:64], "arguments": json.dumps({EVIL: EVIL})}}
+    call = {
+        "id": "call_1",
+        "index": 0,
+        "type": "function",
+        "function": {"name": EVIL[:64], "arguments": json.dumps({EVIL: EVIL})},
+    }
     said = [
         {"role": "user", "content": evil, "message_id": "m1"},
         {
@@ -86,14 +91,23 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
             "parent_id": "m1",
             "reasoning_content": evil,
             "tool_calls": [call],
-            "citations": [{"url": "javascript:window.owned=1", "title": EVIL}, {"url": "https://a.example/", "title": EVIL}],
+            "citations": [
+                {"url": "javascript:window.owned=1", "title": EVIL},
+                {"url": "https://a.example/", "title": EVIL},
+            ],
             "model": EVIL,
             "warning": EVIL,
             "finish_reason": "tool_calls",
         },
         {"role": "tool", "content": evil, "message_id": "m3", "parent_id": "m2", "tool_call_id": "call_1"},
         {"role": "event", "content": evil, "message_id": "m4", "parent_id": "m3"},
-        {"role": "assistant", "content": "The end of it.", "message_id": "m5", "parent_id": "m4", "finish_reason": "stop"},
+        {
+            "role": "assistant",
+            "content": "The end of it.",
+            "message_id": "m5",
+            "parent_id": "m4",
+            "finish_reason": "stop",
+        },
     ]
     payload = {
         "payload_id": "p1",
@@ -103,7 +117,15 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
         "source": "tool",
         "message_id": "m2",
     }
-    header = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": "m5", "message_count": 5, "payload_count": 1, "agent_count": 0}
+    header = {
+        "type": "chat",
+        "format": 1,
+        "chat_id": chat_id,
+        "leaf_id": "m5",
+        "message_count": 5,
+        "payload_count": 1,
+        "agent_count": 0,
+    }
     lines: list[JsonObject] = [{**header, "thread": {"title": EVIL}}]
     lines += [{"type": "message", "message": message} for message in said]
     lines += [{"type": "payload", "payload": payload}]
@@ -125,7 +147,9 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
     assert page.evaluate("window.owned") is None
 
 
-def test_the_end_stays_in_sight_until_the_reader_looks_elsewhere(open_page: People, server: House, chat_id: str) -> None:
+def test_the_end_stays_in_sight_until_the_reader_looks_elsewhere(
+    open_page: People, server: House, chat_id: str
+) -> None:
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, "Tell me", params={"model": "demo/essay?words=1500&rate=150"})
     log = page.get_by_role("log")
@@ -183,7 +207,11 @@ def test_code_is_copied_also_where_the_page_may_not_use_the_clipboard(
         chat_id,
         [
             {"role": "user", "content": "code", "message_id": "q"},
-            {"role": "assistant", "content": "1. so:\n   ```sh\n   ls -l\n   ```\n\n```python\nprint('<b>')\n```\n", "message_id": "a"},
+            {
+                "role": "assistant",
+                "content": "1. so:\n   ```sh\n   ls -l\n   ```\n\n```python\nprint('<b>')\n```\n",
+                "message_id": "a",
+            },
         ],
     )
     context = open_page.profile()
