@@ -122,6 +122,7 @@ function Conversation({ id }: { id: string }) {
   const isAtEnd = keeper.current?.isAtEnd.value ?? true;
   return (
     <section class="thread" ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onKeyDown={walk}>
+      <Announcer />
       <div class="turns" ref={content}>
         <div ref={top} />
         {turns.slice(first).map((turn, at) => {
@@ -144,7 +145,6 @@ function Conversation({ id }: { id: string }) {
           <Icon name="open" />
         </button>
       )}
-      <Announcer />
       <Lightbox />
       <MessageQuestions />
     </section>
@@ -195,8 +195,8 @@ function Announcer() {
     wasRunning.current = isRunning.value;
   }, [isRunning.value]);
   return (
-    <p class="visually-hidden" role="status" aria-live="polite">
+    <div class="visually-hidden" role="status" aria-live="polite">
       {said}
-    </p>
+    </div>
   );
 }
