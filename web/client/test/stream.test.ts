@@ -82,6 +82,42 @@ test("a missing event is noticed, and only a snapshot is taken after it", async 
   assert.deepEqual(asked, [undefined, undefined]);
 });
 
+test("what is missing is told, and whether a connection went on where the last one ended", async () => {
+  const { url } = await scripted(
+    (response) => (begin(response, SNAPSHOT, cleared(1)), response.end()),
+    (response) => begin(response, cleared(3)),
+    (response) => begin(response, SNAPSHOT),
+  );
+  const items = await follow(url, 3);
+  const told = items.flatMap((item): unknown[] => (item.kind === "opened" ? [item.isResumed] : item.kind === "missed" ? [item] : []));
+  assert.deepEqual(told, [false, true, { kind: "missed", chatId: "c", expected: 2, got: 3 }, false]);
+});
+
+test("a server that says when to come back is shutting down; one that ends without a word is not said to be", async () => {
+  const { url } = await scripted(
+    (response) => (begin(response, "retry: 10\n\n"), response.end()),
+    (response) => (begin(response), response.end()),
+    (response) => begin(response, SNAPSHOT),
+  );
+  const reasons = (await follow(url, 1)).flatMap((item) => (item.kind === "lost" ? [item.reason] : []));
+  assert.deepEqual(reasons, ["the server is shutting down", "the server ended the stream"]);
+});
+
+test("a cut ends a pause, and lets a connection be that is being made", async () => {
+  const { url, asked } = await scripted(
+    (response) => response.writeHead(503, { "Retry-After": "3600" }).end("{}"),
+    (response) => setTimeout(() => begin(response, SNAPSHOT), 50),
+  );
+  await new Promise<void>((done) => {
+    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+      if (item.kind === "lost") setTimeout(() => (stream.cut(), setTimeout(() => stream.cut(), 20)), 1);
+      if (item.kind === "event") done(stream.close());
+    });
+    stream.add("c");
+  });
+  assert.equal(asked.length, 2);
+});
+
 test("an event that comes again is no next event either", async () => {
   const { url } = await scripted(
     (response) => begin(response, SNAPSHOT, cleared(1), cleared(1)),
