@@ -1,4 +1,4 @@
-"""The conversation on the screen: versions of what was said, hostile words, where the reader looks, and what is copied."""
+"""The conversation on the screen: versions of what was said, hostile words, where the reader looks, what is copied."""
 
 import json
 
@@ -16,6 +16,21 @@ default = "demo/echo?rate=0"
 EVIL = '<img src=x onerror="document.title=`owned`;window.owned=1"><script>window.owned=1</script>'
 
 EVIL_LINKS = "[a](javascript:window.owned=1) <a href='javascript:window.owned=1'>b</a> ![c](javascript:window.owned=1)"
+
+EVIL_MARKDOWN = """EVIL
+
+# EVIL
+
+```EVIL
+EVIL
+```
+
+| EVIL |
+| - |
+| EVIL |
+
+- EVIL
+""".replace("EVIL", EVIL)
 
 LONG = "One line of many.\n\n" * 60
 
@@ -68,7 +83,6 @@ def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_p
 
     messages(page).nth(1).get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Fork").click()
-    expect(page).not_to_have_url(f"{chat_id}")
     wait_until(lambda: chat_id not in page.url, "another chat")
     answered(page)
     expect(messages(page).nth(0)).to_contain_text("hello")
@@ -86,7 +100,7 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
         {"role": "user", "content": evil, "message_id": "m1"},
         {
             "role": "assistant",
-            "content": f"{evil}\n\n{evil}\n\n# {EVIL}\n\n```{EVIL}\n{EVIL}\n```\n\n| {EVIL} |\n| - |\n| {EVIL} |\n\n- {EVIL}\n",
+            "content": f"{evil}\n\n{EVIL_MARKDOWN}",
             "message_id": "m2",
             "parent_id": "m1",
             "reasoning_content": evil,
@@ -196,6 +210,17 @@ def test_a_long_chat_shows_its_end_then_what_is_scrolled_to_and_keeps_the_place(
     expect(log).to_have_count(0)
     page.go_back()
     expect(page.locator("#m-a50")).to_be_in_viewport()
+
+
+CODE = """1. so:
+   ```sh
+   ls -l
+   ```
+
+```python
+print('<b>')
+```
+"""
 
 
 @pytest.mark.parametrize("has_clipboard", [True, False])

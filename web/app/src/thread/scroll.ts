@@ -28,6 +28,8 @@ export interface Place {
 
 export class ScrollKeeper {
   readonly isAtEnd = signal(true);
+  /** What is drawn ends before the conversation does: its end is not the end. */
+  isPartial = false;
   private anchor: Anchor | null = null;
   private pressedAt = -Infinity;
   private readonly sizes = new ResizeObserver(() => this.keep());
@@ -52,6 +54,7 @@ export class ScrollKeeper {
 
   toEnd(): void {
     this.pressedAt = -Infinity;
+    this.isPartial = false;
     this.isAtEnd.value = true;
     this.box.scrollTop = this.box.scrollHeight;
   }
@@ -91,7 +94,8 @@ export class ScrollKeeper {
   };
 
   private readonly look = () => {
-    this.isAtEnd.value = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight <= END_PX;
+    const below = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
+    this.isAtEnd.value = !this.isPartial && below <= END_PX;
     this.remember();
   };
 

@@ -1,8 +1,8 @@
 /**
  * The conversation: the turns near the window, the answer as it grows, and where the reader is.
  *
- * Only the newest turns are drawn at first; older ones are put in front as the reader comes near them, so that a chat of
- * thousands of messages opens as fast as one of twenty. A screen reader is not read every token: the list itself is
+ * Only the newest turns are drawn at first, or those around the place that is looked for; others are added as the reader
+ * comes near them, so that a chat of thousands of messages opens as fast as one of twenty. A screen reader is not read every token: the list itself is
  * silent, and one line says when an answer is there.
  */
 
@@ -25,10 +25,10 @@ import "./thread.css";
 /** Turns drawn at first: more than a tall window holds of short ones. */
 const FIRST_TURNS = 16;
 
-/** Turns put in front at once: about ten milliseconds of Markdown. */
+/** Turns added at once: about ten milliseconds of Markdown. */
 const MORE_TURNS = 24;
 
-/** So near the top of what is drawn more is put in front; about two windows. */
+/** So near an edge of what is drawn more is added there; about two windows. */
 const NEAR_PX = 1_600;
 
 /** Where readers left the chats of this page. */
@@ -47,12 +47,14 @@ export function Thread() {
 
 function Conversation({ id }: { id: string }) {
   const turns = useTurns();
-  const [from, setFrom] = useState<number | null>(null);
-  const first = Math.min(from ?? Infinity, Math.max(0, turns.length - FIRST_TURNS));
+  const [drawn, setDrawn] = useState<Drawn>(NEWEST);
+  const end = Math.min(drawn.to, turns.length);
+  const first = Math.min(drawn.from, Math.max(0, end - FIRST_TURNS));
   const keeper = useRef<ScrollKeeper | null>(null);
   const box = useRef<HTMLElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const top = useRef<HTMLDivElement>(null);
+  const bottom = useRef<HTMLDivElement>(null);
   const [, drawAgain] = useState(0);
   const isShown = isReady.value;
 
@@ -75,7 +77,7 @@ function Conversation({ id }: { id: string }) {
     const place = asked ? { id: asked, top: LINKED_TOP_PX } : places.get(id);
     const at = place ? turnOf(turns, place.id) : -1;
     if (place && at >= 0) {
-      setFrom(Math.max(0, Math.min(first, at - 4)));
+      setDrawn(around(at, turns.length));
       requestAnimationFrame(() => keeper.current?.toPlace(place) && asked && document.getElementById(`m-${asked}`)?.focus({ preventScroll: true }));
     } else keeper.current?.toEnd();
     requestAnimationFrame(() => setTimeout(shown));
@@ -86,7 +88,7 @@ function Conversation({ id }: { id: string }) {
       const asked = askedFor();
       const at = asked ? turnOf(turnsNow.current, asked) : -1;
       if (!asked || at < 0) return;
-      setFrom((now) => Math.min(now ?? Infinity, Math.max(0, at - 4)));
+      setDrawn(around(at, turnsNow.current.length));
       requestAnimationFrame(() => keeper.current?.toPlace({ id: asked, top: LINKED_TOP_PX }));
     };
     addEventListener("hashchange", go);
@@ -95,23 +97,36 @@ function Conversation({ id }: { id: string }) {
   const turnsNow = useRef(turns);
   turnsNow.current = turns;
 
-  // More in front, until the reader is far from the top.
+  useLayoutEffect(() => {
+    if (keeper.current) keeper.current.isPartial = end < turns.length;
+  }, [end < turns.length]);
+
+  // More at either end, until the reader is far from it.
   useEffect(() => {
-    if (!top.current || first === 0) return;
     const seen = new IntersectionObserver(
       (entries) => {
-        if (entries.some((entry) => entry.isIntersecting)) setFrom(Math.max(0, first - MORE_TURNS));
+        const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+        if (!near.length) return;
+        setDrawn({
+          from: near.includes(top.current as Element) ? Math.max(0, first - MORE_TURNS) : first,
+          to: near.includes(bottom.current as Element) ? upTo(end + MORE_TURNS, turns.length) : drawn.to,
+        });
       },
-      { root: box.current, rootMargin: `${NEAR_PX}px 0px 0px` },
+      { root: box.current, rootMargin: `${NEAR_PX}px 0px` },
     );
-    seen.observe(top.current);
+    if (top.current && first > 0) seen.observe(top.current);
+    if (bottom.current && end < turns.length) seen.observe(bottom.current);
     return () => seen.disconnect();
-  }, [first === 0, first]);
+  }, [first, end < turns.length && end]);
+  const toEnd = () => {
+    setDrawn(NEWEST);
+    keeper.current?.toEnd();
+  };
 
   // Who has just sent something wants to see it.
   const newest = turns.at(-1);
   useLayoutEffect(() => {
-    if (newest?.kind === "user" && document.activeElement?.closest(".composer")) keeper.current?.toEnd();
+    if (newest?.kind === "user" && document.activeElement?.closest(".composer")) toEnd();
   }, [newest?.id]);
 
   if (failure.value && turns.length === 0) {
@@ -122,12 +137,14 @@ function Conversation({ id }: { id: string }) {
   const isAtEnd = keeper.current?.isAtEnd.value ?? true;
   return (
     <section class="thread" ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onKeyDown={walk}>
+      <Announcer />
       <div class="turns" ref={content}>
         <div ref={top} />
-        {turns.slice(first).map((turn, at) => {
+        {turns.slice(first, end).map((turn, at) => {
           const isLast = first + at === turns.length - 1;
           return <TurnView key={turn.id} turn={turn} isLast={isLast} openId={isLast ? openId : null} />;
         })}
+        <div ref={bottom} />
         {isShown && turns.length === 0 && !isRunning.value && <Start />}
         {isRunning.value && newest?.kind !== "answer" && (
           <div class="message assistant"><Waiting isOpen={false} /></div>
@@ -140,15 +157,30 @@ function Conversation({ id }: { id: string }) {
         )}
       </div>
       {!isAtEnd && (
-        <button type="button" class="to-end" aria-label="Jump to newest" title="Jump to newest" onClick={() => keeper.current?.toEnd()}>
+        <button type="button" class="to-end" aria-label="Jump to newest" title="Jump to newest" onClick={toEnd}>
           <Icon name="open" />
         </button>
       )}
-      <Announcer />
       <Lightbox />
       <MessageQuestions />
     </section>
   );
+}
+
+/** The turns that are drawn, by their numbers; `to` beyond the last: also those that come. */
+interface Drawn {
+  readonly from: number;
+  readonly to: number;
+}
+
+const NEWEST: Drawn = { from: Infinity, to: Infinity };
+
+function around(at: number, count: number): Drawn {
+  return { from: Math.max(0, at - FIRST_TURNS / 2), to: upTo(at + FIRST_TURNS, count) };
+}
+
+function upTo(to: number, count: number): number {
+  return to < count ? to : Infinity;
 }
 
 /** A linked message stands a little below the edge, so that one sees that there is more before it. */
@@ -195,8 +227,8 @@ function Announcer() {
     wasRunning.current = isRunning.value;
   }, [isRunning.value]);
   return (
-    <p class="visually-hidden" role="status" aria-live="polite">
+    <div class="visually-hidden" role="status" aria-live="polite">
       {said}
-    </p>
+    </div>
   );
 }

@@ -96,7 +96,7 @@ const MARGIN_PX = 8;
 function placed(list: HTMLElement, button: DOMRect): void {
   const { width, height } = list.getBoundingClientRect();
   const isBelow = button.bottom + height + MARGIN_PX <= innerHeight || button.top < height + MARGIN_PX;
-  const left = button.right - width < MARGIN_PX ? button.left : button.right - width;
+  const left = button.left < innerWidth / 2 ? button.left : button.right - width;
   list.style.top = `${isBelow ? button.bottom : button.top - height}px`;
   list.style.left = `${Math.max(MARGIN_PX, Math.min(left, innerWidth - width - MARGIN_PX))}px`;
 }
