@@ -194,6 +194,16 @@ def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House
     assert server.at_rest(chat_id, 4)["runtime"]["outcome"] == "complete"
 
 
+def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    server.message(chat_id, call("calculator", expression="6 * 7"), params={"max_rounds": 1, "on_limit": "ask"})
+    page.get_by_role("button", name="Finish with a summary").click()
+    expect(page.get_by_text("Sum up what you have found so far")).to_be_visible(timeout=SCREEN_MS)
+    chat = server.at_rest(chat_id, 5)
+    assert [message["role"] for message in chat["messages"][2:]] == ["tool", "user", "assistant"]
+    assert "tool_calls" not in chat["messages"][-1]
+
+
 def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: House, chat_id: str) -> None:
     server.command(chat_id, "set_params", patch={"model": "script/script"})
     page = open_page(f"/c/{chat_id}")
