@@ -194,6 +194,45 @@ def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House
     assert server.at_rest(chat_id, 4)["runtime"]["outcome"] == "complete"
 
 
+def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    server.message(chat_id, call("calculator", expression="6 * 7"), params={"max_rounds": 1, "on_limit": "ask"})
+    page.get_by_role("button", name="Finish with a summary").click()
+    expect(page.get_by_text("Sum up what you have found so far")).to_be_visible(timeout=SCREEN_MS)
+    chat = server.at_rest(chat_id, 5)
+    assert [message["role"] for message in chat["messages"][2:]] == ["tool", "user", "assistant"]
+    assert "tool_calls" not in chat["messages"][-1]
+
+
+def test_a_chat_below_says_what_it_waits_for_and_can_be_visited(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    say(page, call("delegate", task=call("send_mail", to="mara"), title="the mail"))
+    below = card(page, "delegate").locator(".below")
+    expect(below).to_contain_text("needs your decision", timeout=SCREEN_MS)
+    late = open_page(f"/c/{chat_id}", person="bob")
+    expect(card(late, "delegate").locator(".below")).to_contain_text("needs your decision", timeout=SCREEN_MS)
+    below.get_by_role("link", name="the mail").click()
+    question(page, "send_mail").get_by_role("button", name="Allow", exact=True).click()
+    ends(page, "send_mail", "done")
+    page.go_back()
+    ends(page, "delegate", "done")
+    for tab in (page, late):
+        link = card(tab, "delegate").locator(".below").get_by_role("link")
+        expect(link).to_have_attribute("href", re.compile("/c/sub"))
+    assert "sent to mara" in result_of(server.at_rest(chat_id, 4))["content"]
+
+
+def test_an_agent_in_the_background_is_shown_until_it_has_ended(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    say(page, call("start_agent", task=call("send_mail", to="mara"), title="the agent"))
+    running = page.get_by_role("list", name="In the background")
+    expect(running.get_by_role("link", name="the agent")).to_be_visible(timeout=SCREEN_MS)
+    agent_id = server.at_rest(chat_id, 4)["background_agents"][0]["id"]
+    server.command(agent_id, "abort")
+    expect(running).to_have_count(0, timeout=SCREEN_MS)
+    expect(card(page, "start_agent").locator(".below")).to_contain_text("aborted", timeout=SCREEN_MS)
+
+
 def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: House, chat_id: str) -> None:
     server.command(chat_id, "set_params", patch={"model": "script/script"})
     page = open_page(f"/c/{chat_id}")

@@ -1,10 +1,14 @@
-"""Tools for `test_tools.py`: one that asks, one that takes its time and says how far it is, and one that proposes."""
+"""Tools for `test_tools.py`: some that ask, one that takes its time and says how far it is, one that proposes, and two
+that hand work to other chats."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from server.authoring import Preview, Progress, ToolResult, Traits, tool
+from server.tools.agents import delegate, start_agent
+
+__all__ = ["delegate", "index_pages", "propose_article", "save_article", "send_mail", "send_parcel", "start_agent"]
 
 
 @tool(policy="ask")

@@ -9,7 +9,7 @@ import { canonical, changesOf, diffLines, folded } from "../src/tools/diff.ts";
 import { clip, duration, fieldName, growingJson, prettyJson, size, summaryLine } from "../src/tools/format.ts";
 import { pieces } from "../src/tools/links.ts";
 import { approvalWords, beforeOf } from "../src/tools/previews.ts";
-import { isShortList, tableOf, workflowSteps } from "../src/tools/shape.ts";
+import { isShortList, readable, tableOf, workflowSteps } from "../src/tools/shape.ts";
 
 test("one line says which call it is", () => {
   assert.equal(summaryLine({ expression: "6 * 7" }), "6 * 7");
@@ -65,6 +65,15 @@ test("a workflow is known by its looks, with edges drawn or written after the na
   const edges = [{ target: "Ask?" }, { source: "Ask?", target: "Mail: all", port: "no" }];
   assert.deepEqual(workflowSteps({ actions, edges })?.map((step) => step.from), [[], [{ source: "Ask?", port: "no" }]]);
   assert.equal(workflowSteps({ actions: [{ name: "x" }] }), null);
+});
+
+test("workflows are compared step by step", () => {
+  const actions = [{ name: "Ask?", type: "condition" }, { name: "Mail", type: "send", after: "Ask?:yes", parameters: { to: "m" } }];
+  assert.deepEqual(readable({ name: "w", actions, edges: null }), {
+    name: "w",
+    steps: 'Ask? (condition)\nMail (send) after Ask? → yes {"to":"m"}',
+  });
+  assert.deepEqual(readable({ title: "x" }), { title: "x" });
 });
 
 test("a difference is the lines that went and the lines that came", () => {

@@ -7,6 +7,7 @@
 import { effect, signal } from "@preact/signals";
 import type { PauseReason, PayloadAdded, Sendable } from "threadcast-client";
 
+import { command } from "../state/actions.ts";
 import { chat } from "../state/session.ts";
 
 export interface Standing {
@@ -37,24 +38,27 @@ effect(() => {
 });
 
 function refuse(requestId: string, error: string): void {
-  const left = [...standings.peek()].map(([key, standing]): [string, Standing] => [
-    key,
-    standing.requestId === requestId ? { requestId, error } : standing,
-  ]);
-  standings.value = new Map(left);
+  change(requestId, () => ({ requestId, error }));
+}
+
+/** Each question that this command has answered stands as `stands` says; null: as if it were not answered. */
+function change(requestId: string, stands: (now: Standing) => Standing | null): void {
+  const after = new Map<string, Standing>();
+  for (const [key, standing] of standings.peek()) {
+    const next = standing.requestId === requestId ? stands(standing) : standing;
+    if (next) after.set(key, next);
+  }
+  standings.value = after;
 }
 
 /** Send the answer to these questions. What is refused gives them back, with the reason. */
-export function answer(keys: readonly string[], command: Sendable): void {
-  const opened = chat.peek();
-  if (!opened) return;
+export function answer(keys: readonly string[], decision: Sendable): void {
   const requestId = crypto.randomUUID();
   const now = new Map(standings.peek());
   for (const key of keys) now.set(key, { requestId, error: null });
   standings.value = now;
-  try {
-    opened.send({ ...command, client_request_id: requestId });
-  } catch (wrong) {
-    refuse(requestId, wrong instanceof Error ? wrong.message : String(wrong));
-  }
+  void command({ ...decision, client_request_id: requestId }).then((isTaken) => {
+    // Not sent at all, and a notice says why; or refused with a reason, which stays.
+    if (!isTaken) change(requestId, (standing) => (standing.error === null ? null : standing));
+  });
 }

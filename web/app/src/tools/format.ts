@@ -22,8 +22,9 @@ function shortValue(value: unknown): string {
   return Array.isArray(value) ? counted(value.length, "item") : JSON.stringify(value);
 }
 
+/** No more of it is looked at than can be shown: arguments may be long, and grow with every frame. */
 function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ").trim();
+  return text.slice(0, 4 * LINE_MAX_CHARACTERS).replace(/\s+/g, " ").trim();
 }
 
 /** Cut at `most` characters, with an ellipsis; never inside a surrogate pair. */

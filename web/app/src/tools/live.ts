@@ -58,25 +58,33 @@ onEvent((arrived) => {
   if (!("seq" in arrived)) return; // a transient frame, which says nothing of calls
   const event = arrived as WireEvent;
   if (event.type === "subchat_update") {
-    const known = subchats.peek().get(event.tool_call_id) ?? [];
-    if (!known.includes(event.subchat_id)) {
-      subchats.value = new Map(subchats.peek()).set(event.tool_call_id, [...known, event.subchat_id]);
-    }
+    begun(event.tool_call_id, event.subchat_id);
   } else if (event.type === "process_completed") {
     ended.value = [...ended.peek(), event].slice(-ENDED_KEPT);
   }
 });
 
-/** Whoever comes while calls run asks once which chats of theirs are at work. */
+/** Whoever comes while calls run asks once which chats of theirs are at work. Of one call they are its own; of several
+ * nobody tells, and they are shown beside them. */
 effect(() => {
   const opened = chat.value;
   if (!opened || !isReady.value || !isRunning.peek() || !tools.peek()?.length) return;
   void client.get<ChatList>(`/v1/chats?parent_id=${opened.id}&limit=20`).then(
     ({ items }) => {
-      if (chat.peek() === opened) atWork.value = items.filter((item) => WORKING.has(item.state));
+      const agentIds = new Set(agents.peek().map((agent) => agent.id));
+      const found = items.filter((item) => WORKING.has(item.state) && !agentIds.has(item.id));
+      const calls = tools.peek()?.filter((tool) => tool.status === "running" || tool.status === "progress") ?? [];
+      if (chat.peek() !== opened || !found.length) return;
+      if (calls.length !== 1) atWork.value = found;
+      else for (const item of found) begun(calls[0]!.tool_call_id, item.id);
     },
     () => {}, // it is no more than a link; the call's own card stands
   );
 });
+
+function begun(callId: string, chatId: string): void {
+  const known = subchats.peek().get(callId) ?? [];
+  if (!known.includes(chatId)) subchats.value = new Map(subchats.peek()).set(callId, [...known, chatId]);
+}
 
 const WORKING: ReadonlySet<string> = new Set(["generating", "executing_tools", "paused", "waiting_ide"]);

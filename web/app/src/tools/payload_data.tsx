@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "threadcast-client";
 
-import { workflowSteps, type WorkflowStep } from "./shape.ts";
+import { fromWords, workflowSteps, type WorkflowStep } from "./shape.ts";
 import { Fields, Value } from "./value.tsx";
 
 export function PayloadData({ type, data }: { type: string; data: JsonObject }) {
@@ -12,9 +12,6 @@ export function PayloadData({ type, data }: { type: string; data: JsonObject }) 
   const items = onlyList(data);
   return items ? <Value value={items} /> : <Fields data={data} />;
 }
-
-/** What `server.tools.workflow` calls the way out of an action that has no other. */
-const ONLY_PORT = "out";
 
 /** `{items: […]}` is how a tool's list becomes an object. */
 function onlyList(data: JsonObject): unknown[] | null {
@@ -43,9 +40,7 @@ function Workflow({ steps, rest: { actions: _actions, edges: _edges, ...rest } }
           <li key={step.name}>
             <b>{step.name}</b> <span class="quiet">{step.type}</span>
             {step.from.length > 0 && (
-              <span class="workflow-from">
-                after {step.from.map(({ source, port }) => (port && port !== ONLY_PORT ? `${source} → ${port}` : source)).join(", ")}
-              </span>
+              <span class="workflow-from">after {fromWords(step)}</span>
             )}
             {Object.keys(step.parameters).length > 0 && <Fields data={step.parameters} depth={1} />}
           </li>

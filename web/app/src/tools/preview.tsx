@@ -4,7 +4,7 @@ import type { JsonObject, PayloadAdded } from "threadcast-client";
 import { useId, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon.tsx";
-import { isScalar } from "./shape.ts";
+import { isScalar, readable } from "./shape.ts";
 import { answer, isSent, questionKey } from "./decide.ts";
 import { changesOf, comparable, diffLines, folded, type Change } from "./diff.ts";
 import { Editor } from "./editor.tsx";
@@ -107,7 +107,7 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
 }
 
 function Changes({ before, after, since, onWhole }: { before: JsonObject; after: JsonObject; since: string; onWhole: () => void }) {
-  const changes = changesOf(before, after);
+  const changes = changesOf(readable(before), readable(after));
   const changed = changes.filter((change) => change.kind !== "same");
   const same = changes.filter((change) => change.kind === "same");
   return (

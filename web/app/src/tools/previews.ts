@@ -32,14 +32,14 @@ export function proposalOf(payload: PayloadAdded): Proposal {
  * last, else the last proposal that was refused, since people want to see what has become of their objection.
  */
 export function beforeOf(payload: PayloadAdded, all: readonly PayloadAdded[]): Before | null {
-  if (isObject(payload.data.before)) return { object: payload.data.before, since: "as it is now" };
+  if (isObject(payload.data.before)) return { object: payload.data.before, since: "what is there now" };
   const { objectId } = proposalOf(payload);
   const earlier = all.slice(0, all.findIndex((other) => other.payload_id === payload.payload_id)).reverse();
   const same = earlier.filter(
     (other) => other.source === "preview" && other.payload_type === payload.payload_type && proposalOf(other).objectId === objectId,
   );
   const saved = objectId === null ? undefined : same.find((other) => other.approval === "committed");
-  if (saved) return { object: proposalOf(saved).object, since: "as saved before in this chat" };
+  if (saved) return { object: proposalOf(saved).object, since: "what was saved before in this chat" };
   const refused = same[0]?.approval === "rejected" ? same[0] : undefined;
   return refused ? { object: proposalOf(refused).object, since: "the proposal that was discarded" } : null;
 }

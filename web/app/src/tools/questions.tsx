@@ -60,7 +60,7 @@ function AllAtOnce() {
     });
   return (
     <div class="all-at-once">
-      <span>{counted(calls.length, "call")} need your decision</span>
+      <span>{counted(calls.length, "call")} to decide</span>
       <button type="button" disabled={isBusy} onClick={() => decide(true)}>Allow all</button>
       <button type="button" disabled={isBusy} onClick={() => decide(false)}>Deny all</button>
     </div>

@@ -58,6 +58,26 @@ export function workflowSteps(data: JsonObject): WorkflowStep[] | null {
   }));
 }
 
+/** What `server.tools.workflow` calls the way out of an action that has no other. */
+const ONLY_PORT = "out";
+
+/** What leads to a step, in words; nothing for the first one. */
+export function fromWords({ from }: WorkflowStep): string {
+  return from.map(({ source, port }) => (port && port !== ONLY_PORT ? `${source} → ${port}` : source)).join(", ");
+}
+
+/** An object as people compare it: of a workflow, a line for each step in place of its actions and edges. */
+export function readable(data: JsonObject): JsonObject {
+  const steps = workflowSteps(data);
+  if (!steps) return data;
+  const { actions: _actions, edges: _edges, ...rest } = data;
+  const line = (step: WorkflowStep) => {
+    const told = Object.keys(step.parameters).length ? ` ${JSON.stringify(step.parameters)}` : "";
+    return `${step.name} (${step.type})${step.from.length ? ` after ${fromWords(step)}` : ""}${told}`;
+  };
+  return { ...rest, steps: steps.map(line).join("\n") };
+}
+
 function after(written: unknown): WorkflowStep["from"] {
   if (typeof written !== "string" || !written) return [];
   const colon = written.lastIndexOf(":");
