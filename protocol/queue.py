@@ -80,7 +80,8 @@ def drop(ledger: Ledger, request_ids: list[str]) -> None:
 
 
 def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
-    """Change the words of a waiting command, or its place among those of its priority (CMD-17).
+    """Change the words of a waiting command, or its place among those of its priority; an edit with priority gives the
+    command priority, so that it steers (CMD-17).
 
     Raises:
         NotFound: it does not wait, or not any more.
@@ -96,16 +97,25 @@ def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
         if not isinstance(waiting, WithContent):
             raise BadRequest("this waiting command has no content to edit", path="/content")
         read_content(command.content, waiting.attachments)
-        waiting = replace(waiting, content=command.content)
-    index = at
+        waiting = replace(waiting, content=_with_words(waiting.content, command.content))
+    index, first = at, _priority_count(ledger.state)
+    if command.priority and not waiting.priority:
+        waiting, index, first = replace(waiting, priority=True), first, first + 1
     if command.position is not None:
-        first = _priority_count(ledger.state)
         low, high = (0, first - 1) if waiting.priority else (first, len(queue) - 1)
         index = min(max(command.position, low), high)
     body = encode_command(waiting).decode()
     ledger.note(CommandEdited(request_id=command.target_request_id, body=body, index=index))
     say_queue(ledger)
     ledger.accept(command.client_request_id, {"queued": True, "position": index}, by=by, final=True)
+
+
+def _with_words(content: object, words: object) -> object:
+    """New words alone leave what is attached; a list of parts takes the place of all."""
+    if not isinstance(words, str) or not isinstance(content, list):
+        return words
+    attached = [part for part in content if not content_text([part])]
+    return [{"type": "text", "text": words}, *attached] if attached else words
 
 
 def mergeable(state: ChatState) -> list[Queued]:

@@ -73,7 +73,7 @@ def answer_call(
             attachments=attachments or [],
             tool_call_id=call.id,
             tool_failed=status != "done",
-            extra=extra or {},
+            extra={**_how(ledger.state, call, status, elapsed_ms), **(extra or {})},
             created_at=ledger.now_ms,
         )
     )
@@ -91,6 +91,14 @@ def answer_call(
     ledger.note(Progressed())
     close_children(ledger, call.id)
     return message_id
+
+
+def _how(state: ChatState, call: ToolCall, status: str, elapsed_ms: int | None) -> JsonObject:
+    """What a client that comes later could not know of a call from its text: the last `tool_status` is in no snapshot,
+    and `subchat_update` never was (PROTOCOL §8)."""
+    chats = [child.chat_id for child in state.private.relations.children if child.tool_call_id == call.id]
+    how = {"outcome": None if status in ("done", "error") else status, "elapsed_ms": elapsed_ms, "subchats": chats}
+    return {name: value for name, value in how.items() if value}
 
 
 def asking_message_id(state: ChatState, tool_call_id: str) -> str:

@@ -129,9 +129,11 @@ def save_workflow(name: str, actions: list[Action], edges: list[Edge], object_id
 
 def _proposal(name: str, actions: list[Action], workflow_id: str) -> Preview:
     """Raises ToolFailed, and then nothing is shown: no such workflow, or actions that do not hang together."""
-    what = f"Change {_existing(workflow_id).name!r}" if workflow_id else f"New workflow {name!r}"
+    now = _existing(workflow_id) if workflow_id else None
+    what = f"Change {now.name!r}" if now else f"New workflow {name!r}"
     proposed: JsonObject = msgspec.to_builtins(Workflow(name, actions, expand_edges(actions, KIND_OF)))
-    return Preview(f"{what}: {len(actions)} actions", proposed, workflow_id or None)
+    before: JsonObject | None = msgspec.to_builtins(now) if now else None
+    return Preview(f"{what}: {len(actions)} actions", proposed, workflow_id or None, before)
 
 
 def _existing(workflow_id: str) -> Workflow:

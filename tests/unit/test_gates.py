@@ -73,8 +73,10 @@ def test_a_rejected_call_is_answered_and_the_others_run() -> None:
     answer = next(m for m in chat.state.nodes.values() if m.tool_call_id == "c0")
     assert answer.tool_failed is True
     assert answer.content == "The call was denied by user. Note: not today"
+    assert answer.extra == {"outcome": "denied"}
     assert isinstance(chat.step, RunTool)
     chat.tool_answers("noon")
+    assert next(m for m in chat.state.nodes.values() if m.tool_call_id == "c1").extra == {"elapsed_ms": 1}
     assert isinstance(chat.step, CallModel)
 
 

@@ -145,6 +145,8 @@ def test_the_data_names_an_object_only_where_one_is_changed_and_errors_have_a_ty
         "is_update": True,
         "object_id": "a-1",
     }
+    _, compared = previewed(Preview("Better", {"title": "Tides"}, "a-1", before={"title": "Waves"}))
+    assert compared.data == {**changed.data, "before": {"title": "Waves"}}
     chat = proposing(house())
     errors = Payload("article_validation_error", {"title": "too short"}, "one error")
     events = chat.tool_answers("The title is too short.", failed=True, payloads=[errors])

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from protocol.commands import Abort, CancelQueued, EditQueued, Regenerate, SetParams, UpdateMessage
+from protocol.commands import Abort, CancelQueued, EditQueued, Regenerate, SetParams, UpdateMessage, UserMessage
 from protocol.deltas import AppendContent, SetToolCalls
+from protocol.messages import TextPart
+from protocol.queue import is_steered
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
 
@@ -47,6 +49,28 @@ def test_an_edit_keeps_priority_before_all_others() -> None:
     assert queued(chat) == ["now", "b", "a"]
     chat.command(EditQueued(client_request_id="f", target_request_id="now", position=9))
     assert queued(chat) == ["now", "b", "a"]
+
+
+def test_an_edit_with_priority_lets_a_waiting_command_steer_behind_those_that_steer_already() -> None:
+    chat = busy("a", "b", "c")
+    chat.command(EditQueued(client_request_id="e", target_request_id="b", priority=True))
+    chat.command(EditQueued(client_request_id="f", target_request_id="c", priority=True))
+    assert queued(chat) == ["b", "c", "a"]
+    chat.command(EditQueued(client_request_id="g", target_request_id="a", priority=True, position=0))
+    assert queued(chat) == ["a", "b", "c"]
+    assert [item.priority for item in chat.state.runtime.queued_items] == [True, True, True]
+    assert is_steered(chat.state)
+
+
+def test_new_words_for_a_waiting_message_leave_what_is_attached_to_it() -> None:
+    image = {"type": "image_url", "image_url": {"url": "/v1/chats/c/blobs/" + "0" * 64}}
+    chat = busy()
+    chat.command(UserMessage(client_request_id="i", content=[{"type": "text", "text": "old"}, image]))
+    chat.command(EditQueued(client_request_id="e", target_request_id="i", content="new"))
+    chat.finish()
+    parts = chat.state.nodes[chat.state.path[2]].content
+    assert [type(part).__name__ for part in parts] == ["TextPart", "ImagePart"]
+    assert parts[0] == TextPart("new")
 
 
 def test_an_edit_of_what_does_not_wait_or_has_no_words_or_bad_ones_is_refused() -> None:

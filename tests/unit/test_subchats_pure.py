@@ -41,6 +41,8 @@ def test_a_child_begins_by_one_letter_answers_and_owes_its_end_to_its_parent() -
     assert (kept.outcome, kept.text) == ("complete", "done")
     chat.tool_answers("done")
     assert chat.state.private.relations.children == ()
+    answer = next(message for message in chat.state.nodes.values() if message.role == "tool")
+    assert answer.extra["subchats"] == [child.state.chat_id]
     assert letters(chat) == []
     check_law(chat)
     check_law(child)

@@ -25,6 +25,16 @@ export interface Connection {
   readonly retryAt?: number;
 }
 
+/** What happens to the connection, for whoever wants to watch it happen. */
+export type Happening =
+  /** `after`: the position after which the server was asked to go on; null where a snapshot begins anew. */
+  | { kind: "opened"; after: number | null }
+  | { kind: "lost"; reason: string; retryMs: number }
+  /** An event is missing: number `got` came where `expected` was due. A snapshot follows. */
+  | { kind: "missed"; expected: number; got: number }
+  /** All that was missed has come, and all that was held is posted. */
+  | { kind: "live" };
+
 /** A command without the id that the client gives it. */
 export type Draftless<C> = C extends Command ? Omit<C, "client_request_id"> & { client_request_id?: string } : never;
 export type Sendable = Draftless<Command>;
@@ -53,6 +63,7 @@ export class Chat implements Recipient {
   private readonly toolCalls: ToolCalls;
   private readonly changed = new Set<() => void>();
   private readonly listeners = new Set<(event: ChatEvent, position: number, id: string) => void>();
+  private readonly watchers = new Set<(happening: Happening) => void>();
   private readonly refusals = new Set<(requestId: string, wrong: Refused) => void>();
   private readonly sent = new Map<string, Handle>();
   private readonly unwatch: () => void;
@@ -61,7 +72,7 @@ export class Chat implements Recipient {
   constructor(
     readonly id: string,
     private readonly wire: Wire,
-    source: Source,
+    private readonly source: Source,
     private readonly outbox: Outbox,
     claimer: string,
   ) {
@@ -79,6 +90,11 @@ export class Chat implements Recipient {
     return activePath(this.state);
   }
 
+  /** Commands sent and not yet shown by the stream, in their order. */
+  get waiting(): Held[] {
+    return this.outbox.held(this.id);
+  }
+
   get isAtRest(): boolean {
     return isAtRest(this.state);
   }
@@ -93,6 +109,12 @@ export class Chat implements Recipient {
   onEvent(listener: (event: ChatEvent, position: number, id: string) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  /** Be told of what happens to the connection, each time. `connection` says how it stands. */
+  onConnection(watcher: (happening: Happening) => void): () => void {
+    this.watchers.add(watcher);
+    return () => this.watchers.delete(watcher);
   }
 
   /**
@@ -165,6 +187,11 @@ export class Chat implements Recipient {
     }
   }
 
+  /** Tell the others that somebody types here, or does no longer. They forget it after a while; say it again. */
+  type(isTyping: boolean): void {
+    this.source.type(this.id, isTyping);
+  }
+
   /** Carry out the calls of a client tool, each behind a claim, so that only one client does it (PROTOCOL §12). */
   onToolCall(name: string, handler: Handler): void {
     this.toolCalls.add(name, handler);
@@ -182,10 +209,14 @@ export class Chat implements Recipient {
     switch (item.kind) {
       case "opened":
         this.isTold = false;
+        this.happen({ kind: "opened", after: item.isResumed && this.isReady ? this.state.position : null });
         this.connect({ state: "catching_up" });
         return this.postman.repost();
       case "lost":
+        this.happen({ kind: "lost", reason: item.reason, retryMs: item.retryMs });
         return this.connect({ state: "offline", reason: item.reason, retryAt: Date.now() + item.retryMs });
+      case "missed":
+        return this.happen({ kind: "missed", expected: item.expected, got: item.got });
       case "beat":
         this.isTold = this.isReady;
         return this.catchUp();
@@ -278,7 +309,9 @@ export class Chat implements Recipient {
 
   /** Live: after the first word of a connection, and once all that is held was posted again. */
   private catchUp(): void {
-    if (this.connection.state === "catching_up" && this.isTold && this.postman.isDone) this.connect({ state: "live" });
+    if (this.connection.state !== "catching_up" || !this.isTold || !this.postman.isDone) return;
+    this.happen({ kind: "live" });
+    this.connect({ state: "live" });
   }
 
   /** Something has changed: the state, or the number of held commands. */
@@ -291,6 +324,10 @@ export class Chat implements Recipient {
   private connect(connection: Omit<Connection, "held">): void {
     this.connection = { ...connection, held: this.held };
     for (const listener of [...this.changed]) listener();
+  }
+
+  private happen(happening: Happening): void {
+    for (const watcher of [...this.watchers]) watcher(happening);
   }
 
   private tell(event: ChatEvent, position: number, id: string): void {

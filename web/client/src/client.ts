@@ -26,12 +26,19 @@ export interface Options extends WireOptions {
   name?: string;
 }
 
+/**
+ * A browser says so sooner than a line falls silent. It is no answer by itself, since a server on this machine is there
+ * without a network, so the line is tried: a resume costs nothing where it holds (HTML, "Browser state").
+ */
+const NETWORK_CHANGES = ["online", "offline"] as const;
+
 export class Client {
   private readonly wire: Wire;
   private readonly source: Source;
   private readonly outbox: Outbox;
   private readonly name: string;
   private readonly open = new Set<Chat>();
+  private readonly tryTheLine = () => this.source.cut();
 
   constructor(options: Options = {}) {
     this.wire = new Wire(options);
@@ -40,6 +47,7 @@ export class Client {
     this.name = options.name ?? crypto.randomUUID();
     const adopted = this.outbox instanceof StorageOutbox ? this.outbox.adopt() : Promise.resolve();
     void adopted.then(() => this.deliver());
+    for (const change of NETWORK_CHANGES) globalThis.addEventListener?.(change, this.tryTheLine);
   }
 
   /** A live chat. One that does not exist yet begins with the first message. Close it when done. */
@@ -78,6 +86,7 @@ export class Client {
   }
 
   close(): void {
+    for (const change of NETWORK_CHANGES) globalThis.removeEventListener?.(change, this.tryTheLine);
     for (const chat of this.open) chat.close();
     this.source.close();
   }

@@ -22,12 +22,16 @@ export class ThreadcastError extends Error {
 export class Refused extends ThreadcastError {
   override readonly name = "Refused";
 
-  /** `status` is 0 for a refusal by an ack; `path` points into the body where the server could say so (RFC 6901). */
+  /**
+   * `status` is 0 for a refusal by an ack; `path` points into the body where the server could say so (RFC 6901); `body`
+   * is the whole answer where there was one: of a position that is no longer held it names the `first` that is.
+   */
   constructor(
     message: string,
     code: string,
     readonly status = 0,
     readonly path?: string,
+    readonly body?: Readonly<Record<string, unknown>>,
   ) {
     super(message, code);
   }

@@ -1,7 +1,7 @@
 /** What users import. */
 
 export { Client, connect, type Options } from "./client.js";
-export { Chat, type ChatEvent, type Connection, type Sendable, type Sent } from "./chat.js";
+export { Chat, type ChatEvent, type Connection, type Happening, type Sendable, type Sent } from "./chat.js";
 export { PATIENCE, type Patience } from "./backoff.js";
 export { Closed, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";

@@ -19,6 +19,7 @@ export interface Port {
 /** From a tab to the hub. */
 export type Wish =
   | { do: "watch" | "unwatch"; chatId: string }
+  | { do: "type"; chatId: string; isTyping: boolean }
   | { do: "follow" | "unfollow" | "cut" | "drop" | "bye" };
 
 /** From the hub to a tab. An error does not survive the way, its fields do. */
@@ -52,6 +53,8 @@ export function serve(hub: Source, port: Port, lock?: string): void {
     } else if (wish.do === "unwatch") {
       watched.get(wish.chatId)?.();
       watched.delete(wish.chatId);
+    } else if (wish.do === "type") {
+      hub.type(wish.chatId, wish.isTyping);
     } else if (wish.do === "follow") {
       unfollow ??= hub.follow((list) => post({ on: "list", list }));
     } else if (wish.do === "unfollow") {
@@ -101,6 +104,10 @@ export class RemoteHub implements Source {
       this.followers.delete(take);
       if (!this.followers.size) this.wish({ do: "unfollow" });
     };
+  }
+
+  type(chatId: string, isTyping: boolean): void {
+    this.wish({ do: "type", chatId, isTyping });
   }
 
   cut(): void {

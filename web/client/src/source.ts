@@ -19,6 +19,8 @@ export interface Source {
   watch(chatId: string, take: Take): () => void;
   /** Be told of the list of chats. Returns how to stop. */
   follow(take: (list: ChatsList) => void): () => void;
+  /** Tell other streams that somebody types in this chat, or does no longer. */
+  type(chatId: string, isTyping: boolean): void;
   /** Give up the connection, to see it resume. */
   cut(): void;
   /** Lose the next event, to see the gap noticed. */
@@ -76,6 +78,10 @@ export class Hub implements Source {
       this.feed = null;
       this.list = NO_CHATS;
     };
+  }
+
+  type(chatId: string, isTyping: boolean): void {
+    this.stream.type(chatId, isTyping);
   }
 
   cut(): void {

@@ -17,14 +17,16 @@ import { Busy, pathOf, type Wire } from "./wire.js";
 export type Arrived = { [key: string]: unknown; chat_id: string; type: string; seq?: string };
 
 export type Item =
-  /** A connection stands; what was missed is on its way. */
-  | { kind: "opened" }
+  /** A connection stands; what was missed is on its way. `isResumed`: it was asked to go on where the last one ended. */
+  | { kind: "opened"; isResumed: boolean }
   /** The connection went, or was not to be had, and when the next one is tried. */
   | { kind: "lost"; reason: string; retryMs: number }
   /** A heartbeat: the line is alive, and all that was there has been sent. */
   | { kind: "beat" }
   /** `position` is 0 where the id does not tell it. */
   | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }
+  /** An event of this chat is missing: `got` came where `expected` was due, so a snapshot is asked for. */
+  | { kind: "missed"; chatId: string; expected: number; got: number }
   | { kind: "transient"; chatId: string; event: Arrived }
   /** This chat is refused; the others go on. */
   | { kind: "gone"; chatId: string; wrong: Refused };
@@ -40,6 +42,7 @@ export class Stream {
   private lastEventId = "";
   private retryMs = 0;
   private isOpen = false;
+  private isPausing = false;
   private isRunning = false;
   private isClosed = false;
   private dropNext = false;
@@ -61,12 +64,18 @@ export class Stream {
     else void this.change({ add: [{ chat_id: chatId }], remove: [] });
   }
 
-  /** Watch it no longer. Without any chat there is no connection. */
+  /** Watch it no longer. Without any chat there is no connection, and nothing to go on after. */
   remove(chatId: string): void {
     if (!this.chats.delete(chatId)) return;
     this.seqs.delete(chatId);
-    if (this.chats.size === 0) this.connection.abort();
+    if (this.chats.size === 0) this.resync();
     else void this.change({ add: [], remove: [chatId] });
+  }
+
+  /** Tell the other streams of this chat; a word that is lost matters to nobody. */
+  type(chatId: string, isTyping: boolean): void {
+    const body = JSON.stringify({ typing: isTyping, stream_id: this.name });
+    this.wire.ask("POST", pathOf("chats", chatId, "typing"), body).catch(() => {});
   }
 
   /** Begin this chat again with a snapshot, since what came cannot be gone on with. */
@@ -75,9 +84,10 @@ export class Stream {
     this.connection.abort();
   }
 
-  /** Give up the present connection; the next one resumes. */
+  /** Give up the present connection, or the pause before the next, which resumes. One that is being made is let be, so
+   * that nine tabs which ask for it at once cause one. */
   cut(): void {
-    this.connection.abort();
+    if (this.isOpen || this.isPausing) this.connection.abort();
   }
 
   /** Lose the next event, as a broken relay might, so that people can watch a gap being noticed. */
@@ -107,7 +117,9 @@ export class Stream {
       const pause = signal.aborted && !reason ? 0 : this.backoff.pause(this.retryMs);
       this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause });
       this.connection = new AbortController();
+      this.isPausing = true;
       await sleep(pause, this.connection.signal);
+      this.isPausing = false;
     }
     this.isRunning = false;
     this.forget();
@@ -122,9 +134,10 @@ export class Stream {
     if (this.presence) query.set("presence", "1");
     let reason = "";
     try {
+      const isResumed = this.lastEventId !== "";
       const bytes = await this.wire.stream(`/v1/chats/subscribe?${query}`, this.lastEventId, signal);
       this.isOpen = true;
-      this.take({ kind: "opened" });
+      this.take({ kind: "opened", isResumed });
       reason = await this.read(bytes.getReader(), signal);
     } catch (wrong) {
       if (wrong instanceof Busy) this.retryMs = wrong.retryMs;
@@ -151,7 +164,8 @@ export class Stream {
           stop();
         }, this.wire.patience.silenceMs);
         const { done, value } = await reader.read();
-        if (done) return signal.aborted ? "" : reason;
+        // Only a server that goes down says when to come back (PROTOCOL §4).
+        if (done) return signal.aborted ? "" : this.retryMs ? "the server is shutting down" : reason;
         for (const frame of parser.feed(value)) {
           if (frame.kind === "retry") this.retryMs = frame.milliseconds;
           else if (frame.kind === "comment") this.take({ kind: "beat" });
@@ -183,7 +197,10 @@ export class Stream {
       return;
     }
     const expected = event.type === "snapshot" ? 0 : (this.seqs.get(chatId) ?? NaN) + 1;
-    if (+seq !== expected) throw new Missed(`event ${seq} came where ${expected || "a snapshot"} was due`);
+    if (+seq !== expected) {
+      this.take({ kind: "missed", chatId, expected: expected || 0, got: +seq });
+      throw new Missed(`event ${seq} came where ${expected || "a snapshot"} was due`);
+    }
     this.seqs.set(chatId, +seq);
     this.lastEventId = id;
     const position = this.places.positionOf(id);

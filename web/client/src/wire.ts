@@ -114,7 +114,7 @@ async function trouble(response: Response): Promise<Refused | Busy> {
     const asked = 1000 * (Number(response.headers.get("retry-after")) || 0);
     return new Busy(reason, response.status === 429 ? asked : Math.min(asked, FAILING_PAUSE_MAX_MS));
   }
-  return new Refused(reason, body.code ?? body.status ?? "bad_request", response.status, body.path);
+  return new Refused(reason, body.code ?? body.status ?? "bad_request", response.status, body.path, body);
 }
 
 function unreachable(wrong: unknown, signal: AbortSignal): Unreachable {

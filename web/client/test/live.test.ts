@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { connect, snapshotOf, textOf, type Chat, type ChatEvent, type Client, type Options } from "../src/index.js";
+import { connect, snapshotOf, textOf, type Chat, type ChatEvent, type Client, type Happening, type Options } from "../src/index.js";
 import { RemoteHub, serve } from "../src/ports.js";
 import { Hub } from "../src/source.js";
 import { messagePort } from "../src/tabs.js";
@@ -57,6 +57,8 @@ test("a cut in mid-answer is resumed without a snapshot, a lost event is answere
   with_({}, async (client) => {
     const chat = client.chat(fresh());
     const seen = kinds(chat);
+    const happened: Happening[] = [];
+    chat.onConnection((happening) => happened.push(happening));
     const written = (characters: number) =>
       chat.until((state) => (state.draft?.content.length ?? 0) > characters, DEADLINE_MS);
     chat.send("write", { params: STEADY });
@@ -70,7 +72,30 @@ test("a cut in mid-answer is resumed without a snapshot, a lost event is answere
     const stored = await client.get<{ messages: { content: string }[] }>(`/v1/chats/${chat.id}`);
     assert.equal(textOf(chat.messages[1]!), stored.messages[1]?.content);
     assert.equal(textOf(chat.messages[1]!).split(/\s+/).length, 300);
+    const [anew, resumed, again] = happened.flatMap((each) => (each.kind === "opened" ? [each.after] : []));
+    assert.ok(anew === null && again === null && resumed! > 0 && resumed! < chat.state.position);
+    assert.deepEqual(happened.filter((each) => each.kind === "missed").map((each) => each.got - each.expected), [1]);
+    assert.equal(happened.at(-1)?.kind, "live");
   }));
+
+test("when the network comes or goes the line is tried at once", () => {
+  const network = new EventTarget();
+  const { addEventListener, removeEventListener } = globalThis;
+  Object.assign(globalThis, {
+    addEventListener: network.addEventListener.bind(network),
+    removeEventListener: network.removeEventListener.bind(network),
+  });
+  return with_({}, async (client) => {
+    const chat = client.chat(fresh());
+    const happened: string[] = [];
+    chat.onConnection(({ kind }) => happened.push(kind));
+    await chat.send("hello", { params: { model: "demo/echo?rate=0" } }).acked;
+    await answered(chat);
+    network.dispatchEvent(new Event("offline"));
+    await chat.until(() => happened.filter((kind) => kind === "live").length === 2, DEADLINE_MS);
+    assert.deepEqual(happened, ["opened", "live", "lost", "opened", "live"]);
+  }).finally(() => Object.assign(globalThis, { addEventListener, removeEventListener }));
+});
 
 test("a command whose answers are lost takes effect once", () => {
   let lost = 0;

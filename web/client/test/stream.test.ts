@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 
 import type { Patience } from "../src/backoff.js";
+import { Refused } from "../src/errors.js";
 import { Stream, type Item } from "../src/stream.js";
 import { Wire } from "../src/wire.js";
 
@@ -82,6 +83,42 @@ test("a missing event is noticed, and only a snapshot is taken after it", async 
   assert.deepEqual(asked, [undefined, undefined]);
 });
 
+test("what is missing is told, and whether a connection went on where the last one ended", async () => {
+  const { url } = await scripted(
+    (response) => (begin(response, SNAPSHOT, cleared(1)), response.end()),
+    (response) => begin(response, cleared(3)),
+    (response) => begin(response, SNAPSHOT),
+  );
+  const items = await follow(url, 3);
+  const told = items.flatMap((item): unknown[] => (item.kind === "opened" ? [item.isResumed] : item.kind === "missed" ? [item] : []));
+  assert.deepEqual(told, [false, true, { kind: "missed", chatId: "c", expected: 2, got: 3 }, false]);
+});
+
+test("a server that says when to come back is shutting down; one that ends without a word is not said to be", async () => {
+  const { url } = await scripted(
+    (response) => (begin(response, "retry: 10\n\n"), response.end()),
+    (response) => (begin(response), response.end()),
+    (response) => begin(response, SNAPSHOT),
+  );
+  const reasons = (await follow(url, 1)).flatMap((item) => (item.kind === "lost" ? [item.reason] : []));
+  assert.deepEqual(reasons, ["the server is shutting down", "the server ended the stream"]);
+});
+
+test("a cut ends a pause, and lets a connection be that is being made", async () => {
+  const { url, asked } = await scripted(
+    (response) => response.writeHead(503, { "Retry-After": "3600" }).end("{}"),
+    (response) => setTimeout(() => begin(response, SNAPSHOT), 50),
+  );
+  await new Promise<void>((done) => {
+    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+      if (item.kind === "lost") setTimeout(() => (stream.cut(), setTimeout(() => stream.cut(), 20)), 1);
+      if (item.kind === "event") done(stream.close());
+    });
+    stream.add("c");
+  });
+  assert.equal(asked.length, 2);
+});
+
 test("an event that comes again is no next event either", async () => {
   const { url } = await scripted(
     (response) => begin(response, SNAPSHOT, cleared(1), cleared(1)),
@@ -119,7 +156,39 @@ test("a chat that is refused is gone, with the server's own words", async () => 
   assert.equal(gone?.kind === "gone" && gone.wrong.message, "no such chat");
 });
 
+test("a refusal brings all that the server said", async () => {
+  const { url } = await scripted((response) =>
+    response.writeHead(410, { "Content-Type": "application/json" }).end('{"detail":"no longer held","code":"gone","first":12}'),
+  );
+  const refused = await new Wire({ url }).ask("GET", "/v1/chats/c?at=3").catch((wrong: unknown) => wrong);
+  assert.ok(refused instanceof Refused);
+  assert.deepEqual([refused.code, refused.status, refused.body?.first], ["gone", 410, 12]);
+});
+
 test("what answers but is no event stream is refused", async () => {
   const { url } = await scripted((response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<p>"));
   assert.equal((await follow(url, 1)).at(-1)?.kind, "gone");
+});
+
+test("a chat that is left and looked at again at once begins with a snapshot", async () => {
+  // The running stream may be told to take it on, which it does not live to do.
+  const again: Answer = (response, request) => (request.method === "GET" ? begin(response, SNAPSHOT) : response.end("{}"));
+  const { url, asked } = await scripted((response) => begin(response, SNAPSHOT, cleared(1)), again, again);
+  const items: Item[] = [];
+  await new Promise<void>((done) => {
+    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+      if (item.kind !== "event") return;
+      items.push(item);
+      if (items.length === 2) {
+        stream.remove("c");
+        stream.add("c");
+      } else if (items.length === 3) {
+        stream.close();
+        done();
+      }
+    });
+    stream.add("c");
+  });
+  assert.deepEqual(seqs(items), ["0", "1", "0"]);
+  assert.ok(asked.every((said) => said === undefined), "it asked to go on after what it had forgotten");
 });

@@ -1,45 +1,203 @@
-/** Where people write. A chat begins with its first message, and so does its address. */
+/**
+ * Where people write. A chat begins with its first message, and so does its address.
+ *
+ * While a run is open, what is sent waits in the queue, unless it is sent with "now": then the run gives way to it.
+ */
 
-import { useState } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { activePath, textOf } from "threadcast-client";
 
-import { go } from "../state/route.ts";
-import { chat, isRunning, notify } from "../state/session.ts";
+import { isDrawerOpen, isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
+import { route } from "../state/route.ts";
+import { chat, isRunning, notify, state } from "../state/session.ts";
+import { edit, editing, send, stopEditing, targetId, write, written } from "../state/writing.ts";
+import { Icon, IconButton } from "../ui/icon.tsx";
+import { Attached } from "./attached.tsx";
+import { Pickers } from "./pickers.tsx";
+import { Typing, typed } from "./typing.tsx";
+import { attach, uploads } from "./uploads.ts";
+import "./composer.css";
+
+/** Keys of a screen are for new lines; there a button sends. */
+const hasKeyboard = matchMedia("(hover: hover) and (pointer: fine)");
+const isDropping = signal(false);
+
+export function stop(): void {
+  try {
+    chat.peek()?.send({ type: "abort" });
+  } catch (wrong) {
+    notify(String(wrong));
+  }
+}
 
 export function Composer() {
-  const [text, setText] = useState("");
-  const send = () => {
-    if (!text.trim()) return;
-    if (!chat.value) go(crypto.randomUUID());
-    try {
-      chat.value?.send(text);
-      setText("");
-    } catch (wrong) {
-      notify(String(wrong));
-    }
+  const box = useRef<HTMLTextAreaElement>(null);
+  const file = useRef<HTMLInputElement>(null);
+  const { text, files } = written.value;
+  const isBusy = isRunning.value;
+  const isEditing = editing.value !== null;
+  const isWaiting = uploads.value.some(({ target, error }) => !error && target === targetId());
+  const isEmpty = !text.trim() && !files.length && !editing.value?.parts.length;
+
+  useDrop();
+  useStopKey();
+  useEffect(() => grow(box.current), [text]);
+  useEffect(() => {
+    if (hasKeyboard.matches || isEditing) box.current?.focus();
+  }, [route.value.chatId === null, isEditing]);
+
+  const submit = (now = false) => {
+    if (isWaiting) return notify("The files are still on their way; send it when they have come.");
+    send({ now: now && isBusy });
+    typed("");
   };
+  const keys = (event: KeyboardEvent) => {
+    if (event.isComposing) return;
+    const isBare = !event.shiftKey && !event.altKey && !event.ctrlKey && !event.metaKey;
+    if (event.key === "Enter" && !event.shiftKey && (hasKeyboard.matches || event.ctrlKey || event.metaKey)) {
+      submit(event.ctrlKey || event.metaKey);
+    } else if (event.key === "Escape" && isEditing) stopEditing();
+    else if (event.key === "ArrowUp" && isBare && isEmpty && !isEditing && !isBusy) {
+      if (!editLast()) return;
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
   return (
     <form
-      class="composer"
+      class={isDropping.value ? "composer dropping" : "composer"}
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        submit();
       }}
     >
-      <textarea
-        aria-label="Message"
-        placeholder="Write a message"
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-          event.preventDefault();
-          send();
-        }}
-      />
-      {isRunning.value && (
-        <button type="button" onClick={() => chat.value?.send({ type: "abort" })}>Stop</button>
-      )}
-      <button type="submit">Send</button>
+      <Typing />
+      <div class="writing">
+        {isEditing && (
+          <p class="editing">
+            <Icon name="edit" /> Your last message, sent again as another branch
+            <IconButton name="close" label="Stop editing" onClick={stopEditing} />
+          </p>
+        )}
+        <Attached />
+        <textarea
+          ref={box}
+          rows={1}
+          aria-label="Message"
+          placeholder={isBusy ? "Write what comes next" : "Write a message"}
+          enterkeyhint={hasKeyboard.matches ? "send" : "enter"}
+          value={text}
+          onInput={(event) => {
+            write({ text: event.currentTarget.value });
+            typed(event.currentTarget.value);
+          }}
+          onBlur={() => typed("")}
+          onKeyDown={keys}
+          onPaste={(event) => {
+            const pasted = event.clipboardData?.files;
+            if (!pasted?.length || isEditing) return;
+            event.preventDefault();
+            attach(pasted);
+          }}
+        />
+        <div class="tools">
+          <IconButton name="attach" label="Attach files" disabled={isEditing} onClick={() => file.current?.click()} />
+          <input
+            ref={file}
+            type="file"
+            multiple
+            hidden
+            aria-label="Files to attach"
+            onChange={(event) => {
+              attach([...(event.currentTarget.files ?? [])]);
+              event.currentTarget.value = "";
+            }}
+          />
+          <Pickers />
+          <span class="space" />
+          {isBusy && !isEmpty && !isEditing && (
+            <button type="button" class="now" title="The open answer gives way to this (Ctrl+Enter)" onClick={() => submit(true)}>
+              Send now
+            </button>
+          )}
+          {isBusy && (
+            <button type="button" class="round stop" aria-label="Stop" title="Stop (Escape)" onClick={stop}>
+              <Icon name="stop" />
+            </button>
+          )}
+          <button
+            type="submit"
+            class="round primary"
+            aria-label={isBusy ? "Queue" : "Send"}
+            title={isBusy ? "Queue: it is sent when the answer is finished (Enter)" : "Send (Enter)"}
+            disabled={isEmpty || isWaiting}
+          >
+            <Icon name={isBusy ? "queue" : "send"} />
+          </button>
+        </div>
+      </div>
     </form>
   );
+}
+
+/** Where the browser does not size it by its content. */
+function grow(box: HTMLTextAreaElement | null): void {
+  if (!box || CSS.supports("field-sizing", "content")) return;
+  box.style.height = "auto";
+  box.style.height = `${box.scrollHeight}px`;
+}
+
+/** The last message of a person comes back to be written anew; false when there is none. */
+function editLast(): boolean {
+  const last = activePath(state.peek()).reverse().find((message) => message.role === "user" && !message.hidden);
+  if (!last) return false;
+  const parts = typeof last.content === "string" ? [] : last.content.filter((part) => part.type !== "text");
+  edit(last.message_id, textOf(last), parts);
+  return true;
+}
+
+/** Files may be dropped anywhere on the page. */
+function useDrop(): void {
+  useEffect(() => {
+    const over = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      isDropping.value = !editing.peek();
+    };
+    const leave = (event: DragEvent) => {
+      if (event.relatedTarget === null) isDropping.value = false;
+    };
+    const drop = (event: DragEvent) => {
+      isDropping.value = false;
+      if (!event.dataTransfer?.files.length) return;
+      event.preventDefault();
+      if (!editing.peek()) attach(event.dataTransfer.files);
+    };
+    addEventListener("dragover", over);
+    addEventListener("dragleave", leave);
+    addEventListener("drop", drop);
+    return () => {
+      removeEventListener("dragover", over);
+      removeEventListener("dragleave", leave);
+      removeEventListener("drop", drop);
+    };
+  }, []);
+}
+
+/** Escape stops the run, unless it is something else's that stands open: those hear it first. */
+function useStopKey(): void {
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      if (event.key !== "Escape" || event.defaultPrevented || !isRunning.peek()) return;
+      const isOpen = isSettingsOpen.peek() || isSidebarOpen.peek() || document.querySelector("dialog[open], [role=menu]");
+      const isInField = (event.target as HTMLElement).matches("input, select, [contenteditable]");
+      if (isOpen || isInField || (isDrawerOpen.peek() && document.activeElement?.closest("aside"))) return;
+      event.preventDefault();
+      stop();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
 }

@@ -1,5 +1,56 @@
-/** Time travel: the chat as it was at an earlier position. */
+/** Time travel: the chat as it was at an earlier position, chosen on a slider or played. */
+
+import { useEffect, useRef } from "preact/hooks";
+
+import { live, state } from "../state/session.ts";
+import { IconButton } from "../ui/icon.tsx";
+import { clockOf, momentOf, speedsFor } from "./play.ts";
+import { comeBack, firstHeld, goTo, isPlaying, isTravelling, play, shownAt, speed, wantedAt } from "./travel.ts";
+
+import "./past.css";
 
 export function Past() {
-  return null;
+  return isTravelling.value ? <Journey /> : null;
+}
+
+function Journey() {
+  const slider = useRef<HTMLInputElement>(null);
+  useEffect(() => slider.current?.focus(), []);
+  const last = live.value.position;
+  const moment = momentOf(state.value);
+  const speeds = speedsFor(last - firstHeld.value);
+  return (
+    <section class="past" aria-label="Time travel">
+      <p class="when">
+        As it was at position <span class="position">{shownAt.value}</span> of {last}
+        {moment !== null && <>, <time>{clockOf(moment, Date.now())}</time></>}
+      </p>
+      <div class="way">
+        <IconButton
+          name={isPlaying.value ? "stop" : "play"}
+          label={isPlaying.value ? "Stop playing" : "Play from here"}
+          onClick={() => void play()}
+        />
+        <IconButton name="back" label="One position back" disabled={wantedAt.value <= firstHeld.value} onClick={() => goTo(wantedAt.value - 1)} />
+        <input
+          ref={slider}
+          type="range"
+          aria-label="Position"
+          min={firstHeld.value}
+          max={last}
+          step={1}
+          value={wantedAt.value}
+          onInput={(event) => {
+            isPlaying.value = false;
+            goTo(event.currentTarget.valueAsNumber);
+          }}
+        />
+        <IconButton name="forward" label="One position on" disabled={wantedAt.value >= last} onClick={() => goTo(wantedAt.value + 1)} />
+        <select aria-label="Speed" value={speed.value} onChange={(event) => (speed.value = Number(event.currentTarget.value))}>
+          {speeds.map((step, at) => <option key={step} value={step}>{["slow", "fast", "faster"][at]}</option>)}
+        </select>
+        <button type="button" class="primary" onClick={comeBack}>Back to now</button>
+      </div>
+    </section>
+  );
 }

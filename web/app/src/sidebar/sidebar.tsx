@@ -1,32 +1,225 @@
-/** The caller's chats with their live states, newest first. */
+/** The caller's chats with their live states, newest first. On a narrow screen it is a drawer above the open chat. */
 
-import { chats } from "../state/session.ts";
+import { signal } from "@preact/signals";
+import { lazyOf } from "../ui/lazy.tsx";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { ChatSummary } from "threadcast-client";
+
+import { ask } from "../state/actions.ts";
+import { isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
 import { go, route } from "../state/route.ts";
+import { chats } from "../state/session.ts";
+import "../state/theme.ts";
+import { Dialog } from "../ui/dialog.tsx";
+import { Icon, IconButton } from "../ui/icon.tsx";
+import { byDay, markOf } from "./groups.ts";
+import { family, forget, hasMore, isLoading, listed, loadMore, SEARCH_MAX_CHARACTERS, words } from "./list.ts";
+import { lookedAt } from "./looked.ts";
+import { Row } from "./row.tsx";
+import { importChats } from "./transfer.ts";
+import "./sidebar.css";
+
+const Settings = lazyOf(() => import("../settings/settings.tsx").then((room) => room.Settings));
+
+/** The chat that somebody wants to delete, until it is confirmed. */
+const doomed = signal<ChatSummary | null>(null);
+const today = signal(new Date());
+
+function open(chatId: string | null): void {
+  go(chatId);
+  isSidebarOpen.value = false;
+  if (chatId === null) document.querySelector<HTMLElement>(".composer textarea")?.focus();
+}
 
 export function Sidebar() {
-  const { chats: items, hasMore } = chats.value;
+  const root = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      if (!(event.ctrlKey || event.metaKey) || event.altKey) return;
+      const key = event.key.toLowerCase();
+      if (key === "o" && event.shiftKey) open(null);
+      else if (key === "k" && !event.shiftKey) {
+        isSidebarOpen.value = true;
+        // It takes the focus once it is seen.
+        requestAnimationFrame(() => root.current?.querySelector<HTMLElement>("[type=search]")?.focus());
+      } else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
+  useMidnight();
+
+  const escape = (event: KeyboardEvent) => {
+    if (event.key === "Escape" && isSidebarOpen.value) {
+      isSidebarOpen.value = false;
+      event.stopPropagation();
+    } else walk(event, root.current);
+  };
   return (
-    <nav class="sidebar" aria-label="Chats">
-      <button class="new" onClick={() => go(null)}>New chat</button>
-      <ul>
-        {items.map(({ id, title, state }) => (
-          <li key={id}>
-            <a
-              href={`/c/${id}`}
-              aria-current={route.value.chatId === id ? "page" : undefined}
-              onClick={(event) => {
-                if (event.metaKey || event.ctrlKey) return;
-                event.preventDefault();
-                go(id);
+    <>
+      <nav class={isSidebarOpen.value ? "sidebar open" : "sidebar"} aria-label="Chats" ref={root} onKeyDown={escape}>
+        <div class="sidebar-head">
+          <button class="new" title="New chat (Ctrl+Shift+O)" onClick={() => open(null)}>
+            <Icon name="add" /> New chat
+          </button>
+          <label class="search">
+            <Icon name="search" />
+            <input
+              type="search"
+              aria-label="Search chats"
+              placeholder="Search"
+              maxLength={SEARCH_MAX_CHARACTERS}
+              value={words.value}
+              onInput={(event) => (words.value = event.currentTarget.value)}
+              onKeyDown={(event) => {
+                if (event.key !== "Escape" || !words.value) return;
+                words.value = "";
+                event.stopPropagation();
               }}
-            >
-              <span class={`dot ${state}`} title={state} />
-              {title || "New Chat"}
-            </a>
-          </li>
-        ))}
-      </ul>
-      {hasMore && <p class="hint">Older chats are found by searching.</p>}
-    </nav>
+            />
+          </label>
+        </div>
+        <Chats />
+        <Foot />
+      </nav>
+      {isSidebarOpen.value && <div class="sidebar-shade" onClick={() => (isSidebarOpen.value = false)} />}
+      {doomed.value && <ConfirmDelete chat={doomed.value} />}
+      {isSettingsOpen.value && <Settings />}
+    </>
   );
+}
+
+function Chats() {
+  const { isLive, refused } = chats.value;
+  const shown = listed.value;
+  const current = route.value.chatId;
+  const row = (chat: ChatSummary, isChild = false) => (
+    <Row
+      key={chat.id}
+      chat={chat}
+      mark={chat.id === current && !isChild ? quietened(chat) : markOf(chat, isChild ? Infinity : lookedAt(chat.id))}
+      isCurrent={chat.id === current}
+      isChild={isChild}
+      onOpen={open}
+      onDelete={doom}
+    />
+  );
+  const children = family.value;
+  return (
+    <div class="sidebar-list">
+      {byDay(shown, today.value).map((group) => (
+        <section key={group.name} aria-label={group.name}>
+          <h2>{group.name}</h2>
+          <ul>
+            {group.chats.flatMap((chat) =>
+              chat.id === children.parentId ? [row(chat), ...children.chats.map((child) => row(child, true))] : [row(chat)],
+            )}
+          </ul>
+        </section>
+      ))}
+      {refused && <p class="hint">{refused}. If this server wants a token, give it in the settings.</p>}
+      {!refused && !shown.length && (
+        <p class="hint">{isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
+      )}
+      {hasMore.value && (
+        <button class="more" disabled={isLoading.value} onClick={() => void loadMore()}>
+          {isLoading.value ? "Loading…" : "Show older chats"}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** What is being looked at has nothing new. */
+function quietened(chat: ChatSummary) {
+  return markOf(chat, Infinity);
+}
+
+function doom(chat: ChatSummary): void {
+  doomed.value = chat;
+}
+
+function Foot() {
+  const file = useRef<HTMLInputElement>(null);
+  return (
+    <footer class="sidebar-foot">
+      <button class="quiet" onClick={() => (isSettingsOpen.value = true)}>
+        <Icon name="settings" /> Settings
+      </button>
+      <IconButton name="upload" label="Import chats" onClick={() => file.current?.click()} />
+      <input
+        ref={file}
+        type="file"
+        accept=".jsonl,application/jsonl"
+        hidden
+        aria-label="File of exported chats"
+        onChange={(event) => {
+          const chosen = event.currentTarget.files?.[0];
+          event.currentTarget.value = "";
+          if (chosen) void importChats(chosen);
+        }}
+      />
+    </footer>
+  );
+}
+
+function ConfirmDelete({ chat }: { chat: ChatSummary }) {
+  const [isBusy, setBusy] = useState(false);
+  const remove = async () => {
+    setBusy(true);
+    if (await ask("DELETE", `/v1/chats/${chat.id}`)) {
+      forget(chat.id);
+      if (route.value.chatId === chat.id) go(null, { replace: true });
+    }
+    doomed.value = null;
+  };
+  return (
+    <Dialog title="Delete this chat?" onClose={() => (doomed.value = null)}>
+      <p>“{chat.title || "New Chat"}” and all that was said in it will be gone, for everybody who has it open.</p>
+      <div class="dialog-actions">
+        <button onClick={() => (doomed.value = null)}>Keep it</button>
+        <button class="dangerous" disabled={isBusy} autofocus onClick={() => void remove()}>
+          Delete
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** Arrow keys walk the list from wherever the focus is in it; Home and End go to its ends. */
+function walk(event: KeyboardEvent, root: HTMLElement | null): void {
+  const target = event.target as HTMLElement;
+  if (!root || target.closest("[role=menu], .renaming")) return;
+  const links = [...root.querySelectorAll<HTMLElement>(".row a")];
+  const at = links.findIndex((link) => link.closest("li")?.contains(target));
+  const isInSearch = target.matches("[type=search]");
+  const to =
+    event.key === "ArrowDown" ? at + 1
+    : event.key === "ArrowUp" ? at - 1
+    : isInSearch ? undefined
+    : event.key === "Home" ? 0
+    : event.key === "End" ? links.length - 1
+    : undefined;
+  if (to === undefined || (at < 0 && !isInSearch && !target.matches("a, button"))) return;
+  const next = to < 0 ? root.querySelector<HTMLElement>("[type=search]") : links[Math.min(to, links.length - 1)];
+  next?.focus();
+  event.preventDefault();
+}
+
+/** The days of the list change at midnight, and when the lid is opened again. */
+function useMidnight(): void {
+  useEffect(() => {
+    const look = () => {
+      if (new Date().toDateString() !== today.peek().toDateString()) today.value = new Date();
+    };
+    document.addEventListener("visibilitychange", look);
+    const now = new Date();
+    const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate() + 1).getTime();
+    const timer = setTimeout(() => (today.value = new Date()), midnight - now.getTime() + 1_000);
+    return () => {
+      document.removeEventListener("visibilitychange", look);
+      clearTimeout(timer);
+    };
+  }, [today.value]);
 }

@@ -2,10 +2,14 @@
 
 import type { Sendable } from "threadcast-client";
 
-import { chat, client, notify } from "./session.ts";
+import { chat, client, notify, past } from "./session.ts";
 
 /** Sends to the open chat; false when it was not taken. Why not is shown by `session.ts`, which hears every refusal. */
 export async function command(sent: Sendable): Promise<boolean> {
+  if (past.peek()) {
+    notify("This is the chat as it was. Go back to now to change it.");
+    return false;
+  }
   try {
     await chat.peek()?.send(sent).accepted;
     return chat.peek() !== null;

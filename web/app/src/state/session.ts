@@ -15,6 +15,7 @@ import {
   type ChatsList,
   type ChatState,
   type Connection,
+  type Happening,
 } from "threadcast-client";
 
 import { route } from "./route.ts";
@@ -27,18 +28,32 @@ client.follow((list) => {
   chats.value = list;
 });
 
-/** The open chat. Before its snapshot `isReady` is false and `state` an empty chat. */
+/** The open chat. Before its snapshot `isReady` is false and `live` an empty chat. */
 export const chat = signal<Chat | null>(null);
-export const state = signal<ChatState>(emptyState("none"));
+export const live = signal<ChatState>(emptyState("none"));
+/** The chat as it was, while somebody looks at that; null for now. Nothing can be done to it. */
+export const past = signal<ChatState | null>(null);
+/** What is shown: all rooms read this one. */
+export const state = computed(() => past.value ?? live.value);
 export const connection = signal<Connection>({ state: "offline", held: 0 });
 export const isReady = signal(false);
 export const failure = signal<Error | null>(null);
 
-/** What was refused, newest last; shown until dismissed. */
-export const notices = signal<readonly { id: string; text: string }[]>([]);
+/** What people are told, newest last. What went wrong stays until dismissed; what `isHarmless` goes by itself. */
+export interface Notice {
+  readonly id: string;
+  readonly text: string;
+  readonly isHarmless: boolean;
+}
 
-export function notify(text: string): void {
-  notices.value = [...notices.value.slice(-4), { id: crypto.randomUUID(), text }];
+export const notices = signal<readonly Notice[]>([]);
+
+/** More than five at a time nobody reads, and they cover the chat. */
+const NOTICES_MAX = 5;
+
+export function notify(text: string, { isHarmless = false } = {}): void {
+  const others = notices.value.filter((notice) => notice.text !== text); // the same again is no second thing to read
+  notices.value = [...others.slice(1 - NOTICES_MAX), { id: crypto.randomUUID(), text, isHarmless }];
 }
 
 export function dismiss(id: string): void {
@@ -54,14 +69,25 @@ export function onEvent(listener: Listener): () => void {
   return () => listeners.delete(listener);
 }
 
+type Watcher = (happening: Happening) => void;
+const watchers = new Set<Watcher>();
+
+/** What happens to the connection of whichever chat is open. */
+export function onConnection(watcher: Watcher): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
 effect(() => {
   const id = route.value.chatId;
   if (chat.peek()?.id === id) return;
-  chat.peek()?.close();
+  const left = chat.peek();
+  if (left) leave(left);
   const opened = id === null ? null : client.chat(id);
   batch(() => {
     chat.value = opened;
-    state.value = emptyState(id ?? "none");
+    live.value = emptyState(id ?? "none");
+    past.value = null;
     connection.value = { state: "offline", held: 0 };
     isReady.value = false;
     failure.value = null;
@@ -69,13 +95,25 @@ effect(() => {
   if (opened) show(opened);
 });
 
+/** What was sent there goes out before nobody looks any more. */
+function leave(left: Chat): void {
+  let isOver = false;
+  const look = () => {
+    if (isOver || (!left.failure && left.connection.held)) return;
+    isOver = true;
+    queueMicrotask(() => left.close());
+  };
+  left.subscribe(look);
+  look();
+}
+
 function show(opened: Chat): void {
   let isDue = false;
   const draw = () => {
     isDue = false;
     if (chat.peek() !== opened) return;
     batch(() => {
-      state.value = opened.state;
+      live.value = opened.state;
       connection.value = opened.connection;
       isReady.value = opened.isReady;
       failure.value = opened.failure;
@@ -89,11 +127,16 @@ function show(opened: Chat): void {
     else setTimeout(draw, 250);
   });
   opened.onRefused((_, wrong) => notify(wrong.message));
-  opened.onEvent((event, position, id) => listeners.forEach((listen) => listen(event, position, id)));
+  opened.onEvent((event, position, id) => {
+    if (chat.peek() === opened) listeners.forEach((listen) => listen(event, position, id));
+  });
+  opened.onConnection((happening) => {
+    if (chat.peek() === opened) watchers.forEach((watch) => watch(happening));
+  });
 }
 
 export const title = computed(() => state.value.thread.title || "New Chat");
-export const isRunning = computed(() => !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
+export const isRunning = computed(() => !past.value && !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
 effect(() => {
   document.title = chat.value ? `${title.value} · Threadcast` : "Threadcast";
 });

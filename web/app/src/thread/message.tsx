@@ -1,15 +1,68 @@
-/** One message, and what may be done with it. */
+/** A turn as people see it: what a person said, or the whole answer to it, or something between. */
 
-import { textOf, type Message as ChatMessage } from "threadcast-client";
+import { useState } from "preact/hooks";
+import { textOf } from "threadcast-client";
 
-import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
+import { Answer } from "./answer.tsx";
+import { edit } from "./acts.ts";
+import { memo } from "./memo.ts";
+import { Parts } from "./parts.tsx";
+import { Reasoning } from "./reasoning.tsx";
+import { UserTools } from "./toolbar.tsx";
+import type { Turn } from "./turns.ts";
+import { Editor } from "./editor.tsx";
 
-export function Message({ message }: { message: ChatMessage }) {
+/** `openId`: the message that is being written, if it is in this turn. */
+export interface TurnProps {
+  turn: Turn;
+  isLast: boolean;
+  openId: string | null;
+}
+
+export const TurnView = memo(function TurnView(props: TurnProps) {
+  if (props.turn.kind === "answer") return <Answer {...props} />;
+  return props.turn.kind === "user" ? <UserMessage turn={props.turn} /> : <Note turn={props.turn} />;
+});
+
+function UserMessage({ turn }: { turn: Turn }) {
+  const [isEdited, setEdited] = useState(false);
+  const message = turn.messages[0];
+  if (!message) return null;
+  const text = textOf(message);
+  const files = (message.context_files ?? []).map((file) => String(file.file_name ?? file.name ?? file.path ?? "file"));
   return (
-    <article class={`message ${message.role}`} aria-label={message.role}>
-      {textOf(message)}
-      <ToolCalls message={message} />
-      <PayloadsOf message={message} />
+    <article class="message user" id={`m-${turn.id}`} aria-label="You" tabIndex={-1} title={timeOf(message.created_at)}>
+      {isEdited ? (
+        <Editor text={text} onCancel={() => setEdited(false)} onSave={(said) => edit(message, said).then(() => setEdited(false))} />
+      ) : (
+        <>
+          {typeof message.content !== "string" && <Parts parts={message.content} />}
+          {text && <div class="bubble">{text}</div>}
+          {files.length > 0 && <p class="context-files">{files.join(", ")}</p>}
+          <UserTools message={message} onEdit={() => setEdited(true)} />
+        </>
+      )}
     </article>
   );
+}
+
+/** Roles that are neither: what a system, an editor or an importer put into the chat. */
+function Note({ turn }: { turn: Turn }) {
+  const message = turn.messages[0];
+  if (!message) return null;
+  const text = textOf(message);
+  const name = message.role.replaceAll("_", " ");
+  return (
+    <article class={`message note ${message.role === "error" ? "bad" : ""}`} id={`m-${turn.id}`} aria-label={name} tabIndex={-1} title={timeOf(message.created_at)}>
+      <details open={text.length < 200}>
+        <summary>{name}</summary>
+        <div class="said">{text}</div>
+      </details>
+      {message.reasoning_content && <Reasoning id={turn.id} text={message.reasoning_content} isLive={false} />}
+    </article>
+  );
+}
+
+export function timeOf(ms: number | null | undefined): string | undefined {
+  return ms == null ? undefined : new Date(ms).toLocaleString();
 }

@@ -1,23 +1,77 @@
 /** What tools do and ask, as cards: what other rooms of the page put in their places. */
 
-import type { Message } from "threadcast-client";
+import type { Message, PayloadAdded } from "threadcast-client";
+import { useMemo } from "preact/hooks";
+
+import { isRunning } from "../state/session.ts";
+import { CallCard, type CallCardProps } from "./call_card.tsx";
+import { ideCalls, openDraftId, payloads, reasons, results, statuses, subchats } from "./live.ts";
+import { PayloadCard } from "./payload_card.tsx";
+
+import "./calls.css";
+import "./questions.css";
+import "./payloads.css";
+
+export { Questions } from "./questions.tsx";
+export { Suggestions } from "./suggestions.tsx";
 
 /** Under an answer: the calls it made, with their progress and results. */
-export function ToolCalls(_: { message: Message }) {
-  return null;
+export function ToolCalls({ message }: { message: Message }) {
+  const calls = message.tool_calls;
+  if (!calls?.length) return null;
+  const isDraft = openDraftId.value === message.message_id;
+  return (
+    <div class="calls" role="group" aria-label="Tools">
+      {calls.map((call) => {
+        const result = results.value.get(call.id);
+        return (
+          <Kept
+            key={call.id}
+            call={call}
+            result={result}
+            isDraft={isDraft}
+            // What can no longer change a card that has its result is not handed to it, so that it stays as it is.
+            status={result ? undefined : statuses.value.get(call.id)}
+            reason={result ? undefined : reasons.value.find((reason) => reason.tool_call_id === call.id)}
+            ideCall={result ? undefined : ideCalls.value.find((waiting) => waiting.tool_call_id === call.id)}
+            chats={subchats.value.get(call.id)}
+            isRunOpen={!result && isRunning.value}
+          />
+        );
+      })}
+    </div>
+  );
 }
 
-/** Under an answer: the payloads that came with it. */
-export function PayloadsOf(_: { message: Message }) {
-  return null;
+/** Drawn again only when one of these is another: a chat may have a thousand calls, and one of them runs. */
+function Kept(props: CallCardProps) {
+  const { call, result, status, reason, ideCall, chats, isDraft, isRunOpen } = props;
+  return useMemo(() => <CallCard {...props} />, [call, result, status, reason, ideCall, chats, isDraft, isRunOpen]);
 }
 
-/** Above the composer: what a person must decide before the run goes on. */
-export function Questions() {
-  return null;
+const byMessage = new WeakMap<readonly PayloadAdded[], Map<string, PayloadAdded[]>>();
+
+function payloadsOn(all: readonly PayloadAdded[], messageId: string): readonly PayloadAdded[] {
+  let found = byMessage.get(all);
+  if (!found) {
+    found = new Map();
+    for (const payload of all) found.set(payload.message_id, [...(found.get(payload.message_id) ?? []), payload]);
+    byMessage.set(all, found);
+  }
+  return found.get(messageId) ?? [];
 }
 
-/** Above the composer, at rest: replies and actions that the answer proposes. */
-export function Suggestions() {
-  return null;
+/** Under an answer: the payloads that came with it, be it in its text or from the tools that it called. */
+export function PayloadsOf({ message }: { message: Message }) {
+  const all = payloads.value;
+  if (!all.length) return null;
+  const answers = (message.tool_calls ?? []).flatMap((call) => results.value.get(call.id)?.message_id ?? []);
+  const own = [...answers, message.message_id].flatMap((id) => payloadsOn(all, id));
+  return own.length ? (
+    <div class="payloads">
+      {own.map((payload) => (
+        <PayloadCard key={payload.payload_id} payload={payload} />
+      ))}
+    </div>
+  ) : null;
 }

@@ -1,24 +1,46 @@
-/** The frame that everything stands in: the list at the side, the chat in the middle, notices above all. */
+/**
+ * The frame that everything stands in: the list, the chat, the developer's drawer; on a phone the chat alone, above
+ * which the list slides in and the drawer spreads. It measures and opens; what stands in it is the rooms' affair.
+ */
+
+import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 
 import { Composer } from "../composer/composer.tsx";
 import { Queue } from "../composer/queue.tsx";
 import { Drawer } from "../drawer/drawer.tsx";
 import { Past } from "../drawer/past.tsx";
 import { Sidebar } from "../sidebar/sidebar.tsx";
+import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
+import { route } from "../state/route.ts";
+import { past } from "../state/session.ts";
 import { Thread } from "../thread/thread.tsx";
 import { Questions, Suggestions } from "../tools/index.tsx";
 import { ConnectionBar } from "./connection.tsx";
 import { Notices } from "./notices.tsx";
+import { heedKeys, Shortcuts } from "./shortcuts.tsx";
+
+import "./frame.css";
+
+// Whoever chose a chat on a phone wants to see it.
+effect(() => {
+  if (route.value && isNarrow.peek()) isSidebarOpen.value = false;
+});
 
 export function App() {
+  useEffect(heedKeys, []);
+  useFocusOfList();
+  const isCovered = isNarrow.value && (isSidebarOpen.value || isDrawerOpen.value);
   return (
     <div class="app">
+      <a class="skip" href="#composer" onClick={skip}>Skip to the message</a>
       <Sidebar />
-      <main class="chat">
+      <main class={past.value ? "chat was" : "chat"} inert={isCovered}>
         <ConnectionBar />
         <Past />
         <Thread />
-        <div class="foot">
+        {/* Of the past there is nothing to answer; what is half written waits behind it. */}
+        <div class="foot" id="composer" hidden={past.value !== null}>
           <Questions />
           <Suggestions />
           <Queue />
@@ -27,6 +49,27 @@ export function App() {
       </main>
       <Drawer />
       <Notices />
+      <Shortcuts />
     </div>
   );
+}
+
+/** On a phone the list takes the focus when it comes, and gives it back when it goes. */
+function useFocusOfList(): void {
+  const isAbove = isNarrow.value && isSidebarOpen.value;
+  const wasAbove = useRef(false);
+  useEffect(() => {
+    if (isAbove) {
+      const list = document.querySelector<HTMLElement>(".sidebar");
+      if (!list?.contains(document.activeElement)) list?.querySelector<HTMLElement>("[aria-current], button")?.focus();
+    } else if (wasAbove.current && (document.activeElement === document.body || document.activeElement?.closest(".sidebar"))) {
+      document.querySelector<HTMLElement>(".bar button")?.focus();
+    }
+    wasAbove.current = isAbove;
+  }, [isAbove]);
+}
+
+function skip(event: Event): void {
+  event.preventDefault();
+  document.querySelector<HTMLElement>("#composer textarea")?.focus();
 }

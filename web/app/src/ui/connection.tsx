@@ -1,20 +1,74 @@
-/** How we stand to the server, honestly: live, catching up, or offline with what waits to be sent. */
+/** The bar above the chat: its title, how we stand to the server, and the ways to what stands beside it. */
 
-import { chat, client, connection, failure, title } from "../state/session.ts";
+import { useEffect, useState } from "preact/hooks";
 
-const WORDS = { live: "live", catching_up: "catching up", offline: "offline" } as const;
+import { isTravelling, travel } from "../drawer/travel.ts";
+import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
+import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
+import { IconButton } from "./icon.tsx";
+import { sentence, standing, type Standing } from "./standing.ts";
 
 export function ConnectionBar() {
-  if (!chat.value) return <header class="bar" />;
-  const { state, held, reason } = connection.value;
-  const waiting = held && state !== "live" ? `, ${held} waiting to be sent` : "";
   return (
     <header class="bar">
-      <h1>{title.value}</h1>
-      <span class={`standing ${state}`} role="status" title={reason}>
-        {failure.value ? failure.value.message : WORDS[state] + waiting}
-      </span>
-      {state === "offline" && !failure.value && <button onClick={() => client.faults.cut()}>Try now</button>}
+      {isNarrow.value && (
+        <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
+      )}
+      <h1 title={title.value}>{chat.value ? title.value : "New chat"}</h1>
+      {chat.value ? <OfChat /> : <OfList />}
+      {chat.value && (
+        <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={travel} />
+      )}
+      <IconButton name="developer" label="Developer" pressed={isDrawerOpen.value} onClick={() => (isDrawerOpen.value = !isDrawerOpen.value)} />
     </header>
   );
+}
+
+function OfChat() {
+  const nowMs = useNow(connection.value.retryAt);
+  const facts = { connection: connection.value, isReady: isReady.value, failure: failure.value, hasNetwork: navigator.onLine, nowMs };
+  return <Shown {...standing(facts)} />;
+}
+
+/** Before a chat has begun there is still the list, whose connection tells whether the server is there. */
+function OfList() {
+  const { isLive, refused } = chats.value;
+  const failed = refused === undefined ? null : { message: refused, status: 403 };
+  const now = { state: isLive ? "live" : "offline", held: 0 } as const;
+  return <Shown {...standing({ connection: now, isReady: true, failure: failed, hasNetwork: navigator.onLine, nowMs: 0 })} />;
+}
+
+function Shown(now: Standing) {
+  const { kind, word, waiting, cause, retrySeconds } = now;
+  return (
+    <>
+      {/* The seconds stand outside of what is read out: a screen reader would say each of them. */}
+      <span class={`standing ${kind}`} title={sentence(now)}>
+        <span role="status" class="said">
+          {word}
+          {waiting && `, ${waiting}`}
+          {cause && <span class="cause">, {cause}</span>}
+        </span>
+        {retrySeconds !== null && <span class="soon" aria-hidden="true">, again in {retrySeconds} s</span>}
+      </span>
+      {kind === "offline" && (
+        <button type="button" class="try-now" onClick={() => client.faults.cut()}>
+          Try now
+        </button>
+      )}
+    </>
+  );
+}
+
+/** The time, as long as something is due. */
+function useNow(untilMs = 0): number {
+  const [nowMs, setNow] = useState(Date.now());
+  const isDue = untilMs > nowMs;
+  useEffect(() => {
+    setNow(Date.now());
+    if (untilMs <= Date.now()) return;
+    const timer = setInterval(() => setNow(Date.now()), 250);
+    return () => clearInterval(timer);
+  }, [untilMs, isDue]);
+  return nowMs;
 }

@@ -17,9 +17,10 @@ const PATHS = {
   forward: "M9 6l6 6-6 6",
   history: "M4 12a8 8 0 1 0 3-6.2M4 4v4h4M12 8v4l3 2",
   menu: "M4 7h16M4 12h16M4 17h16",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
+  more: "M6 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0zM13 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0zM20 12a1 1 0 1 1-2 0 1 1 0 0 1 2 0z",
   open: "M6 9l6 6 6-6",
   play: "M8 5l11 7-11 7z",
+  queue: "M4 6h16M4 11h10M4 16h7M17 13v7M14 17l3 3 3-3",
   retry: "M20 12a8 8 0 1 1-2.3-5.7M20 4v4h-4",
   search: "M11 4a7 7 0 1 1 0 14 7 7 0 0 1 0-14zM16 16l5 5",
   send: "M12 20V5M6 11l6-6 6 6",
@@ -27,6 +28,7 @@ const PATHS = {
   stop: "M7 7h10v10H7z",
   tool: "M14 6a4 4 0 0 1 5 5l-9 9-4-4 9-9M14 6l-2 2",
   trash: "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13",
+  upload: "M12 16V5M7 9l5-5 5 5M5 20h14",
   warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
 } as const;
 

@@ -1,6 +1,9 @@
-/** A button that opens a list of actions. Arrow keys walk it, Escape closes it, a click beside it too. */
+/**
+ * A button that opens a list of actions. Arrow keys walk it, Escape closes it, a click beside it too. The list lies above
+ * all that scrolls, below its button or above it, wherever there is room.
+ */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Icon, type IconName } from "./icon.tsx";
 
@@ -14,6 +17,7 @@ export interface MenuItem {
 export function Menu({ label, icon = "more", items }: { label: string; icon?: IconName; items: readonly MenuItem[] }) {
   const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
+  const list = useRef<HTMLDivElement>(null);
   const entries = () => [...(root.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
 
   useEffect(() => {
@@ -27,6 +31,18 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
     return () => {
       document.removeEventListener("pointerdown", close);
       document.removeEventListener("focusin", close);
+    };
+  }, [isOpen]);
+
+  useLayoutEffect(() => {
+    if (!isOpen) return;
+    const place = () => root.current && list.current && placed(list.current, root.current.getBoundingClientRect());
+    place();
+    addEventListener("scroll", place, { capture: true, passive: true });
+    addEventListener("resize", place);
+    return () => {
+      removeEventListener("scroll", place, { capture: true });
+      removeEventListener("resize", place);
     };
   }, [isOpen]);
 
@@ -51,7 +67,7 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
         <Icon name={icon} />
       </button>
       {isOpen && (
-        <div role="menu" aria-label={label}>
+        <div role="menu" aria-label={label} ref={list}>
           {items.map((item) => (
             <button
               key={item.label}
@@ -72,4 +88,15 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
       )}
     </div>
   );
+}
+
+/** To the edge of the window, in pixels. */
+const MARGIN_PX = 8;
+
+function placed(list: HTMLElement, button: DOMRect): void {
+  const { width, height } = list.getBoundingClientRect();
+  const isBelow = button.bottom + height + MARGIN_PX <= innerHeight || button.top < height + MARGIN_PX;
+  const left = button.left < innerWidth / 2 ? button.left : button.right - width;
+  list.style.top = `${isBelow ? button.bottom : button.top - height}px`;
+  list.style.left = `${Math.max(MARGIN_PX, Math.min(left, innerWidth - width - MARGIN_PX))}px`;
 }

@@ -1,15 +1,36 @@
-/** What went wrong with something that was sent, in the server's own words. */
+/** What went wrong with something that was sent, in the server's own words, and what only wants to be known. */
 
-import { dismiss, notices } from "../state/session.ts";
+import { useEffect, useRef } from "preact/hooks";
+
+import { dismiss, notices, type Notice } from "../state/session.ts";
+import { IconButton } from "./icon.tsx";
+
+/** Long enough for a sentence to be read twice; what is under the pointer or has the focus stays. */
+const HARMLESS_MS = 6_000;
 
 export function Notices() {
+  // Both regions stand always: a screen reader tells of what comes into a region, not of a region that comes.
   return (
-    <div class="notices" role="alert">
-      {notices.value.map(({ id, text }) => (
-        <div class="notice" key={id}>
-          {text} <button aria-label="Dismiss" onClick={() => dismiss(id)}>×</button>
-        </div>
-      ))}
+    <div class="notices">
+      <div role="status">{notices.value.filter((notice) => notice.isHarmless).map((notice) => <One key={notice.id} notice={notice} />)}</div>
+      <div role="alert">{notices.value.filter((notice) => !notice.isHarmless).map((notice) => <One key={notice.id} notice={notice} />)}</div>
+    </div>
+  );
+}
+
+function One({ notice: { id, text, isHarmless } }: { notice: Notice }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!isHarmless) return;
+    const timer = setInterval(() => {
+      if (!box.current?.matches(":hover, :focus-within")) dismiss(id);
+    }, HARMLESS_MS);
+    return () => clearInterval(timer);
+  }, [id, isHarmless]);
+  return (
+    <div class={isHarmless ? "notice" : "notice wrong"} ref={box}>
+      <span>{text}</span>
+      <IconButton name="close" label="Dismiss" onClick={() => dismiss(id)} />
     </div>
   );
 }

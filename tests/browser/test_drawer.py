@@ -1,0 +1,217 @@
+"""The frame and the developer's drawer: faults are seen to be mended, the past is shown and left, nobody is kept out.
+
+What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); here it is seen.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from protocol.messages import JsonObject
+from tests.browser.house import WORDS, House, People, answered, messages, say, shows
+from tests.browser.line import opened_line
+from tests.integration.harness import ROOT
+
+CONFIG = """
+[models]
+default = "demo/essay?words=300&rate=40"
+"""
+
+PHONE = {"width": 390, "height": 844}
+
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def said(page: Page, text: str) -> None:
+    """A line of the log that is no event."""
+    expect(page.get_by_role("log", name="Events").get_by_text(text).last).to_be_attached()
+
+
+def open_drawer(page: Page) -> None:
+    page.get_by_role("button", name="Developer").click()
+    expect(page.get_by_role("log", name="Events")).to_be_visible()
+
+
+def test_a_cut_in_mid_answer_is_seen_to_be_resumed_and_the_text_goes_on(
+    open_page: People, server: House, chat_id: str
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    open_drawer(page)
+    say(page, "Write")
+    expect(messages(page).nth(1)).to_have_text(WORDS)
+    page.get_by_role("button", name="Cut the connection").click()
+    said(page, "cut by hand")
+    said(page, "to be resumed after position")
+    answered(page)
+    shows(page, server.texts(chat_id))
+    expect(page.locator(".numbers")).to_contain_text("1 resumed")
+    expect(page.locator(".numbers")).to_contain_text("0 seen, 0 resynced")
+
+
+def test_a_lost_event_is_seen_as_a_gap_and_mended_by_a_snapshot(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    open_drawer(page)
+    say(page, "Write")
+    expect(messages(page).nth(1)).to_have_text(WORDS)
+    page.get_by_role("button", name="Drop an event").click()
+    said(page, "gap seen: expected event")
+    said(page, "snapshot at position")
+    answered(page)
+    shows(page, server.texts(chat_id))
+    expect(page.locator(".numbers")).to_contain_text("1 seen, 1 resynced")
+
+
+def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    open_drawer(page)
+    say(page, "Write")
+    answered(page)
+    page.get_by_label("Show").select_option("stream_finished")
+    finished = page.locator(".line").filter(has_text="stream_finished")
+    finished.locator("summary").click()
+    expect(finished.locator("pre")).to_contain_text('"finish_reason": "stop"')
+    expect(page.locator(".line").filter(has_text="stream_delta")).to_have_count(0)
+    page.get_by_role("tab", name="Runs").click()
+    page.locator(".run > summary").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("Round 0: demo/essay")
+    page.get_by_text("Messages (1)").click()
+    expect(page.get_by_role("tabpanel").locator("pre")).to_contain_text("Write")
+
+
+def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(open_page: People, server: House, chat_id: str) -> None:
+    server.message(chat_id, "Write")
+    snapshot = server.at_rest(chat_id)
+    middle = int(snapshot["position"]) // 2
+    page = open_page(f"/c/{chat_id}")
+    answered(page)
+    page.get_by_role("button", name="Time travel").click()
+    page.get_by_role("slider", name="Position").fill(str(middle))
+    expect(page.get_by_text(f"As it was at position {middle} of")).to_be_visible()
+    shows(page, [str(message["content"]) for message in past(server, chat_id, middle)])
+    expect(page.get_by_role("textbox", name="Message")).to_be_hidden()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text(f"As it was at position {middle - 1} of")).to_be_visible()
+    server.message(chat_id, "Meanwhile")
+    server.at_rest(chat_id, 4)
+    expect(messages(page)).to_have_count(2)
+    page.keyboard.press("Escape")
+    answered(page, 4)
+    shows(page, server.texts(chat_id))
+    expect(page.get_by_role("textbox", name="Message")).to_be_visible()
+
+
+def past(server: House, chat_id: str, position: int) -> list[JsonObject]:
+    found: list[JsonObject] = server.get(f"/v1/chats/{chat_id}?at={position}")["messages"]
+    return found
+
+
+def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People, server: House, chat_id: str) -> None:
+    open_page.expect_complaint("net::ERR_")
+    with opened_line(server.url) as line:
+        page = open_page(f"/c/{chat_id}", url=line.url)
+        standing = page.locator(".bar").get_by_role("status")
+        expect(standing).to_have_text("live")
+        line.down()
+        say(page, "One")
+        say(page, "Two")
+        expect(standing).to_contain_text("offline, 2 waiting to be sent")
+        expect(page.get_by_role("button", name="Try now")).to_be_visible()
+        line.up()
+        page.evaluate("document.querySelector('.try-now')?.click()")  # or it has come back by itself
+        expect(standing).to_have_text("live")
+        answered(page, 4)
+    assert server.texts(chat_id)[::2] == ["One", "Two"]
+
+
+def test_on_a_phone_the_list_slides_in_and_out_and_the_focus_goes_with_it(
+    open_page: People, server: House, chat_id: str
+) -> None:
+    server.message(chat_id, "Write")
+    server.at_rest(chat_id)
+    page = open_page("/", viewport=PHONE)
+    chats = page.get_by_role("navigation", name="Chats")
+    expect(chats).to_be_hidden()
+    page.get_by_role("button", name="Chats").click()
+    expect(chats).to_be_visible()
+    assert chats.evaluate("list => list.contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    expect(chats).to_be_hidden()
+    expect(page.get_by_role("button", name="Chats")).to_be_focused()
+    page.get_by_role("button", name="Chats").click()
+    chats.get_by_role("link", name="Write").first.click()
+    expect(chats).to_be_hidden()
+    answered(page)
+    open_drawer(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("log", name="Events")).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
+def test_keys_alone_open_what_there_is_and_leave_it_again(open_page: People, server: House, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}")
+    say(page, "Write")
+    answered(page)
+    page.get_by_role("textbox", name="Message").fill("what? just text")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("textbox", name="Message").blur()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search chats")).to_be_focused()
+    page.get_by_role("searchbox", name="Search chats").blur()
+    page.keyboard.press("k")
+    assert messages(page).last.evaluate("message => message === document.activeElement")
+    page.keyboard.press("d")
+    expect(page.get_by_role("log", name="Events")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("log", name="Events")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
+def test_axe_finds_nothing_serious_on_the_main_screens(
+    open_page: People, server: House, chat_id: str, scheme: str, size: dict[str, int]
+) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed; `scripts/web` installs it")
+    page = open_page("/", viewport=size, color_scheme=scheme, reduced_motion="reduce")
+    name = f"{scheme}-{size['width']}"
+    found = {"start": violations(page)}
+    open_page.shoot(page, f"start-{name}")
+    page.goto(f"{server.url}/c/{chat_id}")
+    say(page, "Write")
+    answered(page)
+    found["chat"] = violations(page)
+    open_page.shoot(page, f"chat-{name}")
+    open_drawer(page)
+    found["drawer"] = violations(page)
+    open_page.shoot(page, f"drawer-{name}")
+    page.get_by_role("tab", name="Runs").click()
+    page.locator(".run > summary").click()
+    expect(page.get_by_text("System prompt")).to_be_visible()
+    found["runs"] = violations(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Time travel").click()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("As it was at position")).to_be_visible()
+    found["past"] = violations(page)
+    open_page.shoot(page, f"past-{name}")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found["shortcuts"] = violations(page)
+    assert not any(found.values()), json.dumps(found, indent=1)
+
+
+def violations(page: Page, axe: Path = AXE) -> list[str]:
+    """What keeps somebody out, by axe-core's rules: the rule and where it is broken."""
+    page.evaluate(axe.read_text())
+    run = "axe.run(document, {resultTypes: ['violations']})"
+    found: list[dict[str, object]] = page.evaluate(
+        f"{run}.then(({{violations}}) => violations.map(({{id, impact, nodes}}) => "
+        "({id, impact, at: nodes.map((node) => node.target.join(' ') + ' ' + (node.any[0]?.message ?? ''))})))"
+    )
+    return [f"{one['id']}: {one['at']}" for one in found if one["impact"] in ("serious", "critical")]

@@ -1,0 +1,52 @@
+/** What may be attached, and how it is said on the wire (PROTOCOL §10). Pure. */
+
+import type { DraftFile } from "../state/drafts.ts";
+
+export interface Chosen {
+  readonly name: string;
+  readonly type: string;
+  readonly size: number;
+}
+
+/** The server's limits, as `GET /v1/caps` names them. */
+export interface Limits {
+  readonly images_max_count: number;
+  readonly binary_max_bytes: number;
+  readonly blob_max_bytes: number;
+  readonly parts_max_count: number;
+}
+
+/** The formats that every reader of a chat can show. */
+const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
+const SOUNDS: Readonly<Record<string, string>> = { "audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3" };
+
+export function isImage(mime: string): boolean {
+  return IMAGES.has(mime);
+}
+
+/** Why this file cannot be attached to what is there already; null when it can. */
+export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
+  if (!file.size) return `${file.name} is empty.`;
+  const most = isImage(file.type) ? Math.min(limits.binary_max_bytes, limits.blob_max_bytes) : limits.blob_max_bytes;
+  if (file.size > most) return `${file.name} has ${sizeOf(file.size)}; at most ${sizeOf(most)} can be attached.`;
+  const images = there.filter(({ mime }) => isImage(mime)).length;
+  if (isImage(file.type) && images >= limits.images_max_count) return `At most ${limits.images_max_count} images go with one message.`;
+  // One part is the text itself.
+  if (there.length >= limits.parts_max_count - 1) return `At most ${limits.parts_max_count - 1} files go with one message.`;
+  return null;
+}
+
+/** The part of a message that refers to an upload. */
+export function partOf({ name, mime, url, hash }: DraftFile): { [key: string]: unknown } {
+  if (isImage(mime)) return { type: "image_url", image_url: { url } };
+  const format = SOUNDS[mime];
+  if (format) return { type: "input_audio", input_audio: { format, blob: hash } };
+  return { type: "file", name, mime, blob: hash };
+}
+
+/** For people: 812 B, 34 kB, 1.2 MB. */
+export function sizeOf(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} B`;
+  const [amount, unit] = bytes < 999_500 ? [bytes / 1_000, "kB"] : [bytes / 1_000_000, "MB"];
+  return `${amount < 9.95 ? amount.toFixed(1).replace(/\.0$/, "") : Math.round(amount)} ${unit}`;
+}

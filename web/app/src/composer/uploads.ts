@@ -1,0 +1,101 @@
+/**
+ * Files on their way to the server. `fetch` does not tell how much has left, so this is the one request of the page that
+ * goes by XMLHttpRequest.
+ */
+
+import { signal } from "@preact/signals";
+import type { BlobStored } from "threadcast-client";
+
+import { limit } from "../state/caps.ts";
+import { token } from "../state/token.ts";
+import { addFile, targetId, written } from "../state/writing.ts";
+import { refusalOf } from "./files.ts";
+
+export interface Upload {
+  readonly id: string;
+  /** The chat that it goes to. */
+  readonly target: string;
+  readonly file: File;
+  /** 0..1 */
+  readonly progress: number;
+  readonly error?: string;
+}
+
+export const uploads = signal<readonly Upload[]>([]);
+
+/** Pictures of files that were chosen in this page, by the hash of their upload. */
+export const previews = new Map<string, string>();
+
+/** More at once would only share the line. */
+const AT_ONCE = 2;
+const requests = new Map<string, XMLHttpRequest>();
+
+export function attach(files: Iterable<File>): void {
+  const target = targetId();
+  const limits = {
+    images_max_count: limit("images_max_count"),
+    binary_max_bytes: limit("binary_max_bytes"),
+    blob_max_bytes: Math.min(limit("blob_max_bytes"), limit("body_max_bytes")),
+    parts_max_count: limit("parts_max_count"),
+  };
+  for (const file of files) {
+    const onTheWay = uploads.peek().filter((one) => one.target === target && !one.error);
+    const there = [...written.peek().files, ...onTheWay.map((one) => ({ mime: one.file.type }))];
+    const error = refusalOf(file, there, limits) ?? undefined;
+    uploads.value = [...uploads.peek(), { id: crypto.randomUUID(), target, file, progress: 0, error }];
+  }
+  next();
+}
+
+export function cancelUpload(id: string): void {
+  requests.get(id)?.abort();
+  requests.delete(id);
+  uploads.value = uploads.peek().filter((one) => one.id !== id);
+  next();
+}
+
+export function retryUpload(id: string): void {
+  change(id, { error: undefined, progress: 0 });
+  next();
+}
+
+function next(): void {
+  for (const upload of uploads.peek()) {
+    if (requests.size >= AT_ONCE) return;
+    if (!upload.error && !requests.has(upload.id)) start(upload);
+  }
+}
+
+function start({ id, target, file }: Upload): void {
+  const request = new XMLHttpRequest();
+  requests.set(id, request);
+  request.open("POST", `/v1/chats/${target}/blobs`);
+  request.setRequestHeader("Content-Type", file.type || "application/octet-stream");
+  const bearer = token();
+  if (bearer) request.setRequestHeader("Authorization", `Bearer ${bearer}`);
+  request.responseType = "json";
+  request.upload.onprogress = ({ loaded, total }) => change(id, { progress: total ? loaded / total : 0 });
+  request.onload = () => {
+    if (request.status === 201) return arrived(id, target, file, request.response as BlobStored);
+    const said = (request.response as { detail?: string } | null)?.detail;
+    fail(id, said ?? `The server answered ${request.status}.`);
+  };
+  request.onerror = () => fail(id, "The connection broke.");
+  request.send(file);
+}
+
+function arrived(id: string, target: string, file: File, stored: BlobStored): void {
+  if (stored.mime.startsWith("image/")) previews.set(stored.hash, URL.createObjectURL(file));
+  addFile(target, { name: file.name || "file", mime: stored.mime, bytes: stored.bytes, url: stored.url, hash: stored.hash });
+  cancelUpload(id);
+}
+
+function fail(id: string, error: string): void {
+  requests.delete(id);
+  change(id, { error });
+  next();
+}
+
+function change(id: string, to: Partial<Upload>): void {
+  uploads.value = uploads.peek().map((one) => (one.id === id ? { ...one, ...to } : one));
+}

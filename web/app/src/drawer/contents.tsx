@@ -1,0 +1,47 @@
+/** What the drawer shows: where the chat stands, faults on purpose, the event log, and what its runs were made of. */
+
+import { signal } from "@preact/signals";
+
+import { chat, live } from "../state/session.ts";
+import { Numbers } from "./numbers.tsx";
+import { EventLog } from "./event_log.tsx";
+import { Runs } from "./runs.tsx";
+
+const TABS = { events: "Events", runs: "Runs" } as const;
+type Tab = keyof typeof TABS;
+const shown = signal<Tab>("events");
+
+export function Contents() {
+  if (!chat.value) return <p class="hint">Open a chat, or begin one, to see what it is made of.</p>;
+  return (
+    <>
+      <Numbers />
+      <div role="tablist" class="tabs" aria-label="What to look at" onKeyDown={walk}>
+        {(Object.keys(TABS) as Tab[]).map((tab) => (
+          <button
+            key={tab}
+            type="button"
+            role="tab"
+            id={`tab-${tab}`}
+            aria-selected={shown.value === tab}
+            aria-controls="drawer-panel"
+            tabIndex={shown.value === tab ? 0 : -1}
+            onClick={() => (shown.value = tab)}
+          >
+            {TABS[tab]}
+          </button>
+        ))}
+      </div>
+      <div role="tabpanel" id="drawer-panel" class="panel" aria-labelledby={`tab-${shown.value}`}>
+        {shown.value === "events" && <EventLog key={chat.value.id} />}
+        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class="hint">Nothing has run yet.</p>)}
+      </div>
+    </>
+  );
+}
+
+function walk(event: KeyboardEvent): void {
+  if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+  shown.value = shown.value === "events" ? "runs" : "events";
+  document.getElementById(`tab-${shown.value}`)?.focus();
+}

@@ -1,0 +1,110 @@
+/**
+ * The raw log, live. Lines come in blocks that are drawn once; those out of sight cost nothing (`content-visibility`).
+ * It stays at the end as long as it is there; whoever reads further up is left where they are.
+ */
+
+import { Component } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { IconButton } from "../ui/icon.tsx";
+import { copy } from "./copy.ts";
+import { bytesOf, clock, isWanted, sized, summary, typesOf, type Filter, type Line, type Log } from "./log.ts";
+import { log } from "./record.ts";
+
+export function EventLog() {
+  const [filter, setFilter] = useState<Filter>("all");
+  const [paused, setPaused] = useState<Log | null>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  const shown = paused ?? log.value;
+  useLayoutEffect(() => {
+    if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [shown, filter]);
+  const types = typesOf(shown);
+  // Its lines have gone, or none has come in this chat yet.
+  const isUnlisted = filter !== "all" && filter !== "no_deltas" && !types.some(([type]) => type === filter);
+  const wanted = () => shown.blocks.flat().filter((line) => isWanted(line, filter));
+  return (
+    <>
+      <div class="tools">
+        <select aria-label="Show" value={filter} onChange={(event) => setFilter(event.currentTarget.value)}>
+          <option value="all">all events</option>
+          <option value="no_deltas">all but pieces of text</option>
+          {types.map(([type, count]) => <option key={type} value={type}>{`${type} (${count})`}</option>)}
+          {isUnlisted && <option value={filter}>{filter}</option>}
+        </select>
+        <span class="count">{paused ? `paused, ${log.value.count - paused.count} more` : `${shown.count} lines`}</span>
+        <IconButton
+          name={paused ? "play" : "stop"}
+          label={paused ? "Go on" : "Pause the log"}
+          pressed={paused !== null}
+          onClick={() => setPaused(paused ? null : log.value)}
+        />
+        <IconButton name="copy" label="Copy these lines" onClick={() => copy(wanted().map(asJson).join("\n"))} />
+      </div>
+      <div
+        class="lines"
+        role="log"
+        aria-label="Events"
+        aria-live="off"
+        tabIndex={0}
+        ref={box}
+        onScroll={({ currentTarget: at }) => (isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24)}
+      >
+        {shown.blocks.map((lines) => <Block key={lines[0]?.number} lines={lines} filter={filter} />)}
+        {shown.count === 0 && <p class="hint">What comes is shown here.</p>}
+      </div>
+    </>
+  );
+}
+
+class Block extends Component<{ lines: readonly Line[]; filter: Filter }> {
+  override shouldComponentUpdate(next: { lines: readonly Line[]; filter: Filter }): boolean {
+    return next.lines !== this.props.lines || next.filter !== this.props.filter;
+  }
+
+  override render({ lines, filter }: { lines: readonly Line[]; filter: Filter }) {
+    return (
+      <div class="block">
+        {lines
+          .filter((line) => isWanted(line, filter))
+          .map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
+      </div>
+    );
+  }
+}
+
+function Note({ line }: { line: Line }) {
+  return (
+    <p class="line note">
+      <time>{clock(line.at)}</time>
+      {line.text}
+    </p>
+  );
+}
+
+function Event({ line }: { line: Line }) {
+  const [isOpen, setOpen] = useState(false);
+  const { body } = line;
+  return (
+    <details class="line" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <time>{clock(line.at)}</time>
+        <span class="position">{line.position ?? "–"}</span>
+        <b>{line.type}</b>
+        <span class="size">{body ? sized(bytesOf(body)) : ""}</span>
+        <span class="says">{body ? summary(body) : "no longer kept"}</span>
+      </summary>
+      {isOpen && body && (
+        <div class="whole">
+          <IconButton name="copy" label="Copy this event" onClick={() => copy(JSON.stringify(body, null, 2))} />
+          <pre tabIndex={0}>{JSON.stringify(body, null, 2)}</pre>
+        </div>
+      )}
+    </details>
+  );
+}
+
+function asJson({ at, kind, position, text, body }: Line): string {
+  return JSON.stringify(kind === "note" ? { at, note: text } : { at, position, event: body });
+}

@@ -1,0 +1,88 @@
+/** Where this page and the server stand, what became of the connections, and the buttons that make something become. */
+
+import { useEffect, useState } from "preact/hooks";
+
+import { chat, client, connection, isRunning, live } from "../state/session.ts";
+import { IconButton } from "../ui/icon.tsx";
+import { copy } from "./copy.ts";
+import { bytesOf, sized } from "./log.ts";
+import { counts, lastSnapshot, note } from "./record.ts";
+
+interface Stored {
+  readonly position: number;
+  readonly bytes: number;
+}
+
+export function Numbers() {
+  const id = chat.value?.id ?? "";
+  const [stored, setStored] = useState<Stored | null>(null);
+  const isBegun = live.value.position > 0;
+  const look = () => void (isBegun ? read(id) : Promise.resolve(null)).then(setStored);
+  // Asked again when it may well be another: a run is over, a connection is back.
+  const isLive = connection.value.state === "live";
+  useEffect(look, [id, isBegun, isRunning.value, isLive]);
+  const { connections, resumes, losses, gaps, resyncs, events } = counts.value;
+  const snapshot = lastSnapshot.value;
+  return (
+    <div class="numbers">
+      <dl>
+        <Pair name="Chat">
+          <code>{id}</code>
+          <IconButton name="copy" label="Copy the chat's id" onClick={() => copy(id)} />
+        </Pair>
+        <Pair name="Position here">{live.value.position}</Pair>
+        <Pair name="Position there">
+          {stored ? `${stored.position} (${sized(stored.bytes)})` : isBegun ? "…" : "not begun"}
+          <IconButton name="retry" label="Ask the server again" onClick={look} />
+        </Pair>
+        <Pair name="Last snapshot">{snapshot ? `at ${snapshot.position}, ${sized(bytesOf(snapshot.body))}` : "none yet"}</Pair>
+        <Pair name="Events">{events}</Pair>
+        <Pair name="Connections">
+          {connections}, {losses} lost, {resumes} resumed
+        </Pair>
+        <Pair name="Gaps">
+          {gaps} seen, {resyncs} resynced
+        </Pair>
+      </dl>
+      <div class="faults">
+        <button
+          type="button"
+          onClick={() => {
+            note("cut by hand");
+            client.faults.cut();
+          }}
+        >
+          Cut the connection
+        </button>
+        <button
+          type="button"
+          onClick={() => {
+            note("the next event will be dropped by hand");
+            client.faults.drop();
+          }}
+        >
+          Drop an event
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function Pair({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** The chat as the server has it, which is the only place that tells its position; its size is that of a snapshot. */
+async function read(id: string): Promise<Stored | null> {
+  try {
+    const text = await (await client.request("GET", `/v1/chats/${encodeURIComponent(id)}`)).text();
+    return { position: (JSON.parse(text) as { position: number }).position, bytes: new TextEncoder().encode(text).length };
+  } catch {
+    return null; // not there, or not now; the bar tells which
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * What the runs of this chat were made of: models tried, times, tokens, prompts, tools. The server shows it to those who
+ * have the permission `diagnostics`, and says so to others.
+ */
+
+import { useEffect, useState } from "preact/hooks";
+import { Refused, type RunTrace, type TracedRun, type TracedRuns, type TraceRound, type TraceToolRun } from "threadcast-client";
+
+import { chat, client, isRunning } from "../state/session.ts";
+import { IconButton } from "../ui/icon.tsx";
+import { clock } from "./log.ts";
+import { lasted, spent, totals } from "./traces.ts";
+
+type Found<T> = { found: T } | { wrong: string } | null;
+
+function useAsked<T>(path: string, again: unknown): [Found<T>, () => void] {
+  const [answer, setAnswer] = useState<Found<T>>(null);
+  const [asked, setAsked] = useState(0);
+  useEffect(() => {
+    let isWanted = true;
+    client.get<T>(path).then(
+      (found) => isWanted && setAnswer({ found }),
+      (wrong: unknown) => isWanted && setAnswer({ wrong: sayWrong(wrong) }),
+    );
+    return () => {
+      isWanted = false;
+    };
+  }, [path, asked, again]);
+  return [answer, () => setAsked(asked + 1)];
+}
+
+function sayWrong(wrong: unknown): string {
+  if (wrong instanceof Refused && wrong.status === 404) return "There is nothing yet.";
+  return wrong instanceof Error ? wrong.message : String(wrong);
+}
+
+const runsOf = (chatId: string) => `/v1/chats/${encodeURIComponent(chatId)}/runs`;
+
+export function Runs() {
+  const [answer, again] = useAsked<TracedRuns>(runsOf(chat.value?.id ?? ""), isRunning.value);
+  return (
+    <>
+      <div class="tools">
+        <span class="count">newest first</span>
+        <IconButton name="retry" label="Ask for the runs again" onClick={again} />
+      </div>
+      <div class="runs" tabIndex={0} role="region" aria-label="Runs">
+        {answer && "wrong" in answer && <p class="hint">{answer.wrong}</p>}
+        {answer && "found" in answer && !answer.found.runs.length && <p class="hint">No run has left a trace yet.</p>}
+        {answer && "found" in answer && answer.found.runs.map((run) => <Run key={run.run_id} run={run} />)}
+      </div>
+    </>
+  );
+}
+
+function Run({ run }: { run: TracedRun }) {
+  const [isOpen, setOpen] = useState(false);
+  const { rounds_count: rounds, tool_runs_count: tools } = run;
+  return (
+    <details class="run" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <b class={run.outcome ?? "running"}>{run.outcome ?? "goes on"}</b>
+        <span>
+          {run.started_at ? clock(run.started_at) : ""} {lasted(run.started_at, run.ended_at)}
+        </span>
+        <span>
+          {rounds} {rounds === 1 ? "round" : "rounds"}, {tools} {tools === 1 ? "call" : "calls"}
+        </span>
+      </summary>
+      {isOpen && <Trace run={run} />}
+    </details>
+  );
+}
+
+function Trace({ run }: { run: TracedRun }) {
+  const [answer] = useAsked<RunTrace>(`${runsOf(chat.value?.id ?? "")}/${encodeURIComponent(run.run_id)}/diagnostics`, run.ended_at);
+  if (!answer) return <p class="hint">…</p>;
+  if ("wrong" in answer) return <p class="hint">{answer.wrong}</p>;
+  const trace = answer.found;
+  return (
+    <div class="trace">
+      <p>
+        <code>{run.run_id}</code>
+        <br />
+        {totals(trace)}
+        {trace.error && <em>{trace.error}</em>}
+      </p>
+      {trace.rounds.map((round) => <Round key={round.round} round={round} />)}
+      {trace.other_tool_runs.map((each) => <ToolRun key={each.tool_call_id} run={each} />)}
+      {trace.summaries.map((each) => (
+        <p key={each.ended_at_ms}>
+          summary of {each.covered} messages by {each.model} in {each.elapsed_ms} ms
+        </p>
+      ))}
+      <Folded name="All of it as JSON" content={trace} />
+    </div>
+  );
+}
+
+function Round({ round }: { round: TraceRound }) {
+  return (
+    <section>
+      <h3>
+        Round {round.round}: {round.answered_model ?? round.model}
+      </h3>
+      {(round.attempts ?? []).map((each, at) => (
+        <p key={at}>
+          {each.provider}/{each.model}: {each.first_delta_ms == null ? "nothing came" : `first piece after ${each.first_delta_ms} ms`}
+          {each.total_ms != null && `, ${each.total_ms} ms in all`}
+          {each.code && <em>{` ${each.code} ${each.detail ?? ""}`}</em>}
+        </p>
+      ))}
+      {round.usage && <p>{spent(round.usage)}</p>}
+      {round.system && <Folded name="System prompt" content={round.system} />}
+      {round.messages && <Folded name={`Messages (${round.messages.length})`} content={round.messages} />}
+      {round.tools && round.tools.length > 0 && <Folded name={`Tools (${round.tools.length})`} content={round.tools.join("\n")} />}
+      {round.params && <Folded name="Parameters" content={round.params} />}
+      {round.reasoning && <Folded name="Reasoning" content={round.reasoning} />}
+      {round.text && <Folded name="Answer" content={round.text} />}
+      {(round.tool_runs ?? []).map((each) => <ToolRun key={each.tool_call_id} run={each} />)}
+    </section>
+  );
+}
+
+function ToolRun({ run }: { run: TraceToolRun }) {
+  return (
+    <div>
+      <p>
+        <code>{run.name}</code> {run.outcome} in {run.elapsed_ms} ms
+      </p>
+      <Folded name="Input and output" content={`${run.input}\n\n${run.output}`} />
+    </div>
+  );
+}
+
+/** Text is text and the rest is JSON; what is folded is not drawn. */
+function Folded({ name, content }: { name: string; content: unknown }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{name}</summary>
+      {isOpen && <pre tabIndex={0}>{typeof content === "string" ? content : JSON.stringify(content, null, 2)}</pre>}
+    </details>
+  );
+}

@@ -1,0 +1,140 @@
+/** One setting: what it is called, what it does, its control, and which layer its value comes from. */
+
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+
+import { choiceFrom, CLEARED, numberFrom, originOf, type ChoiceParam, type NumberParam, type Param, type SwitchParam, type TextParam } from "./params.ts";
+import { modeTitle, refusals, refuse, set, values } from "./values.ts";
+
+export function Rows({ params }: { params: readonly Param[] }) {
+  return (
+    <>
+      {params.map((param) => (
+        <ParamRow key={param.key} param={param} />
+      ))}
+    </>
+  );
+}
+
+export function ParamRow({ param }: { param: Param }) {
+  const id = useId();
+  return (
+    <Row id={id} name={param.key} label={param.label} help={param.help} isWide={param.kind === "text"}>
+      {control(param, id)}
+    </Row>
+  );
+}
+
+/** The frame of a setting that is a parameter of the chat. */
+export function Row({
+  id,
+  name,
+  label,
+  help,
+  isWide,
+  children,
+}: {
+  id: string;
+  name: string;
+  label: string;
+  help: string;
+  isWide?: boolean;
+  children: ComponentChildren;
+}) {
+  const value = values.value[name];
+  const wrong = refusals.value[name];
+  const canReset = value?.layer === "thread";
+  return (
+    <div class={isWide ? "setting wide" : "setting"}>
+      <div class="what">
+        <label for={id}>{label}</label>
+        <p id={`${id}-help`}>{help}</p>
+      </div>
+      <div class="control">
+        {children}
+        <p class="origin" aria-live="polite">
+          {wrong ? <span class="wrong">{wrong}</span> : originOf(value, modeTitle.value)}
+          {canReset && !wrong && (
+            <button type="button" class="link" aria-label={`Reset ${label}`} onClick={() => void set(name, CLEARED[name] ?? null)}>
+              Reset
+            </button>
+          )}
+        </p>
+      </div>
+    </div>
+  );
+}
+
+function control(param: Param, id: string) {
+  const value = values.value[param.key]?.value;
+  switch (param.kind) {
+    case "number":
+      return <NumberField param={param} id={id} value={value} />;
+    case "choice":
+      return <Choice param={param} id={id} value={value} />;
+    case "switch":
+      return <Switch param={param} id={id} value={value} />;
+    case "text":
+      return <TextField param={param} id={id} value={value} />;
+  }
+}
+
+type Field<P> = { param: P; id: string; value: unknown };
+
+function NumberField({ param, id, value }: Field<NumberParam>) {
+  const { key, min, max, unset } = param;
+  return (
+    <input
+      id={id}
+      inputMode="decimal"
+      aria-describedby={`${id}-help`}
+      placeholder={unset}
+      value={value === null || value === undefined ? "" : String(value)}
+      onChange={(event) => {
+        const typed = numberFrom(event.currentTarget.value, param);
+        if (typed === undefined) refuse(key, `A ${param.step % 1 ? "" : "whole "}number from ${min} to ${max.toLocaleString("en")}.`);
+        else void set(key, typed);
+      }}
+    />
+  );
+}
+
+function Choice({ param, id, value }: Field<ChoiceParam>) {
+  return (
+    <select id={id} aria-describedby={`${id}-help`} value={String(value ?? "")} onChange={(event) => void set(param.key, choiceFrom(event.currentTarget.value))}>
+      {Object.entries(param.options).map(([option, words]) => (
+        <option key={option} value={option}>
+          {words}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Switch({ param, id, value }: Field<SwitchParam>) {
+  return (
+    <input
+      id={id}
+      type="checkbox"
+      role="switch"
+      class={param.isDangerous ? "dangerous" : undefined}
+      aria-describedby={`${id}-help`}
+      checked={value === true}
+      onChange={(event) => void set(param.key, event.currentTarget.checked)}
+    />
+  );
+}
+
+function TextField({ param, id, value }: Field<TextParam>) {
+  return (
+    <textarea
+      id={id}
+      rows={3}
+      aria-describedby={`${id}-help`}
+      maxLength={param.maxLength}
+      placeholder={param.placeholder}
+      value={String(value ?? "")}
+      onChange={(event) => void set(param.key, event.currentTarget.value.trim() || null)}
+    />
+  );
+}

@@ -1,0 +1,146 @@
+/** What can be set: for the open chat, layer by layer, and for this browser. Loaded when it is first opened. */
+
+import { signal } from "@preact/signals";
+import { useEffect, useId } from "preact/hooks";
+
+import { caps, models, modes } from "../state/caps.ts";
+import { isSettingsOpen } from "../state/layout.ts";
+import { chat, title } from "../state/session.ts";
+import { THEMES, theme } from "../state/theme.ts";
+import { setToken, token } from "../state/token.ts";
+import { Dialog } from "../ui/dialog.tsx";
+import { ANSWERS, APPROVALS, MORE, TOOLS } from "./params.ts";
+import { Row, Rows } from "./rows.tsx";
+import { Tools } from "./tools.tsx";
+import { keepUp, modeId, set, values } from "./values.ts";
+import "./settings.css";
+
+const TABS = { answers: "Answers", tools: "Tools", approvals: "Approvals", browser: "This browser" } as const;
+type Tab = keyof typeof TABS;
+const NAMES = Object.keys(TABS) as Tab[];
+const tab = signal<Tab>("answers");
+
+export function Settings() {
+  useEffect(keepUp, []);
+  const id = useId();
+  return (
+    <Dialog title="Settings" wide onClose={() => (isSettingsOpen.value = false)}>
+      <div class="settings">
+        <div role="tablist" aria-label="Kinds of settings" onKeyDown={walk}>
+          {NAMES.map((name) => (
+            <button
+              key={name}
+              id={`${id}-${name}`}
+              role="tab"
+              aria-selected={tab.value === name}
+              aria-controls={`${id}-panel`}
+              tabIndex={tab.value === name ? 0 : -1}
+              onClick={() => (tab.value = name)}
+            >
+              {TABS[name]}
+            </button>
+          ))}
+        </div>
+        <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${tab.value}`} tabIndex={-1}>
+          {tab.value !== "browser" && (
+            <p class="hint">{chat.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
+          )}
+          {tab.value === "answers" && <Answers />}
+          {tab.value === "tools" && (
+            <>
+              <Tools />
+              <h3>How they are used</h3>
+              <Rows params={TOOLS} />
+            </>
+          )}
+          {tab.value === "approvals" && <Rows params={APPROVALS} />}
+          {tab.value === "browser" && <Browser />}
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+/** Arrow keys go from tab to tab (WAI-ARIA, tabs). */
+function walk(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  tab.value = NAMES[(NAMES.indexOf(tab.value) + step + NAMES.length) % NAMES.length] as Tab;
+  const list = event.currentTarget as HTMLElement;
+  requestAnimationFrame(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
+}
+
+function Answers() {
+  const id = useId();
+  const model = values.value.model;
+  const chosen = model?.layer === "thread" ? String(model.value) : "";
+  const below = model && model.layer !== "thread" ? String(model.value) : caps.value?.chat_default_model;
+  const isUnknown = chosen !== "" && !models.value.some((one) => one.id === chosen);
+  return (
+    <>
+      <Row id={id} name="model" label="Model" help="Who answers in this chat, from the next answer on.">
+        <select id={id} value={chosen} onChange={(event) => void set("model", event.currentTarget.value)}>
+          <option value="">Default{below && ` (${below})`}</option>
+          {isUnknown && <option value={chosen}>{chosen}</option>}
+          {models.value.map((one) => (
+            <option key={one.id} value={one.id}>
+              {one.id}
+            </option>
+          ))}
+        </select>
+      </Row>
+      {modes.value.length > 0 && (
+        <Row id={`${id}-mode`} name="mode" label="Mode" help={modes.value.find((one) => one.id === modeId.value)?.description || "Which assistant of this server answers."}>
+          <select id={`${id}-mode`} value={modeId.value} disabled={modes.value.length < 2} onChange={(event) => void set("mode", event.currentTarget.value)}>
+            {modes.value.map((one) => (
+              <option key={one.id} value={one.id}>
+                {one.title || one.id}
+              </option>
+            ))}
+          </select>
+        </Row>
+      )}
+      <Rows params={ANSWERS} />
+      <details>
+        <summary>More</summary>
+        <Rows params={MORE} />
+      </details>
+    </>
+  );
+}
+
+const THEME_WORDS = { system: "As the system", light: "Light", dark: "Dark" } as const;
+
+function Browser() {
+  return (
+    <>
+      <fieldset class="setting">
+        <legend class="what">Colours</legend>
+        <div class="control choices">
+          {THEMES.map((one) => (
+            <label key={one}>
+              <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
+            </label>
+          ))}
+        </div>
+      </fieldset>
+      <form
+        class="setting"
+        onSubmit={(event) => {
+          event.preventDefault();
+          setToken(String(new FormData(event.currentTarget).get("token") ?? "").trim());
+        }}
+      >
+        <div class="what">
+          <label for="token">Token</label>
+          <p>For a server that asks who you are. Kept until this tab is closed; the page loads again with it.</p>
+        </div>
+        <div class="control inline">
+          <input id="token" name="token" type="password" autocomplete="off" defaultValue={token() ?? ""} placeholder="none" />
+          <button type="submit">Use it</button>
+        </div>
+      </form>
+    </>
+  );
+}

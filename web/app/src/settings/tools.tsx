@@ -1,0 +1,101 @@
+/** Which tools the model is offered in this chat, and what asks before it runs. */
+
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { ToolInfo } from "threadcast-client";
+
+import { ask } from "../state/actions.ts";
+import { serverOf, toggled } from "./params.ts";
+import { modeId, modeTitle, refusals, set, values } from "./values.ts";
+
+const POLICIES: Readonly<Record<ToolInfo["policy"], string>> = {
+  auto: "runs by itself",
+  ask: "asks you first",
+  preview: "shows you first",
+  client: "runs in your editor or app",
+  deny: "never runs",
+};
+
+/** What the chat's mode offers, before anything is switched off here. */
+const offered = signal<readonly ToolInfo[] | null>(null);
+
+function useOffered(): void {
+  const mode = modeId.value;
+  useEffect(() => {
+    if (!mode) return;
+    void ask<ToolInfo[]>("GET", `/v1/tools?mode=${encodeURIComponent(mode)}`).then((found) => {
+      if (found && mode === modeId.peek()) offered.value = found;
+    });
+  }, [mode]);
+}
+
+function listOf(key: string): string[] | null {
+  const value = values.value[key]?.value;
+  return Array.isArray(value) ? (value as string[]) : null;
+}
+
+export function Tools() {
+  useOffered();
+  const tools = offered.value;
+  if (!tools) return <p class="hint">Loading…</p>;
+  if (!tools.length) return <p class="hint">The mode {modeTitle.value} offers no tools.</p>;
+  const servers = [...new Set(tools.flatMap(({ name }) => serverOf(name) ?? []))];
+  const own = tools.filter(({ name }) => serverOf(name) === null);
+  return (
+    <>
+      {own.map((tool) => (
+        <Tool key={tool.name} tool={tool} title={tool.name} />
+      ))}
+      {servers.map((server) => (
+        <Server key={server} server={server} all={servers} tools={tools.filter(({ name }) => serverOf(name) === server)} />
+      ))}
+      {["tools_disabled", "mcp_servers"].map((key) => refusals.value[key] && <p class="wrong">{refusals.value[key]}</p>)}
+    </>
+  );
+}
+
+function Server({ server, all, tools }: { server: string; all: readonly string[]; tools: readonly ToolInfo[] }) {
+  const chosen = listOf("mcp_servers");
+  const isOn = chosen?.includes(server) ?? true;
+  const toggle = (on: boolean) => {
+    const next = toggled(chosen ?? all, server, on);
+    // All of them is what holds when nothing is said, also for servers that come later.
+    void set("mcp_servers", all.every((one) => next.includes(one)) ? null : next);
+  };
+  return (
+    <fieldset class="server">
+      <legend>
+        <label>
+          <input type="checkbox" role="switch" checked={isOn} onChange={(event) => toggle(event.currentTarget.checked)} />
+          {server} <span class="hint">MCP server, {tools.length} tools</span>
+        </label>
+      </legend>
+      {isOn && tools.map((tool) => <Tool key={tool.name} tool={tool} title={tool.name.slice(`mcp__${server}__`.length)} />)}
+    </fieldset>
+  );
+}
+
+function Tool({ tool, title }: { tool: ToolInfo; title: string }) {
+  const disabled = listOf("tools_disabled");
+  const server = serverOf(tool.name);
+  const isWhole = server !== null && (disabled ?? []).includes(`mcp__${server}__*`);
+  return (
+    <label class="tool">
+      <input
+        type="checkbox"
+        role="switch"
+        disabled={isWhole}
+        checked={!isWhole && !(disabled ?? []).includes(tool.name)}
+        onChange={(event) => {
+          const next = toggled(disabled, tool.name, !event.currentTarget.checked);
+          void set("tools_disabled", next.length ? next : null);
+        }}
+      />
+      <span class="what">
+        <span class="name">{title}</span>
+        <span class="policy">{POLICIES[tool.policy]}</span>
+        <span class="about">{tool.description}</span>
+      </span>
+    </label>
+  );
+}

@@ -1,0 +1,61 @@
+/**
+ * The values that hold in the open chat and the layers that they come from, as the server says them; asked for when the
+ * settings open and when it says that something has changed. What cannot be set says why beside its control.
+ */
+
+import { computed, effect, signal } from "@preact/signals";
+import type { Params, ParamValue } from "threadcast-client";
+
+import { modes } from "../state/caps.ts";
+import { chat, client, onEvent, state } from "../state/session.ts";
+import { begin } from "../state/writing.ts";
+
+export const values = signal<Readonly<Record<string, ParamValue>>>({});
+export const refusals = signal<Readonly<Record<string, string>>>({});
+
+export const modeId = computed(() => {
+  const { mode } = state.value.thread;
+  return modes.value.some(({ id }) => id === mode) ? (mode as string) : (modes.value[0]?.id ?? "");
+});
+export const modeTitle = computed(() => modes.value.find(({ id }) => id === modeId.value)?.title || modeId.value);
+
+export async function refresh(): Promise<void> {
+  const id = chat.peek()?.id;
+  // A chat that nobody has begun has no values of its own, and the server does not know it.
+  const found = id && state.peek().position ? await client.get<Params>(`/v1/chats/${id}/params`).catch(() => null) : null;
+  if (id === chat.peek()?.id) values.value = found?.params ?? {};
+}
+
+/** Keeps `values` up to date until what it returns is called. */
+export function keepUp(): () => void {
+  const isBegun = computed(() => state.value.position > 0);
+  const stop = effect(() => {
+    void chat.value;
+    void isBegun.value;
+    refusals.value = {};
+    void refresh();
+  });
+  const deafen = onEvent((event) => {
+    if (event.type === "thread_updated" || event.type === "runtime_updated") void refresh();
+  });
+  return () => {
+    stop();
+    deafen();
+  };
+}
+
+/** Sets a parameter of this chat, or with null leaves it to the layers below. */
+export async function set(key: string, value: unknown): Promise<void> {
+  try {
+    await begin()?.send({ type: "set_params", patch: { [key]: value } }).acked;
+    const { [key]: _, ...others } = refusals.peek();
+    refusals.value = others;
+  } catch (wrong) {
+    refusals.value = { ...refusals.peek(), [key]: wrong instanceof Error ? wrong.message : String(wrong) };
+  }
+  void refresh();
+}
+
+export function refuse(key: string, why: string): void {
+  refusals.value = { ...refusals.peek(), [key]: why };
+}

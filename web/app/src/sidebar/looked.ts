@@ -1,0 +1,60 @@
+/**
+ * When each chat was last looked at in this browser. A chat that nobody has looked at counts as looked at when this
+ * browser first saw the list, so that a first visit is not full of news.
+ */
+
+import { effect, signal } from "@preact/signals";
+
+import { chats, chat } from "../state/session.ts";
+
+const KEY = "threadcast.looked";
+/** More chats than the list shows at first; the rest fall back to `since`. */
+const LOOKED_MAX_COUNT = 500;
+
+interface Looked {
+  since: number;
+  at: Record<string, number>;
+}
+
+function read(): Looked {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "") as Looked;
+    if (typeof kept.since === "number" && typeof kept.at === "object") return kept;
+  } catch {
+    // nothing kept, or nothing of ours
+  }
+  return { since: 0, at: {} };
+}
+
+export const looked = signal<Looked>(read());
+
+// What another tab looks at is looked at.
+addEventListener("storage", (event) => {
+  if (event.key === KEY) looked.value = read();
+});
+
+const isVisible = signal(document.visibilityState === "visible");
+document.addEventListener("visibilitychange", () => {
+  isVisible.value = document.visibilityState === "visible";
+});
+
+export function lookedAt(chatId: string): number {
+  return looked.value.at[chatId] ?? looked.value.since;
+}
+
+effect(() => {
+  const list = chats.value;
+  if (!list.isLive) return;
+  const kept = looked.peek();
+  const open = isVisible.value ? list.chats.find(({ id }) => id === chat.value?.id) : undefined;
+  const since = kept.since || Math.max(1, ...list.chats.map(({ last_active }) => last_active));
+  if (since === kept.since && (!open || (kept.at[open.id] ?? 0) >= open.last_active)) return;
+  const entries = Object.entries({ ...kept.at, ...(open && { [open.id]: open.last_active }) });
+  entries.sort((a, b) => b[1] - a[1]);
+  looked.value = { since, at: Object.fromEntries(entries.slice(0, LOOKED_MAX_COUNT)) };
+  try {
+    localStorage.setItem(KEY, JSON.stringify(looked.value));
+  } catch {
+    // A full store: it is remembered for as long as this page stands.
+  }
+});

@@ -1,0 +1,122 @@
+/** One chat of the list: its state, its title, and what may be done with it. */
+
+import { Component } from "preact";
+import { useRef, useState } from "preact/hooks";
+import type { ChatSummary } from "threadcast-client";
+
+import { ask } from "../state/actions.ts";
+import { Menu } from "../ui/menu.tsx";
+import { MARK_WORDS, type Mark } from "./groups.ts";
+import { exportChat, exportMarkdown } from "./transfer.ts";
+
+interface Props {
+  chat: ChatSummary;
+  mark: Mark;
+  isCurrent: boolean;
+  isChild?: boolean;
+  onOpen: (chatId: string) => void;
+  onDelete: (chat: ChatSummary) => void;
+}
+
+/** As long as a title may be (PROTOCOL §16). */
+const TITLE_MAX_CHARACTERS = 200;
+
+/** A list of hundreds is drawn with every word of the feed: rows that are the same are left alone. */
+export class Row extends Component<Props> {
+  override shouldComponentUpdate(next: Props): boolean {
+    return (Object.keys(next) as (keyof Props)[]).some((key) => next[key] !== this.props[key]);
+  }
+
+  override render(props: Props) {
+    return <Inner {...props} />;
+  }
+}
+
+function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
+  const [isRenaming, setRenaming] = useState(false);
+  const link = useRef<HTMLAnchorElement>(null);
+  const says = MARK_WORDS[mark];
+  const title = chat.title || "New Chat";
+  if (isRenaming) {
+    const end = (name: string | null) => {
+      setRenaming(false);
+      // The link is there again once this is drawn.
+      requestAnimationFrame(() => link.current?.focus());
+      if (name && name !== chat.title) void rename(chat.id, name);
+    };
+    return (
+      <li class="row renaming">
+        <TitleInput title={chat.title} onEnd={end} />
+      </li>
+    );
+  }
+  return (
+    <li class={isChild ? "row child" : "row"}>
+      <a
+        ref={link}
+        href={`/c/${chat.id}`}
+        title={title}
+        aria-current={isCurrent ? "page" : undefined}
+        onClick={(event) => {
+          if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+          event.preventDefault();
+          onOpen(chat.id);
+        }}
+        onDblClick={() => setRenaming(true)}
+        onKeyDown={(event) => {
+          if (event.key === "F2") setRenaming(true);
+          else if (event.key === "Delete") onDelete(chat);
+        }}
+      >
+        <span class={`mark ${mark}`} />
+        <span class="name">{title}</span>
+        {says && <span class="visually-hidden">, {says}</span>}
+      </a>
+      <Menu
+        label={`Actions for ${title}`}
+        items={[
+          { label: "Rename", icon: "edit", onSelect: () => setRenaming(true) },
+          { label: "Export", icon: "download", onSelect: () => void exportChat(chat.id, title) },
+          { label: "Export as Markdown", icon: "file", onSelect: () => void exportMarkdown(chat.id, title) },
+          { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => onDelete(chat) },
+        ]}
+      />
+    </li>
+  );
+}
+
+/** Enter and leaving keep what was written, Escape does not. */
+function TitleInput({ title, onEnd }: { title: string; onEnd: (name: string | null) => void }) {
+  const isOver = useRef(false);
+  const end = (name: string | null) => {
+    if (isOver.current) return;
+    isOver.current = true;
+    onEnd(name);
+  };
+  return (
+    <input
+      aria-label="Title"
+      defaultValue={title}
+      maxLength={TITLE_MAX_CHARACTERS}
+      ref={(box) => {
+        if (!box || document.activeElement === box) return;
+        box.focus();
+        box.select();
+      }}
+      onKeyDown={(event) => {
+        if (event.isComposing) return;
+        if (event.key === "Enter") end(event.currentTarget.value.trim());
+        else if (event.key === "Escape") end(null);
+        else return;
+        event.preventDefault();
+        event.stopPropagation();
+      }}
+      onBlur={(event) => end(event.currentTarget.value.trim())}
+    />
+  );
+}
+
+async function rename(chatId: string, title: string): Promise<void> {
+  const command = { type: "set_params", client_request_id: crypto.randomUUID(), patch: { title } };
+  await ask("POST", `/v1/chats/${chatId}/commands`, command);
+}

@@ -1,0 +1,59 @@
+/** Chats out of the house, as the server's own lines or as Markdown, and back in. */
+
+import type { ChatSnapshot, ImportReport } from "threadcast-client";
+
+import { go } from "../state/route.ts";
+import { client, notify } from "../state/session.ts";
+import { fileName, markdownOf } from "./markdown.ts";
+
+/** An import of 64 MiB over a slow line; the server itself answers 10 s after it has it all. */
+const TRANSFER_MS = 120_000;
+
+export async function exportChat(chatId: string, title: string): Promise<void> {
+  const answer = await transfer("GET", `/v1/chats/${chatId}/export`);
+  if (answer) save(await answer.blob(), fileName(title, "jsonl"));
+}
+
+export async function exportMarkdown(chatId: string, title: string): Promise<void> {
+  const answer = await transfer("GET", `/v1/chats/${chatId}`);
+  if (!answer) return;
+  const text = markdownOf((await answer.json()) as ChatSnapshot);
+  save(new Blob([text], { type: "text/markdown" }), fileName(title, "md"));
+}
+
+export async function importChats(file: File): Promise<void> {
+  const answer = await transfer("POST", "/v1/chats/import", file);
+  if (!answer) return;
+  const report = (await answer.json()) as ImportReport;
+  const told = [
+    counted(report.imported.length, "imported"),
+    counted(report.accepted.length, "on the way"),
+    counted(report.skipped.length, "here already"),
+    ...report.failed.map(({ error }) => `not imported: ${error}`),
+  ];
+  notify(told.filter(Boolean).join("; ") || "There was no chat in that file.");
+  const only = [...report.imported, ...report.accepted, ...report.skipped];
+  if (only.length === 1 && only[0]) go(only[0]);
+}
+
+function counted(count: number, what: string): string {
+  return count ? `${count} ${count === 1 ? "chat" : "chats"} ${what}` : "";
+}
+
+async function transfer(method: string, path: string, body?: Blob): Promise<Response | null> {
+  try {
+    return await client.request(method, path, { body, signal: AbortSignal.timeout(TRANSFER_MS) });
+  } catch (wrong) {
+    notify(wrong instanceof Error ? wrong.message : String(wrong));
+    return null;
+  }
+}
+
+function save(blob: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  // The download has begun by then; it keeps the bytes itself.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

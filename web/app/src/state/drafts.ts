@@ -1,0 +1,93 @@
+/**
+ * What is written and not sent yet, of each chat: kept in this browser, so that a reload or a look at another chat loses
+ * nothing. Large parts lie on the server already (PROTOCOL §10); a draft holds references to them.
+ *
+ * The rule: a draft leaves only when the outbox has the message, or when a person empties it. Where nothing can be kept
+ * over a reload (a full store, a private window), drafts live as long as the page.
+ */
+
+export interface DraftFile {
+  readonly name: string;
+  readonly mime: string;
+  readonly bytes: number;
+  readonly url: string;
+  readonly hash: string;
+}
+
+export interface Draft {
+  readonly text: string;
+  readonly files: readonly DraftFile[];
+}
+
+export const EMPTY: Draft = { text: "", files: [] };
+
+/** Longer than a message may be (256 kB), so that it is the server who says that it is too long. */
+const DRAFT_MAX_CHARACTERS = 300_000;
+/** Drafts that are kept over a reload; the oldest go. */
+export const DRAFTS_MAX_COUNT = 50;
+const PREFIX = "threadcast.draft.";
+const NEW = "new";
+
+export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
+
+interface Kept extends Draft {
+  readonly at: number;
+}
+
+export class Drafts {
+  private readonly written = new Map<string, Draft>();
+
+  constructor(
+    private readonly store: Store,
+    private readonly now: () => number = Date.now,
+  ) {}
+
+  /** The draft of a chat; null is the chat that nobody has begun. */
+  read(chatId: string | null): Draft {
+    const key = PREFIX + (chatId ?? NEW);
+    const kept = this.written.get(key) ?? parse(this.store.getItem(key));
+    return kept ? { text: kept.text, files: kept.files } : EMPTY;
+  }
+
+  write(chatId: string | null, draft: Draft): void {
+    const key = PREFIX + (chatId ?? NEW);
+    this.written.set(key, draft);
+    if (!draft.text && !draft.files.length) return this.store.removeItem(key);
+    const kept: Kept = { text: draft.text.slice(0, DRAFT_MAX_CHARACTERS), files: draft.files, at: this.now() };
+    try {
+      if (this.store.getItem(key) === null) this.makeRoom();
+      this.store.setItem(key, JSON.stringify(kept));
+    } catch {
+      // It stays in the page.
+    }
+  }
+
+  move(from: string | null, to: string): void {
+    this.write(to, this.read(from));
+    this.write(from, EMPTY);
+  }
+
+  private makeRoom(): void {
+    const { store } = this;
+    const all = Array.from({ length: store.length }, (_, at) => store.key(at) ?? "");
+    const keys = all.filter((key) => key.startsWith(PREFIX));
+    if (keys.length < DRAFTS_MAX_COUNT) return;
+    const byAge = keys.map((key) => ({ key, at: parse(store.getItem(key))?.at ?? 0 })).sort((a, b) => a.at - b.at);
+    for (const { key } of byAge.slice(0, keys.length - DRAFTS_MAX_COUNT + 1)) store.removeItem(key);
+  }
+}
+
+/** The chat that the files of a draft lie with. */
+export function homeOf(draft: Draft): string | null {
+  return draft.files[0]?.url.match(/\/v1\/chats\/([A-Za-z0-9_-]{1,128})\/blobs\//)?.[1] ?? null;
+}
+
+function parse(text: string | null): Kept | null {
+  try {
+    const kept = JSON.parse(text ?? "null") as Partial<Kept> | null;
+    if (!kept || typeof kept.text !== "string") return null;
+    return { text: kept.text, files: Array.isArray(kept.files) ? kept.files : [], at: Number(kept.at) || 0 };
+  } catch {
+    return null; // nothing of ours
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * What is being written into the open chat, and how it leaves: as a message of ours, which is given back if it is not
+ * taken. The rule: text is never lost.
+ */
+
+import { effect, signal } from "@preact/signals";
+import { Refused, type Chat, type Sendable } from "threadcast-client";
+
+import { partOf } from "../composer/files.ts";
+import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
+import { go, route } from "./route.ts";
+import { chat, notify } from "./session.ts";
+
+const drafts = new Drafts(localStorage);
+
+/** The draft of the open chat. */
+export const written = signal<Draft>(EMPTY);
+
+/** The message of ours that is being edited in the place where people write, and what it holds besides text. */
+export const editing = signal<{ messageId: string; parts: readonly object[] } | null>(null);
+
+/** What was refused, to be taken up again or dropped. */
+export interface Unsent {
+  readonly id: string;
+  readonly chatId: string;
+  readonly draft: Draft;
+  readonly reason: string;
+}
+export const unsent = signal<readonly Unsent[]>([]);
+
+effect(() => {
+  written.value = drafts.read(route.value.chatId);
+  editing.value = null;
+});
+
+export function write(draft: Partial<Draft>): void {
+  written.value = { ...written.peek(), ...draft };
+  // What is edited is a message; what was being written before is kept for after.
+  if (!editing.peek()) drafts.write(route.peek().chatId, written.peek());
+}
+
+export function edit(messageId: string, text: string, parts: readonly object[]): void {
+  editing.value = { messageId, parts };
+  written.value = { text, files: [] };
+}
+
+export function stopEditing(): void {
+  editing.value = null;
+  written.value = drafts.read(route.peek().chatId);
+}
+
+let nextId: string | null = null;
+
+/** The id of the open chat, or the one that it will have. Uploads are addressed to it, also before it begins. */
+export function targetId(): string {
+  return route.peek().chatId ?? (nextId ??= homeOf(drafts.read(null)) ?? crypto.randomUUID());
+}
+
+/** The open chat; on the page of one that nobody has begun, a new one, which takes over what was written there. */
+export function begin(): Chat | null {
+  if (route.peek().chatId === null) {
+    const id = targetId();
+    nextId = null;
+    drafts.move(null, id);
+    go(id);
+  }
+  return chat.peek();
+}
+
+/** A file has come to the server; it belongs to what is written there, also when somebody looks elsewhere by now. */
+export function addFile(target: string, file: DraftFile): void {
+  if (target === targetId()) return write({ files: [...written.peek().files, file] });
+  const draft = drafts.read(target);
+  drafts.write(target, { ...draft, files: [...draft.files, file] });
+}
+
+export function removeFile(file: DraftFile): void {
+  write({ files: written.peek().files.filter((other) => other !== file) });
+}
+
+/** Sends what is written; `now`: the open run gives way to it. */
+export function send({ now = false } = {}): void {
+  const draft = written.peek();
+  if (!draft.text.trim() && !draft.files.length && !editing.peek()?.parts.length) return;
+  const edited = editing.peek();
+  const opened = begin();
+  if (!opened) return;
+  try {
+    if (edited) {
+      const text = draft.text.trim() ? [{ type: "text", text: draft.text }] : [];
+      const content = edited.parts.length ? [...text, ...edited.parts] : draft.text;
+      const command = { type: "update_message", message_id: edited.messageId, content, mode: "branch", regenerate: true };
+      giveBack(opened, command as Sendable, draft);
+      stopEditing();
+    } else {
+      const attachments = draft.files.map(partOf);
+      giveBack(opened, { type: "user_message", content: draft.text, attachments, priority: now }, draft);
+      write(EMPTY);
+    }
+  } catch (wrong) {
+    notify(wrong instanceof Error ? wrong.message : String(wrong));
+  }
+}
+
+/** Why it was refused is shown by `session.ts`; what was written comes back, here. */
+function giveBack(opened: Chat, command: Sendable, draft: Draft): void {
+  opened.send(command).accepted.catch((wrong: unknown) => {
+    if (!(wrong instanceof Refused)) return; // the outbox has it still
+    const isOpen = route.peek().chatId === opened.id && !editing.peek();
+    const now = isOpen ? written.peek() : drafts.read(opened.id);
+    if (!now.text && !now.files.length) {
+      if (isOpen) write(draft);
+      else drafts.write(opened.id, draft);
+      return;
+    }
+    unsent.value = [...unsent.peek(), { id: crypto.randomUUID(), chatId: opened.id, draft, reason: wrong.message }];
+  });
+}
+
+/** Take up what was refused again, after what is written by now. */
+export function takeUp({ id, draft }: Unsent): void {
+  const { text, files } = written.peek();
+  write({ text: [text, draft.text].filter(Boolean).join("\n\n"), files: [...files, ...draft.files] });
+  drop(id);
+}
+
+export function drop(id: string): void {
+  unsent.value = unsent.peek().filter((one) => one.id !== id);
+}

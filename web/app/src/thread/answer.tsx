@@ -1,0 +1,122 @@
+/** An answer: its rounds with what the tools did between them, why it ended, what it cites, and what may be done with it. */
+
+import { textOf, type Message } from "threadcast-client";
+
+import { isRunning, state } from "../state/session.ts";
+import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
+import { goOn, regenerate } from "./acts.ts";
+import { sourcesOf } from "./citations.ts";
+import { Markdown } from "./markdown/markdown.tsx";
+import { memo } from "./memo.ts";
+import { timeOf, type TurnProps } from "./message.tsx";
+import { Parts } from "./parts.tsx";
+import { Reasoning } from "./reasoning.tsx";
+import { AnswerTools, Branches } from "./toolbar.tsx";
+import { ending, spent, usageOf } from "./words.ts";
+
+export function Answer({ turn, isLast, openId }: TurnProps) {
+  const last = turn.messages.at(-1) as Message;
+  // Only the last answer can be one that is being worked on, and only it asks.
+  const isBusy = isLast && isRunning.value;
+  return (
+    <article class="message assistant" id={`m-${turn.id}`} aria-label="Assistant" aria-busy={isBusy} tabIndex={-1}>
+      {turn.messages.map((message, at) => (
+        <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} />
+      ))}
+      {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : <End last={last} isLast={isLast} />}
+      <div class="under">
+        {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} />}
+        {!isBusy && <Facts messages={turn.messages} />}
+      </div>
+    </article>
+  );
+}
+
+const Round = memo(function Round({ message, isFirst, isOpen }: { message: Message; isFirst: boolean; isOpen: boolean }) {
+  const text = textOf(message);
+  const id = message.message_id;
+  return (
+    <div class="round" id={isFirst ? undefined : `m-${id}`}>
+      {!isFirst && <Branches message={message} />}
+      {message.reasoning_content && <Reasoning id={id} text={message.reasoning_content} isLive={isOpen && !text} />}
+      {text && <Markdown text={text} isGrowing={isOpen} />}
+      {typeof message.content !== "string" && <Parts parts={message.content} />}
+      <ToolCalls message={message} />
+      <PayloadsOf message={message} />
+      {!!message.citations?.length && <Sources message={message} />}
+      {message.warning && <p class="warning">{message.warning}</p>}
+    </div>
+  );
+});
+
+function Sources({ message }: { message: Message }) {
+  const sources = sourcesOf(message.citations ?? []);
+  if (!sources.length) return null;
+  return (
+    <ol class="sources" aria-label="Sources">
+      {sources.map(({ title, url, quote }, at) => (
+        <li key={at} title={quote}>
+          {url ? (
+            <a href={url} target="_blank" rel="noopener noreferrer nofollow">
+              {title}
+            </a>
+          ) : (
+            title
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** Quietly busy: dots until something comes, and what the server says it is doing. */
+export function Waiting({ isOpen }: { isOpen: boolean }) {
+  const { state: standing, status_text } = state.value.runtime;
+  if (isOpen || standing === "paused" || standing === "waiting_ide") return null;
+  return (
+    <p class="waiting">
+      <span class="dots" aria-hidden="true">
+        <i />
+        <i />
+        <i />
+      </span>
+      {status_text || <span class="visually-hidden">The assistant is working</span>}
+    </p>
+  );
+}
+
+/** Why an answer is shorter than it might be, and the way on. */
+function End({ last, isLast }: { last: Message; isLast: boolean }) {
+  const said = ending(last);
+  if (!said) return null;
+  return (
+    <p class={`ending ${said.isBad ? "bad" : ""}`}>
+      {said.text}
+      {isLast && (
+        <>
+          <button type="button" onClick={() => void goOn(last.message_id)}>
+            Continue
+          </button>
+          {said.isBad && (
+            <button type="button" onClick={() => void regenerate()}>
+              Retry
+            </button>
+          )}
+        </>
+      )}
+    </p>
+  );
+}
+
+/** Which model, what it took, and when. */
+function Facts({ messages }: { messages: readonly Message[] }) {
+  const last = messages.at(-1);
+  const usage = usageOf(messages);
+  if (!last || (!last.model && !usage)) return null;
+  const tokens = usage && `${usage.prompt_tokens.toLocaleString("en")} tokens read, ${usage.completion_tokens.toLocaleString("en")} written`;
+  return (
+    <p class="facts" title={[timeOf(last.created_at), tokens].filter(Boolean).join("\n")}>
+      {[last.model, usage && spent(usage)].filter(Boolean).join(" · ")}
+    </p>
+  );
+}

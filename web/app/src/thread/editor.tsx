@@ -1,0 +1,49 @@
+/** The words of a message, to be said otherwise. Enter sends, Escape gives up; as high as its text. */
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said: string) => unknown; onCancel: () => void }) {
+  const [said, setSaid] = useState(text);
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    box.current?.focus();
+    box.current?.setSelectionRange(text.length, text.length);
+  }, []);
+  useLayoutEffect(() => {
+    if (!box.current) return;
+    box.current.style.height = "auto";
+    box.current.style.height = `${box.current.scrollHeight + 2}px`;
+  }, [said]);
+  const save = () => said.trim() && onSave(said);
+  return (
+    <form
+      class="editor"
+      onSubmit={(event) => {
+        event.preventDefault();
+        save();
+      }}
+    >
+      <textarea
+        ref={box}
+        aria-label="Edit message"
+        value={said}
+        onInput={(event) => setSaid(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") onCancel();
+          else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) save();
+          else return;
+          event.preventDefault();
+          event.stopPropagation();
+        }}
+      />
+      <div class="choices">
+        <button type="button" onClick={onCancel}>
+          Cancel
+        </button>
+        <button type="submit" class="primary" disabled={!said.trim()}>
+          Send
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,56 @@
+/**
+ * One block of Markdown to HTML, which `clean.ts` then cleans.
+ *
+ * HTML that a model writes is shown as what it is, text; a few tags without attributes are let through, since tables have
+ * no other way to say them. Images of other servers are not fetched unasked: an address is all it takes to carry words
+ * out of a chat. Pure.
+ */
+
+import { Marked, type Tokens } from "marked";
+
+const HARMLESS_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd|mark|u))>$/i;
+
+const OWN_IMAGE = /^(?:data:image\/(?:png|jpe?g|webp|gif);base64,|\/v1\/)/i;
+
+const marked = new Marked({
+  gfm: true,
+  renderer: {
+    html({ text }) {
+      return HARMLESS_TAG.test(text.trim()) ? text : escaped(text);
+    },
+    code({ text, lang }: Tokens.Code) {
+      return figure(text, /^[\w+#.-]{1,30}/.exec(lang ?? "")?.[0].toLowerCase() ?? "");
+    },
+    image({ href, text }) {
+      if (OWN_IMAGE.test(href)) return `<img src="${escaped(href)}" alt="${escaped(text)}" loading="lazy">`;
+      if (!/^https:\/\//i.test(href)) return escaped(text || href);
+      const where = URL.canParse(href) ? new URL(href).host : href;
+      return `<button type="button" class="ask-image" data-image="${escaped(href)}" title="${escaped(href)}">Show image from ${escaped(where)}${text ? `: <span>${escaped(text)}</span>` : ""}</button>`;
+    },
+    table(this, token) {
+      const row = (cells: Tokens.TableCell[]) => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
+      return `<div class="table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
+    },
+  },
+});
+
+/** `definitions`: link definitions that stand elsewhere in the text. Not clean yet. */
+export function toHtml(block: string, definitions = ""): string {
+  return marked.parse(definitions && block.includes("[") ? `${block}\n\n${definitions}` : block, { async: false });
+}
+
+/** Code with its language and a button that copies it; `markdown.tsx` draws the same for code that grows. */
+function figure(code: string, language: string): string {
+  const name = language ? ` class="language-${escaped(language)}"` : "";
+  return (
+    `<figure class="code"><figcaption><span>${escaped(language || "text")}</span>` +
+    `<button type="button" data-copy="code">Copy</button></figcaption>` +
+    `<pre tabindex="0"><code${name}>${escaped(code)}\n</code></pre></figure>`
+  );
+}
+
+const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+export function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (sign) => ENTITIES[sign] as string);
+}

@@ -1,0 +1,61 @@
+/** The windows of `acts.ts`: which model answers again, and whether a message really goes. */
+
+import { useEffect, useState } from "preact/hooks";
+import type { Capabilities } from "threadcast-client";
+
+import { ask } from "../state/actions.ts";
+import { Dialog } from "../ui/dialog.tsx";
+import { asked, regenerate, remove } from "./acts.ts";
+
+export function MessageQuestions() {
+  const question = asked.value;
+  if (!question) return null;
+  const close = () => (asked.value = null);
+  if (question.what === "model") return <WhichModel messageId={question.messageId} onClose={close} />;
+  return (
+    <Dialog title="Delete this message?" onClose={close}>
+      <p>All that follows from it in this branch goes too. Other branches stay.</p>
+      <div class="choices">
+        <button type="button" onClick={close}>
+          Cancel
+        </button>
+        <button
+          type="button"
+          class="dangerous"
+          onClick={() => {
+            close();
+            void remove(question.messageId);
+          }}
+        >
+          Delete
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+function WhichModel({ messageId, onClose }: { messageId: string; onClose: () => void }) {
+  const [names, setNames] = useState<readonly string[] | null>(null);
+  useEffect(() => {
+    void ask<Capabilities>("GET", "/v1/caps").then((caps) => setNames(Object.keys(caps?.chat_models ?? {})));
+  }, []);
+  return (
+    <Dialog title="Answer again with" onClose={onClose}>
+      <div class="models">
+        {names === null && <p class="hint">Asking which models there are…</p>}
+        {names?.map((name) => (
+          <button
+            key={name}
+            type="button"
+            onClick={() => {
+              onClose();
+              void regenerate(messageId, name);
+            }}
+          >
+            {name}
+          </button>
+        ))}
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,78 @@
+/** Under a message: the branch it is on, the things people do most, and a menu with the others. */
+
+import { useState } from "preact/hooks";
+import type { Message } from "threadcast-client";
+
+import { IconButton } from "../ui/icon.tsx";
+import { Menu, type MenuItem } from "../ui/menu.tsx";
+import { asked, copyText, fork, goOn, linkTo, regenerate, select } from "./acts.ts";
+import { copied } from "./copy.ts";
+
+/** How long a button says that it has done it. */
+const DONE_MS = 1_500;
+
+export function Copy({ messages }: { messages: readonly Message[] }) {
+  const [isDone, setDone] = useState(false);
+  const copy = async () => {
+    if (!(await copyText(messages))) return;
+    setDone(true);
+    setTimeout(() => setDone(false), DONE_MS);
+  };
+  return <IconButton name={isDone ? "check" : "copy"} label={isDone ? "Copied" : "Copy"} onClick={() => void copy()} />;
+}
+
+/** ‹ 2/3 ›: the other versions of this message. Nothing when there is but one. */
+export function Branches({ message }: { message: Message }) {
+  const ids = message.sibling_ids ?? [];
+  if (ids.length < 2) return null;
+  const at = ids.indexOf(message.message_id);
+  const to = (id: string | undefined) => id && void select(id);
+  return (
+    <span class="branches" role="group" aria-label="Versions">
+      <IconButton name="back" label="Previous version" disabled={at <= 0} onClick={() => to(ids[at - 1])} />
+      <span aria-label={`Version ${at + 1} of ${ids.length}`}>
+        {at + 1}/{ids.length}
+      </span>
+      <IconButton name="forward" label="Next version" disabled={at >= ids.length - 1} onClick={() => to(ids[at + 1])} />
+    </span>
+  );
+}
+
+export function UserTools({ message, onEdit }: { message: Message; onEdit: () => void }) {
+  const id = message.message_id;
+  return (
+    <div class="tools" role="toolbar" aria-label="Message">
+      <Branches message={message} />
+      <Copy messages={[message]} />
+      <IconButton name="edit" label="Edit" onClick={onEdit} />
+      <Menu label="More" items={[{ label: "Retry from here", icon: "retry", onSelect: () => void regenerate(id) }, ...common(id, id)]} />
+    </div>
+  );
+}
+
+/** `canContinue`: it is the last answer of the chat, and nothing runs. */
+export function AnswerTools({ messages, canContinue }: { messages: readonly Message[]; canContinue: boolean }) {
+  const first = messages[0] as Message;
+  const last = messages.at(-1) as Message;
+  const items: MenuItem[] = [
+    { label: "Regenerate with another model…", icon: "retry", onSelect: () => (asked.value = { what: "model", messageId: first.message_id }) },
+    ...(canContinue ? [{ label: "Continue", icon: "play" as const, onSelect: () => void goOn(last.message_id) }] : []),
+    ...common(first.message_id, last.message_id),
+  ];
+  return (
+    <div class="tools" role="toolbar" aria-label="Answer">
+      <Branches message={first} />
+      <Copy messages={messages} />
+      <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />
+      <Menu label="More" items={items} />
+    </div>
+  );
+}
+
+function common(firstId: string, lastId: string): MenuItem[] {
+  return [
+    { label: "Fork into a new chat", icon: "fork", onSelect: () => void fork(lastId) },
+    { label: "Copy link", icon: "copy", onSelect: () => void copied(linkTo(firstId)) },
+    { label: "Delete…", icon: "trash", isDangerous: true, onSelect: () => (asked.value = { what: "delete", messageId: firstId }) },
+  ];
+}

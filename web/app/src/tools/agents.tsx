@@ -1,0 +1,43 @@
+/** What works in the background of this chat: agents, chats of running calls, and processes that have just ended. */
+
+import { Icon, IconButton } from "../ui/icon.tsx";
+import { agents, atWork, ended, subchats } from "./live.ts";
+import { follow } from "./subchat.tsx";
+
+export function Agents() {
+  const running = agents.value.filter((agent) => agent.status === "running");
+  const known = new Set([...running.map((agent) => agent.id), ...[...subchats.value.values()].flat()]);
+  const others = atWork.value.filter((chat) => !known.has(chat.id));
+  if (!running.length && !others.length && !ended.value.length) return null;
+  return (
+    <ul class="agents" aria-label="In the background">
+      {running.map((agent) => (
+        <li key={String(agent.id)}>
+          <i class="spin" />
+          <a href={`/c/${String(agent.chat_id ?? agent.id)}`} onClick={(event) => follow(event, String(agent.chat_id ?? agent.id))}>
+            {String(agent.title || "agent")}
+          </a>
+          <span class="quiet">running</span>
+        </li>
+      ))}
+      {others.map((chat) => (
+        <li key={chat.id}>
+          <i class={chat.state === "paused" ? "pulse" : "spin"} />
+          <a href={`/c/${chat.id}`} onClick={(event) => follow(event, chat.id)}>{chat.title}</a>
+          <span class="quiet">{chat.state === "paused" ? "needs your decision" : "running"}</span>
+        </li>
+      ))}
+      {ended.value.map((process) => (
+        <li key={process.process_id} role="status">
+          <Icon name={process.status === "completed" ? "check" : "warn"} />
+          {process.short_description || "a process"}
+          <span class={process.status === "completed" ? "quiet" : "bad"}>
+            {process.status}
+            {process.exit_code ? `, exit code ${process.exit_code}` : ""}
+          </span>
+          <IconButton name="close" label="Dismiss" onClick={() => (ended.value = ended.value.filter((other) => other !== process))} />
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,60 @@
+/** Arguments as JSON, to be changed before they are used. The original stays, and comes back with one press. */
+
+import type { JsonObject } from "threadcast-client";
+import { useId, useState } from "preact/hooks";
+
+import { readEdited } from "./editing.ts";
+import { useFocused } from "./focus.ts";
+
+/** A text of that many lines is seen whole on a phone with its keyboard open. */
+const ROWS_MAX = 12;
+
+export function Editor({ value, submitLabel, isBusy, onSubmit, onLeave }: {
+  value: JsonObject;
+  submitLabel: string;
+  isBusy: boolean;
+  /** null: nothing was changed. */
+  onSubmit: (edited: JsonObject | null) => void;
+  onLeave: () => void;
+}) {
+  const original = JSON.stringify(value, null, 2);
+  const [text, setText] = useState(original);
+  const wrongId = useId();
+  const field = useFocused<HTMLTextAreaElement>();
+  const read = readEdited(text, value);
+  const error = "error" in read ? read.error : null;
+  const submit = () => {
+    if (!("error" in read) && !isBusy) onSubmit(read.isChanged ? read.value : null);
+  };
+  return (
+    <form
+      class="editor"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <textarea
+        ref={field}
+        aria-label="Arguments, as JSON"
+        aria-invalid={error !== null}
+        aria-describedby={wrongId}
+        spellcheck={false}
+        rows={Math.min(ROWS_MAX, text.split("\n").length + 1)}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+          event.preventDefault();
+          submit();
+        }}
+      />
+      <p id={wrongId} class="editor-wrong" role="status">{error ?? ""}</p>
+      <div class="choices">
+        <button type="submit" class="primary" disabled={isBusy || error !== null}>{submitLabel}</button>
+        <button type="button" disabled={text === original} onClick={() => setText(original)}>Original</button>
+        <button type="button" onClick={onLeave}>Back</button>
+      </div>
+    </form>
+  );
+}

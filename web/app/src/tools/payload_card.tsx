@@ -1,0 +1,40 @@
+/** Data that came with an answer. Big data is drawn when it is asked for. */
+
+import type { PayloadAdded } from "threadcast-client";
+import { useId, useMemo, useState } from "preact/hooks";
+
+import { Icon } from "../ui/icon.tsx";
+import { fieldName, size } from "./format.ts";
+import { PayloadData } from "./payload_data.tsx";
+import { PreviewCard } from "./preview.tsx";
+
+/** As JSON: more than a screen, and more elements than a thread should have by itself. */
+const DRAWN_MAX_CHARACTERS = 12_000;
+
+const WRONG = /_validation_error$/;
+
+export function PayloadCard({ payload }: { payload: PayloadAdded }) {
+  return payload.source === "preview" ? <PreviewCard payload={payload} /> : <Plain payload={payload} />;
+}
+
+function Plain({ payload }: { payload: PayloadAdded }) {
+  const length = useMemo(() => JSON.stringify(payload.data).length, [payload.data]);
+  const [isDrawn, setDrawn] = useState(false);
+  const heading = useId();
+  const isWrong = WRONG.test(payload.payload_type);
+  return (
+    <section class={isWrong ? "payload wrong" : "payload"} id={`payload-${payload.payload_id}`} tabIndex={-1} aria-labelledby={heading}>
+      <header>
+        <Icon name={isWrong ? "warn" : "file"} />
+        <h4 id={heading}>{payload.summary || fieldName(payload.payload_type)}</h4>
+        {payload.summary && <span class="quiet">{fieldName(payload.payload_type.replace(WRONG, ""))}</span>}
+        {payload.unregistered && <span class="quiet" title="The server knows no such type, so nobody checked the data">unchecked</span>}
+      </header>
+      {isDrawn || length <= DRAWN_MAX_CHARACTERS ? (
+        <PayloadData type={payload.payload_type} data={payload.data} />
+      ) : (
+        <button type="button" class="show-all" onClick={() => setDrawn(true)}>Show ({size(length)})</button>
+      )}
+    </section>
+  );
+}

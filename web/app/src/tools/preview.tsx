@@ -1,0 +1,157 @@
+/** What a tool would save: shown beside what was there, to be applied or discarded. Nothing is saved before that. */
+
+import type { JsonObject, PayloadAdded } from "threadcast-client";
+import { useId, useState } from "preact/hooks";
+
+import { Icon } from "../ui/icon.tsx";
+import { isScalar, readable } from "./shape.ts";
+import { answer, isSent, questionKey } from "./decide.ts";
+import { changesOf, comparable, diffLines, folded, type Change } from "./diff.ts";
+import { Editor } from "./editor.tsx";
+import { fieldName } from "./format.ts";
+import { payloads, statuses } from "./live.ts";
+import { approvalWords, beforeOf, proposalOf } from "./previews.ts";
+import { Note, Standing } from "./question.tsx";
+import { PayloadData } from "./payload_data.tsx";
+import { Value } from "./value.tsx";
+
+function decidePreview(payload: PayloadAdded, accepted: boolean, more: { edited_input?: JsonObject; note?: string } = {}): void {
+  const { payload_id, input_hash } = payload;
+  answer([questionKey(payload)], { type: "tool_decision", payload_id, accepted, input_hash: input_hash || null, ...more });
+}
+
+/** One line above the composer, in every tab; the whole of it stands in the thread. */
+export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
+  const heading = useId();
+  const isBusy = isSent(questionKey(payload));
+  const show = () => {
+    const card = document.getElementById(`payload-${payload.payload_id}`);
+    card?.scrollIntoView({ block: "center" });
+    card?.focus({ preventScroll: true });
+  };
+  return (
+    <div class="question preview-line" role="group" aria-labelledby={heading} data-payload={payload.payload_id}>
+      <header>
+        <Icon name="file" />
+        <span class="one-line" id={heading}>
+          <b>{proposalOf(payload).description}</b> <span class="quiet">nothing is saved yet</span>
+        </span>
+        <span class="choices">
+          <button type="button" onClick={show}>Show</button>
+          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
+          <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
+        </span>
+      </header>
+      <Standing questionKey={questionKey(payload)} />
+    </div>
+  );
+}
+
+/** The whole of it, in the thread. */
+export function PreviewCard({ payload }: { payload: PayloadAdded }) {
+  const [mode, setMode] = useState<"plain" | "edit" | "note">("plain");
+  const [isWhole, setWhole] = useState(false);
+  const heading = useId();
+  const { description, object, isUpdate, objectId } = proposalOf(payload);
+  const isOpen = payload.approval === "pending";
+  const isBusy = isSent(questionKey(payload));
+  const before = beforeOf(payload, payloads.value);
+  const isSaving = statuses.value.has(`commit-${payload.payload_id}`);
+  const said = approvalWords(payload.approval, isSaving);
+  return (
+    <section
+      class={`payload preview ${said.tone}`}
+      id={`payload-${payload.payload_id}`}
+      data-approval={payload.approval}
+      tabIndex={-1}
+      aria-labelledby={heading}
+      onKeyDown={(event) => event.key === "Escape" && mode !== "plain" && (event.stopPropagation(), setMode("plain"))}
+    >
+      <header>
+        <Icon name="file" />
+        <h4 id={heading}>{description}</h4>
+        <span class="quiet" title={objectId ?? undefined}>{isUpdate ? "change" : "new"} {fieldName(payload.payload_type).toLowerCase()}</span>
+        <span class={`approval ${said.tone}`} role="status">
+          {said.text}
+          {payload.by && !isOpen && payload.by !== "anonymous" ? ` by ${payload.by}` : ""}
+        </span>
+      </header>
+      {mode === "edit" ? (
+        <Editor
+          value={object}
+          submitLabel="Apply this"
+          isBusy={isBusy}
+          onSubmit={(edited) => decidePreview(payload, true, edited ? { edited_input: edited } : {})}
+          onLeave={() => setMode("plain")}
+        />
+      ) : before && !isWhole ? (
+        <Changes before={before.object} after={object} since={before.since} onWhole={() => setWhole(true)} />
+      ) : (
+        <PayloadData type={payload.payload_type} data={object} />
+      )}
+      {isOpen && mode === "plain" && (
+        <div class="choices">
+          <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
+          <button type="button" disabled={isBusy} onClick={() => setMode("edit")}>Edit…</button>
+          <span class="spring" />
+          <button type="button" disabled={isBusy} onClick={() => setMode("note")}>Discard with a note…</button>
+          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
+        </div>
+      )}
+      {isOpen && mode === "note" && (
+        <Note isBusy={isBusy} label="Discard" onDeny={(note) => decidePreview(payload, false, { note })} onLeave={() => setMode("plain")} />
+      )}
+      {isOpen && <Standing questionKey={questionKey(payload)} />}
+    </section>
+  );
+}
+
+function Changes({ before, after, since, onWhole }: { before: JsonObject; after: JsonObject; since: string; onWhole: () => void }) {
+  const changes = changesOf(readable(before), readable(after));
+  const changed = changes.filter((change) => change.kind !== "same");
+  const same = changes.filter((change) => change.kind === "same");
+  return (
+    <div class="changes">
+      <p class="quiet">
+        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class="show-all" onClick={onWhole}>Show the whole</button>
+      </p>
+      {changed.map((change) => (
+        <ChangeOf key={change.field} change={change} />
+      ))}
+      {same.length > 0 && changed.length > 0 && <p class="quiet">Unchanged: {same.map((change) => fieldName(change.field)).join(", ")}</p>}
+    </div>
+  );
+}
+
+function ChangeOf({ change }: { change: Change }) {
+  const { field, kind, before, after } = change;
+  const isShort = [before, after].every((value) => value === undefined || (isScalar(value) && !String(value).includes("\n") && String(value).length <= 80));
+  return (
+    <div class="change">
+      <h5>{fieldName(field)}</h5>
+      {isShort ? (
+        <p>
+          {kind !== "added" && <del><Value value={before ?? null} /></del>} {kind !== "removed" && <ins><Value value={after ?? null} /></ins>}
+        </p>
+      ) : (
+        <Lines before={comparable(before ?? "")} after={comparable(after ?? "")} />
+      )}
+    </div>
+  );
+}
+
+const SIGNS = { same: " ", added: "+", removed: "-" };
+
+function Lines({ before, after }: { before: string; after: string }) {
+  return (
+    <pre class="diff" tabIndex={0}>
+      {folded(diffLines(before, after)).map((line, at) =>
+        line ? (
+          <span key={at} class={line.kind}>{`${SIGNS[line.kind]} ${line.text}\n`}</span>
+        ) : (
+          <span key={at} class="left-out">{"⋯\n"}</span>
+        ),
+      )}
+    </pre>
+  );
+}

@@ -1,0 +1,51 @@
+/**
+ * Which key means what, wherever the focus is. Pure: a key press goes in, the name of what is wanted comes out.
+ *
+ * Keys of a letter alone are for who is not writing, and can be switched off (WCAG 2.1.4); menus, windows and fields
+ * take theirs before, and the list of chats has Ctrl+K and Ctrl+Shift+O.
+ */
+
+export type Wish = "shortcuts" | "search" | "write" | "developer" | "travel" | "next" | "previous" | "leave";
+
+export interface Press {
+  readonly key: string;
+  readonly ctrlKey: boolean;
+  readonly metaKey: boolean;
+  readonly altKey: boolean;
+  /** Whether what is pressed would be written into a field. */
+  readonly isWriting: boolean;
+}
+
+const SINGLE: Readonly<Record<string, Wish>> = {
+  "?": "shortcuts",
+  "/": "search",
+  c: "write",
+  d: "developer",
+  t: "travel",
+  j: "next",
+  k: "previous",
+};
+
+export function wishOf(press: Press, hasSingleKeys = true): Wish | null {
+  const { key, ctrlKey, metaKey, altKey, isWriting } = press;
+  if (key === "Escape") return "leave";
+  if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowDown") return "next";
+  if (altKey && !ctrlKey && !metaKey && !isWriting && key === "ArrowUp") return "previous";
+  if (ctrlKey || metaKey || altKey || isWriting || !hasSingleKeys) return null;
+  return SINGLE[key] ?? null;
+}
+
+/** As the window of shortcuts shows them: the keys, each of several ways apart, and what they do. */
+export const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSingle: boolean])[] = [
+  [["Ctrl K", "/"], "Search the chats", false],
+  [["Ctrl Shift O"], "New chat", false],
+  [["c"], "Write a message", true],
+  [["Enter"], "Send what is written", false],
+  [["Shift Enter"], "A new line", false],
+  [["j", "Alt ↓"], "Next message", false],
+  [["k", "Alt ↑"], "Message before", false],
+  [["t"], "Time travel", true],
+  [["d"], "Developer's drawer", true],
+  [["Esc"], "Close what is open, come back to now", false],
+  [["?"], "These shortcuts", true],
+];

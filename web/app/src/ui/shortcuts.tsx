@@ -1,0 +1,111 @@
+/** The keys that work everywhere, and the window that shows them. */
+
+import { signal } from "@preact/signals";
+
+import { comeBack, isTravelling, travel } from "../drawer/travel.ts";
+import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
+import { chat, isReady, live } from "../state/session.ts";
+import { Dialog } from "./dialog.tsx";
+import { SHORTCUTS, wishOf, type Wish } from "./keys.ts";
+
+const KEY = "threadcast.single_keys";
+const hasSingleKeys = signal(localStorage.getItem(KEY) !== "off");
+
+export function Shortcuts() {
+  if (!isShortcutsOpen.value) return null;
+  return (
+    <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
+      <dl class="shortcuts">
+        {SHORTCUTS.map(([keys, does, isSingle]) => (
+          <div key={does} class={isSingle && !hasSingleKeys.value ? "off" : undefined}>
+            <dt>{does}</dt>
+            <dd>{keys.map((key) => <span key={key}>{key.split(" ").map((part) => <kbd key={part}>{part}</kbd>)}</span>)}</dd>
+          </div>
+        ))}
+      </dl>
+      <label class="switch">
+        <input
+          type="checkbox"
+          checked={hasSingleKeys.value}
+          onChange={(event) => {
+            hasSingleKeys.value = event.currentTarget.checked;
+            localStorage.setItem(KEY, hasSingleKeys.value ? "on" : "off");
+          }}
+        />
+        Keys of a letter alone
+      </label>
+    </Dialog>
+  );
+}
+
+/** Listens to the whole page, as long as it is there. */
+export function heedKeys(): () => void {
+  addEventListener("keydown", heed);
+  return () => removeEventListener("keydown", heed);
+}
+
+function heed(event: KeyboardEvent): void {
+  if (event.defaultPrevented || event.isComposing) return;
+  if (document.querySelector("dialog[open]")) return; // it has the keys, and closes by itself
+  const { key, ctrlKey, metaKey, altKey } = event;
+  const isWriting = isField(event.target);
+  const wish = wishOf({ key, ctrlKey, metaKey, altKey, isWriting }, hasSingleKeys.peek());
+  if (wish && carryOut(wish)) event.preventDefault();
+}
+
+function isField(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement) return !["checkbox", "radio", "range", "button"].includes(target.type);
+  return target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
+}
+
+/** False when there is nothing to be done, so that the key keeps what it means elsewhere. */
+function carryOut(wish: Wish): boolean {
+  switch (wish) {
+    case "shortcuts":
+      return (isShortcutsOpen.value = true);
+    case "search":
+      isSidebarOpen.value = true;
+      return focus(".sidebar [type=search]");
+    case "write":
+      return focus(".chat textarea");
+    case "developer":
+      isDrawerOpen.value = !isDrawerOpen.value;
+      return true;
+    case "travel":
+      if (!chat.value || !isReady.value || !live.value.position) return false;
+      travel();
+      return true;
+    case "next":
+    case "previous":
+      return walk(wish === "next" ? 1 : -1);
+    case "leave":
+      return leave();
+  }
+}
+
+/** Escape goes from the outermost thing that stands open to the next. It never stops a run: that would be dear. */
+function leave(): boolean {
+  if (isNarrow.value && isSidebarOpen.value) isSidebarOpen.value = false;
+  else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest(".drawer"))) isDrawerOpen.value = false;
+  else if (isTravelling.value) comeBack();
+  else return false;
+  return true;
+}
+
+function walk(step: number): boolean {
+  const all = [...document.querySelectorAll<HTMLElement>("main .message")];
+  const at = all.findIndex((message) => message.contains(document.activeElement));
+  const to = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step];
+  if (!to) return false;
+  to.tabIndex = -1;
+  to.focus({ preventScroll: true });
+  to.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+function focus(selector: string): boolean {
+  // After what was just opened is drawn.
+  requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus());
+  return true;
+}

@@ -1,0 +1,63 @@
+/**
+ * How we stand to the server, in words. Pure: what the client says goes in, what people read comes out.
+ *
+ * The rule: nothing is said that is not so. "Live" is said when all that was missed has come and all that was sent is
+ * posted; a browser without a network is told as one only while the server is in fact out of reach.
+ */
+
+import type { Connection } from "threadcast-client";
+
+export interface Facts {
+  readonly connection: Connection;
+  /** Whether this chat was ever seen since it was opened. */
+  readonly isReady: boolean;
+  /** Why there will be no more of this chat. */
+  readonly failure: { readonly message: string; readonly status?: number } | null;
+  /** What the browser believes of its network. */
+  readonly hasNetwork: boolean;
+  readonly nowMs: number;
+}
+
+export interface Standing {
+  readonly kind: "live" | "busy" | "offline" | "refused";
+  /** A word or two, for the bar. */
+  readonly word: string;
+  /** What was sent and is not posted; "" when there is nothing. */
+  readonly waiting: string;
+  /** Why; "" when there is nothing to say. Without what changes every second, since it is read out. */
+  readonly cause: string;
+  /** Seconds until the next try; null when none is waited for. */
+  readonly retrySeconds: number | null;
+}
+
+export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Facts): Standing {
+  const { state, held, reason, retryAt } = connection;
+  const waiting = held ? `${held} waiting to be sent` : "";
+  const say = (kind: Standing["kind"], word: string, cause = "", retrySeconds: number | null = null): Standing => ({
+    kind,
+    word,
+    waiting: kind === "refused" ? "" : waiting,
+    cause,
+    retrySeconds,
+  });
+  if (failure) {
+    const { status = 0, message } = failure;
+    const word = status === 401 || status === 403 ? "no permission" : status === 404 ? "no such chat" : "ended";
+    return say("refused", word, message);
+  }
+  if (state === "live") return say("live", "live", held ? reason : "");
+  if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", reason);
+  const isTrying = retryAt === undefined || retryAt <= nowMs;
+  if (isTrying && (reason === undefined || reason === REQUESTED)) return say("busy", "connecting");
+  const cause = hasNetwork ? reason : "this device has no network";
+  if (isTrying) return say("offline", "offline", `${cause}, trying again now`);
+  return say("offline", "offline", cause, Math.ceil((retryAt - nowMs) / 1000));
+}
+
+/** All of it as one sentence. */
+export function sentence({ word, waiting, cause }: Standing): string {
+  return [word, waiting, cause].filter(Boolean).join(", ");
+}
+
+/** What the client says of a connection that was given up by us, be it by hand or for another chat. */
+const REQUESTED = "connecting again";

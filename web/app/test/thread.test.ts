@@ -1,0 +1,92 @@
+/** The pure parts of the conversation: turns, sources, words, and Markdown as HTML. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import type { Message } from "threadcast-client";
+
+import { sourcesOf } from "../src/thread/citations.ts";
+import { toHtml } from "../src/thread/markdown/render.ts";
+import { turnOf, turnsAfter } from "../src/thread/turns.ts";
+import { duration, ending, spent, usageOf } from "../src/thread/words.ts";
+
+function message(role: string, message_id: string, more: Partial<Message> = {}): Message {
+  return { role, message_id, content: message_id, ...more };
+}
+
+test("rounds with tools between them are one answer", () => {
+  const turns = turnsAfter([], [
+    message("user", "q"),
+    message("assistant", "a1"),
+    message("tool", "t1"),
+    message("assistant", "a2"),
+    message("event", "e"),
+    message("user", "hidden", { hidden: true }),
+    message("assistant", "a3"),
+  ]);
+  assert.deepEqual(
+    turns.map((turn) => [turn.kind, turn.id, turn.messages.length]),
+    [["user", "q", 1], ["answer", "a1", 2], ["note", "e", 1], ["answer", "a3", 1]],
+  );
+  assert.equal(turnOf(turns, "a2"), 1);
+  assert.equal(turnOf(turns, "t1"), -1);
+});
+
+test("turns whose messages are the same are the same, so that only the growing one is drawn", () => {
+  const messages = [message("user", "q"), message("assistant", "a"), message("user", "r"), message("assistant", "b")];
+  const before = turnsAfter([], messages);
+  assert.equal(turnsAfter(before, [...messages]), before);
+  const after = turnsAfter(before, [...messages.slice(0, 3), message("assistant", "b", { content: "more" })]);
+  assert.deepEqual(after.map((turn, at) => turn === before[at]), [true, true, true, false]);
+});
+
+test("sources of every provider are one numbered list without repetitions", () => {
+  const sources = sourcesOf([
+    { type: "url_citation", url: "https://a.example/x", title: "A" },
+    { type: "url_citation", url_citation: { url: "https://a.example/x", title: "A again" } },
+    { type: "grounding", web: { uri: "https://b.example/", title: "B" } },
+    { type: "char_location", document_title: "Report.pdf", cited_text: "as said" },
+    { type: "url_citation", url: "javascript:alert(1)", title: "Bad" },
+    { type: "url_citation", url: "https://c.example/" },
+    { type: "odd", url: 7, title: null },
+  ]);
+  assert.deepEqual(sources, [
+    { title: "A", url: "https://a.example/x" },
+    { title: "B", url: "https://b.example/" },
+    { title: "Report.pdf", quote: "as said" },
+    { title: "Bad" },
+    { title: "c.example", url: "https://c.example/" },
+  ]);
+});
+
+test("times, costs and reasons are said as people say them", () => {
+  assert.deepEqual([820, 12_400, 200_000].map(duration), ["820 ms", "12 s", "3 min 20 s"]);
+  const priced = message("assistant", "a", { usage: { prompt_tokens: 5, completion_tokens: 1204, total_tokens: 1209, cost_usd: 0.0021 } });
+  const both = usageOf([priced, message("assistant", "b", { usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 } })]);
+  assert.equal(both && spent(both), "1,205 tokens · $0.0021");
+  assert.equal(usageOf([message("assistant", "a")]), null);
+  assert.equal(ending(message("assistant", "a", { finish_reason: "stop" })), null);
+  assert.equal(ending(message("assistant", "a", { finish_reason: "error" }))?.isBad, true);
+});
+
+test("HTML in a model's words is text", () => {
+  const html = toHtml("a <img src=x onerror=alert(1)> b\n\n<script>alert(1)</script>\n\n<b onclick='x()'>c</b> d<br>e");
+  assert.ok(!/<(?:img|script|b)\b/.test(html), html);
+  assert.ok(html.includes("&lt;script&gt;") && html.includes("d<br>e"), html);
+});
+
+test("words cannot break out of the attributes that they are put into", () => {
+  const html = toHtml('![a"><script>](https://x.example/"onload="alert(1))\n\n```"><script>\ncode\n```');
+  assert.ok(!html.includes("<script>") && !/"onload/.test(html), html);
+});
+
+test("images of other servers wait until they are asked for, ours are shown", () => {
+  assert.match(toHtml("![cat](https://x.example/c.png)"), /<button[^>]*data-image="https:\/\/x\.example\/c\.png"/);
+  assert.match(toHtml("![own](/v1/chats/c/blobs/1)"), /<img src="\/v1\/chats\/c\/blobs\/1" alt="own"/);
+  assert.match(toHtml("![odd](javascript:alert(1))"), /^<p>odd<\/p>/);
+  assert.match(toHtml("![odd](//x.example/c.png)"), /^<p>odd<\/p>/);
+});
+
+test("a link that is defined elsewhere is found", () => {
+  assert.match(toHtml("see [one][1]", "[1]: https://a.example"), /href="https:\/\/a\.example"/);
+});

@@ -1,0 +1,70 @@
+/** How we stand to the server, in words, and what keys mean. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { wishOf } from "../src/ui/keys.ts";
+import { sentence, standing, type Facts } from "../src/ui/standing.ts";
+
+const NOW = 1_000_000;
+const facts = (connection: Facts["connection"], more: Partial<Facts> = {}): Facts => ({
+  connection,
+  isReady: true,
+  failure: null,
+  hasNetwork: true,
+  nowMs: NOW,
+  ...more,
+});
+/** Kind, sentence, and the seconds until the next try. */
+function said(...given: Parameters<typeof facts>): [string, string, number | null] {
+  const now = standing(facts(...given));
+  return [now.kind, sentence(now), now.retrySeconds];
+}
+
+test("live is said alone, and with what waits when something does", () => {
+  assert.deepEqual(said({ state: "live", held: 0, reason: "as it was" }), ["live", "live", null]);
+  assert.equal(said({ state: "live", held: 2, reason: "the store is away" })[1], "live, 2 waiting to be sent, the store is away");
+});
+
+test("offline says why, how much waits, and when it is tried again", () => {
+  const lost = { state: "offline", held: 1, reason: "the server is shutting down", retryAt: NOW + 2_400 } as const;
+  assert.deepEqual(said(lost), ["offline", "offline, 1 waiting to be sent, the server is shutting down", 3]);
+});
+
+test("while it is being tried no time is told", () => {
+  const trying = { state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW - 1 } as const;
+  assert.deepEqual(said(trying), ["offline", "offline, nobody answers there, trying again now", null]);
+});
+
+test("a device without a network is told as one only while the server is out of reach", () => {
+  assert.equal(said({ state: "live", held: 0 }, { hasNetwork: false })[1], "live");
+  const away = { state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW + 500 } as const;
+  assert.equal(said(away, { hasNetwork: false })[1], "offline, this device has no network");
+});
+
+test("a connection that was cut by hand, and the first one, are no loss", () => {
+  assert.deepEqual(said({ state: "offline", held: 0, reason: "connecting again", retryAt: NOW }), ["busy", "connecting", null]);
+  assert.equal(said({ state: "offline", held: 0 })[0], "busy");
+  assert.equal(said({ state: "catching_up", held: 0 }, { isReady: false })[1], "opening");
+  assert.equal(said({ state: "catching_up", held: 3 })[1], "catching up, 3 waiting to be sent");
+});
+
+test("what ended for good says which kind of end it is", () => {
+  const ended = (status: number) => said({ state: "offline", held: 0 }, { failure: { message: "no token", status } })[1];
+  assert.deepEqual([401, 403, 404, 0].map(ended), ["no permission, no token", "no permission, no token", "no such chat, no token", "ended, no token"]);
+});
+
+const press = (key: string, more = {}) => wishOf({ key, ctrlKey: false, metaKey: false, altKey: false, isWriting: false, ...more });
+
+test("letters are for who is not writing, and can be switched off", () => {
+  assert.equal(press("?"), "shortcuts");
+  assert.equal(press("j", { isWriting: true }), null);
+  assert.equal(press("d", { ctrlKey: true }), null);
+  assert.equal(wishOf({ key: "?", ctrlKey: false, metaKey: false, altKey: false, isWriting: false }, false), null);
+});
+
+test("Escape is heard everywhere, Alt and an arrow outside of fields", () => {
+  assert.equal(press("Escape", { isWriting: true }), "leave");
+  assert.equal(press("ArrowDown", { altKey: true }), "next");
+  assert.equal(press("ArrowUp", { altKey: true, isWriting: true }), null);
+});
