@@ -151,7 +151,9 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
 def test_a_file_that_is_too_large_is_refused_before_it_travels(page: Page) -> None:
     box(page).focus()
     page.evaluate(PASTE, ["huge.png", 12_500_000])
-    expect(page.get_by_role("list", name="Attachments")).to_contain_text(re.compile("huge.png has 1[23] MB; at most 12 MB"))
+    expect(page.get_by_role("list", name="Attachments")).to_contain_text(
+        re.compile("huge.png has 1[23] MB; at most 12 MB")
+    )
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
 
 
