@@ -129,8 +129,8 @@ async def cancel_queued(request: Request) -> Response:
 
 
 async def carry_out(edge: Edge, principal: Principal, chat_id: str, command: InternalCommand) -> bool | None:
-    """A command of our own for a chat of the caller's, and whether it had an effect; None where that was not told within
-    `ACK_WAIT_SECONDS`. False for a chat that is not there. Raises Unavailable."""
+    """A command of our own for a chat of the caller's, and whether it had an effect; None where that was not told
+    within `ACK_WAIT_SECONDS`. False for a chat that is not there. Raises Unavailable."""
     post = _internal(chat_id, principal.id, command, "exempt", creates=False)
     async with following(edge, post, principal) as notices:
         posted = await post_until_answered(edge.store, post)
