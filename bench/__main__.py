@@ -29,6 +29,7 @@ ROWS = {
     "join": "a snapshot of 10, 1,000 and 10,000 messages, alone and 500 at once; resume",
     "start": "import, ready, first answer",
     "peers": "the same work on other servers",
+    "page": "the page in Chromium: a long chat opened, frames while an answer streams, sizes",
 }
 """By module. What each shows, for `--help`."""
 

@@ -4,13 +4,20 @@ Where files run side by side (`pytest -n 4 --dist loadfile`) those with slow tes
 beginning, so that no process is left alone with one at the end. In one process the order is pytest's own.
 """
 
+import time
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
+
+SCREENS = Path(__file__).parents[1] / "build" / "screens"
+"""Pictures of the page, put there by `tests/browser`."""
+
+BEGAN = pytest.StashKey[float]()
 
 SLOW_SECONDS = 10.0
 """Of a test that is marked `slow` without a number."""
@@ -24,8 +31,16 @@ def anyio_backend() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """xdist would begin with the files of most tests, which are the quick ones."""
+    config.stash[BEGAN] = time.time()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Where there is something to look at."""
+    new = [path for path in SCREENS.glob("*.png") if path.stat().st_mtime >= config.stash[BEGAN]]
+    if new:
+        terminalreporter.write_line(f"{len(new)} pictures of the page are in {SCREENS}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,29 +6,18 @@ thread for as long as it lives, and other files of the same process run loops of
 """
 
 import re
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from server.api.page import STATIC
+from tests.browser.chromium import launched_chromium
 from tests.browser.house import House, People
 from tests.integration.harness import ROOT
-
-ARGUMENTS = [
-    "--no-sandbox",  # it is root in containers, and sees no page but ours
-    "--disable-dev-shm-usage",  # which is 64 MB in containers; nine tabs want more
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 SOURCES = ("*.ts", "*.tsx", "*.css", "*.html")
 
@@ -52,13 +41,12 @@ def _sources(room: str, kind: str) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def browser(built_page: None) -> Iterator[Browser]:
-    """A real Chromium: Debian's where it is, else playwright's own."""
-    with sync_playwright() as playwright:
-        found = shutil.which("chromium") or playwright.chromium.executable_path
-        if not Path(found).is_file():
-            pytest.skip("there is no Chromium; `apt-get install chromium` brings one, or `playwright install chromium`")
-        with closing(playwright.chromium.launch(executable_path=found, args=ARGUMENTS)) as chromium:
-            yield chromium
+    """A real Chromium."""
+    with ExitStack() as stack:
+        try:
+            yield stack.enter_context(launched_chromium())
+        except LookupError as missing:
+            pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")

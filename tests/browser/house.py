@@ -18,15 +18,13 @@ import httpx2
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, WebError, expect
 
 from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process
+from tests.conftest import SCREENS
+from tests.integration.harness import DEADLINE_SECONDS, Process
 from tests.ports import free_port
 
 Found = TypeVar("Found")
 
-__all__ = ["SCREENS", "SCREEN_MS", "WORDS", "House", "People", "answered", "messages", "say", "shows", "wait_until"]
-
-SCREENS = ROOT / "build" / "screens"
-"""Where pictures of the page are put, for people to look at; in no repository."""
+__all__ = ["SCREEN_MS", "WORDS", "House", "People", "answered", "messages", "say", "shows", "wait_until"]
 
 SCREEN_MS = 30_000
 """Until something stands on the screen, on a machine that does much else."""

@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.house import WORDS, House, People, answered, messages, say, shows
 from tests.browser.line import Line, opened_line
 
+pytestmark = pytest.mark.slow(20)
+
 CONFIG = """
 [models]
 default = "demo/essay?words=120&rate=60"

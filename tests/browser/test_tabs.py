@@ -2,9 +2,12 @@
 
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.house import WORDS, House, People, answered, messages, say, shows
+
+pytestmark = pytest.mark.slow(20)
 
 CONFIG = """
 [models]

@@ -1,4 +1,4 @@
-"""The page's parts that need no browser: how it splits, groups, compares and words things. What it shows: tests/browser."""
+"""The page's parts that need no browser: how it splits, groups, compares and words. What it shows: tests/browser."""
 
 import pytest
 

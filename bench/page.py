@@ -1,0 +1,223 @@
+"""The page in a real Chromium: how soon a long chat is seen, how smooth an answer comes, how much is loaded.
+
+The page marks by itself when a snapshot came to a tab and when it was painted (`performance.mark`). Frames are counted
+by `requestAnimationFrame` while an answer in Markdown streams at 200 words a second; beside them stands the CPU
+time of the tab's main thread, which the noise of the machine moves less. To repeat: `python -m bench.page
+[--small]`; it needs a Chromium and the built page (`scripts/web build`).
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import NamedTuple
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from bench.figures import Figure, Section, figure, progress, table
+from protocol.exports import ChatExport, export_lines
+from protocol.messages import Message
+from protocol.thread import ThreadChanges
+from server.api.page import STATIC
+from tests.browser.chromium import launched_chromium
+from tests.browser.house import House
+from tests.web.sizes import CLIENT_MAX_BYTES, PAGE_MAX_BYTES, client_bytes, first_files, packed_bytes, page_files
+
+__all__ = ["measure"]
+
+OPEN_MAX_MS = 300.0
+FRAMES_MIN = 50.0
+"""The bars, for a chat of `LENGTH` messages and `RATE` words a second."""
+
+LENGTH = 2_000
+RATE = 200
+
+SECONDS = 8
+"""Of streaming, for each repetition."""
+
+DEADLINE_MS = 60_000
+"""For what comes in a second on a quiet machine."""
+
+ANSWER = """\
+A lease is a promise **with an end**: who holds it may write, and who does not may wait ([why](https://example.org/)).
+
+- It is taken by a number that only grows,
+- it is renewed long before it ends, and
+- whoever wakes too late is *fenced*.
+
+```python
+async def renew(lease: Lease) -> None:
+    while await store.extend(lease.key, lease.epoch, seconds=5):
+        await sleep(1.5)  # three tries before the end
+```
+
+| who | may |
+| --- | --- |
+| the owner | write |
+| the others | read |
+"""
+
+COUNT_FRAMES = """() => {
+  const frames = (window.benchFrames = []);
+  const step = (now) => { frames.push(now); window.benchStep = requestAnimationFrame(step); };
+  requestAnimationFrame(step);
+}"""
+
+TAKE_FRAMES = "() => (cancelAnimationFrame(window.benchStep), window.benchFrames)"
+
+OPENED_MS = """() => {
+  const at = (name) => performance.getEntriesByName(`threadcast:${name}`).at(-1)?.startTime;
+  return [at("shown") - at("snapshot"), at("shown")];
+}"""
+
+
+class Opened(NamedTuple):
+    """Milliseconds until the chat is painted: after its snapshot came to the tab, after the link was opened; and what
+    the main thread worked meanwhile, from the link on."""
+
+    snapshot: float
+    link: float
+    cpu: float
+
+
+class Streamed(NamedTuple):
+    """Frames a second, in all and in the worst second; the share of a processor that the main thread took."""
+
+    frames: float
+    worst: float
+    busy: float
+
+
+def measure(small: bool) -> Section:
+    """Five repetitions of each, or two when `small`. Without Chromium or the page there are no figures but a remark."""
+    command = f"python -m bench.page{' --small' * small}"
+    if not (STATIC / "index.html").is_file():
+        return Section("page", "the page in Chromium", command, [], ["the page is not built; scripts/web build"])
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        try:
+            chromium = stack.enter_context(launched_chromium())
+        except LookupError as missing:
+            return Section("page", "the page in Chromium", command, [], [str(missing)])
+        house = stack.enter_context(closing(House(Path(directory))))
+        house.start()
+        figures = [*_sizes(Path(directory)), *_shown(chromium, house, 2 if small else 5)]
+        return Section("page", f"the page in Chromium {chromium.version}", command, figures)
+
+
+def _sizes(directory: Path) -> Iterator[Figure]:
+    for key, what, size, bar in (
+        ("client", "the client library alone, gzip", client_bytes(directory), CLIENT_MAX_BYTES),
+        ("first", "loaded before anything is shown, gzip", packed_bytes(first_files()), None),
+        ("all", "all scripts and style sheets, gzip", packed_bytes(page_files()), PAGE_MAX_BYTES),
+    ):
+        yield figure(f"{key}_bytes", what, [size / 1_000], "kB", bar=bar and bar / 1_000)
+
+
+def _shown(chromium: Browser, house: House, repeats: int) -> Iterator[Figure]:
+    progress(f"page: {LENGTH:,} messages are laid down")
+    house.import_chat(_export("long"))
+    opened: list[Opened] = []
+    short: list[Streamed] = []
+    long: list[Streamed] = []
+    for number in range(repeats):
+        progress(f"page: {number + 1} of {repeats}")
+        opened.append(_opened(chromium, house, "long"))
+        house.import_chat(_export(f"long-{number}"))
+        short.append(_streamed(chromium, house, f"short-{number}"))
+        long.append(_streamed(chromium, house, f"long-{number}"))
+    what = f"a chat of {LENGTH:,} messages"
+    painted = [each.snapshot for each in opened]
+    yield figure("open", f"{what}: its snapshot came to the tab → painted", painted, "ms", bar=OPEN_MAX_MS)
+    yield figure("link", f"{what}: its link opened → painted", [each.link for each in opened], "ms")
+    yield figure("open_cpu", f"{what}: main thread until then, CPU", [each.cpu for each in opened], "ms")
+    for key, where, streamed in (("short", "a new chat", short), ("long", what, long)):
+        at = f"{RATE} words/s in {where}"
+        frames = [each.frames for each in streamed]
+        yield figure(f"{key}_frames", f"{at}: frames", frames, "/s", bar=FRAMES_MIN, at_most=False)
+        yield figure(
+            f"{key}_worst", f"{at}: frames in the worst second", [s.worst for s in streamed], "/s", at_most=False
+        )
+        yield figure(f"{key}_busy", f"{at}: main thread, CPU", [100 * each.busy for each in streamed], "%")
+
+
+def _opened(chromium: Browser, house: House, chat_id: str) -> Opened:
+    with _profile(chromium) as context:
+        page = context.new_page()
+        meter = _meter(context, page)
+        page.goto(f"{house.url}/c/{chat_id}")
+        _wait(page, "() => performance.getEntriesByName('threadcast:shown').length > 0")
+        snapshot, link = page.evaluate(OPENED_MS)
+        return Opened(snapshot, link, meter() * 1_000)
+
+
+def _streamed(chromium: Browser, house: House, chat_id: str) -> Streamed:
+    """One answer, looked at from its first second on."""
+    with _profile(chromium) as context:
+        page = context.new_page()
+        page.goto(f"{house.url}/c/{chat_id}")
+        text = ANSWER * (1 + RATE * (SECONDS + 2) // len(ANSWER.split()))
+        house.message(chat_id, text, params={"model": f"demo/echo?rate={RATE}"})
+        _wait(page, "() => document.body.innerText.includes('You said')")
+        meter = _meter(context, page)
+        worked, began_at = meter(), time.perf_counter()
+        page.evaluate(COUNT_FRAMES)
+        page.wait_for_timeout(SECONDS * 1_000)
+        frames: list[float] = page.evaluate(TAKE_FRAMES)
+        took = time.perf_counter() - began_at
+        worked = meter() - worked
+        house.command(chat_id, "abort")
+    return Streamed((len(frames) - 1) / (frames[-1] - frames[0]) * 1_000, _worst(frames), worked / took)
+
+
+def _worst(frames: list[float]) -> float:
+    """The fewest frames in any second that begins with one."""
+    last = frames[-1] - 1_000
+    return min(sum(begins <= at < begins + 1_000 for at in frames) for begins in frames if begins <= last)
+
+
+def _profile(chromium: Browser) -> closing[BrowserContext]:
+    """Empty, and without the page's policy, which refuses the evaluation that conditions are waited for by."""
+    return closing(chromium.new_context(bypass_csp=True))
+
+
+def _meter(context: BrowserContext, page: Page) -> Callable[[], float]:
+    """Tells the CPU seconds that the page's main thread has worked so far (Chrome DevTools Protocol, Performance)."""
+    session = context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
+
+    return worked
+
+
+def _wait(page: Page, condition: str) -> None:
+    page.wait_for_function(condition, timeout=DEADLINE_MS)
+
+
+def _export(chat_id: str) -> bytes:
+    messages = [
+        Message(
+            role="assistant" if number % 2 else "user",
+            content=ANSWER if number % 2 else f"What is a lease, and who holds it? (Asked {number // 2 + 1} times.)",
+            message_id=f"m{number}",
+            finish_reason="stop" if number % 2 else None,
+            parent_id=f"m{number - 1}" if number else None,
+        )
+        for number in range(LENGTH)
+    ]
+    chat = ChatExport(chat_id=chat_id, thread=ThreadChanges(), leaf_id=messages[-1].message_id, messages=messages)
+    return b"".join(export_lines(chat))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.page", description=__doc__)
+    parser.add_argument("--small", action="store_true", help="two repetitions")
+    section = measure(parser.parse_args().small)
+    progress("")
+    print(table(section))
+    sys.exit(any(each.holds is False for each in section.figures))

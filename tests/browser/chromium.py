@@ -1,0 +1,36 @@
+"""A real Chromium, driven by playwright: Debian's where it is, else playwright's own.
+
+It shows our own pages and nothing else, so it runs without its sandbox, which containers refuse it. `bench.page` starts
+it the same way as the tests do.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+__all__ = ["launched_chromium"]
+
+ARGUMENTS = [
+    "--no-sandbox",  # it is root in containers
+    "--disable-dev-shm-usage",  # which is 64 MB in containers; nine tabs want more
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def launched_chromium() -> Iterator[Browser]:
+    """For a block. Raises LookupError, with what to do, where there is none."""
+    with sync_playwright() as playwright:
+        found = shutil.which("chromium") or playwright.chromium.executable_path
+        if not Path(found).is_file():
+            raise LookupError("there is no Chromium; `apt-get install chromium` brings one")
+        with closing(playwright.chromium.launch(executable_path=found, args=ARGUMENTS)) as chromium:
+            yield chromium

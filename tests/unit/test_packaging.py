@@ -1,0 +1,101 @@
+"""What is installed: a wheel holds the built page and nothing of what it was built with, and asks for no Node.js.
+
+The build hook is asked as hatchling asks it, with an npm of ours on the PATH; the wheel is made of the files that stand
+in this clone.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from email.parser import Parser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from server.api.page import STATIC
+
+ROOT = Path(__file__).parents[2]
+
+Hook = Callable[[str], Any]  # Any: a class of hatchling's, which has no types here
+NPM = '#!/bin/sh\necho "$@" >> asked\nexit {status}\n'
+
+
+def has_node_wheel(packages: list[str]) -> bool:
+    return any("node" in package for package in packages)
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Any:  # Any: see Hook
+    """The hook of a clone at `tmp_path` for the wheel."""
+    (tmp_path / "web" / "app").mkdir(parents=True)
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PageBuildHook(str(tmp_path), {}, None, SimpleNamespace(), str(tmp_path), "wheel")
+
+
+def npm_that_ends_with(status: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = directory / "bin" / "npm"
+    program.parent.mkdir()
+    program.write_text(NPM.format(status=status))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}/bin{os.pathsep}/usr/bin")
+
+
+def test_the_page_is_built_by_npm_of_the_path_when_the_package_is(
+    hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm_that_ends_with(0, tmp_path, monkeypatch)
+    assert hook.dependencies() == []
+    hook.initialize("standard", {})
+    asked = (tmp_path / "web" / "asked").read_text().splitlines()
+    assert [line.split()[0] for line in asked] == ["install", "run"]
+
+
+def test_an_editable_install_goes_on_without_the_page_and_a_release_does_not(
+    hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    npm_that_ends_with(1, tmp_path, monkeypatch)
+    hook.initialize("editable", {})
+    assert "scripts/web build" in capsys.readouterr().err
+    with pytest.raises(subprocess.CalledProcessError):
+        hook.initialize("standard", {})
+
+
+def test_a_build_environment_without_npm_is_given_one_unless_the_page_is_left_out(
+    hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert has_node_wheel(hook.dependencies())
+    monkeypatch.setenv("THREADCAST_PAGE", "skip")
+    assert hook.dependencies() == []
+    hook.initialize("standard", {})
+    assert not (tmp_path / "web" / "asked").exists()
+
+
+def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tmp_path: Path) -> None:
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the page is not built; run `scripts/web build`")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "THREADCAST_PAGE": "skip"},  # it stands already, and others look at it
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        required = Parser().parsestr(files.read(metadata).decode()).get_all("Requires-Dist", [])
+    assert "server/static/index.html" in names
+    assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {"js", "css"}
+    assert not [name for name in names if "node_modules" in name or name.startswith("web/") or name.endswith(".ts")]
+    assert required and not has_node_wheel(required)

@@ -1,0 +1,28 @@
+"""The page is small: what a telephone on a bad line loads. `-rP` prints the figures."""
+
+from pathlib import Path
+
+import pytest
+
+from server.api.page import STATIC
+from tests.web.installed import CLIENT, WEB
+from tests.web.sizes import CLIENT_MAX_BYTES, PAGE_MAX_BYTES, client_bytes, first_files, packed_bytes, page_files
+
+
+def test_the_client_alone_is_at_most_12_kb(tmp_path: Path) -> None:
+    if not (WEB / "node_modules/.bin/rolldown").exists() or not (CLIENT / "dist/index.js").exists():
+        pytest.skip("the client is not built; run `scripts/web build`")
+    size = client_bytes(tmp_path)
+    print(f"client: {size:,} bytes")
+    assert size <= CLIENT_MAX_BYTES
+
+
+def test_all_scripts_and_style_sheets_of_the_page_are_at_most_80_kb() -> None:
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the page is not built; run `scripts/web build`")
+    whole, first = page_files(), first_files()
+    for path in whole:
+        print(f"{path.name}: {packed_bytes([path]):,} bytes{', at first' * (path in first)}")
+    print(f"at first {packed_bytes(first):,} bytes, in all {packed_bytes(whole):,}")
+    assert first
+    assert packed_bytes(whole) <= PAGE_MAX_BYTES
