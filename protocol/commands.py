@@ -32,6 +32,7 @@ __all__ = [
     "ContinueMessage",
     "Decision",
     "EditQueued",
+    "ForgetTool",
     "IdeToolClaim",
     "IdeToolResult",
     "ImportChat",
@@ -252,6 +253,12 @@ class CancelQueued(_Internal, frozen=True, tag="cancel"):
     target: str
 
 
+class ForgetTool(_Internal, frozen=True, tag="forget_tool"):
+    """Ask about calls of this tool again (DELETE …/approvals/<tool_name>)."""
+
+    tool_name: str
+
+
 class ImportChat(_Internal, frozen=True, tag="import"):
     """Fill a chat without messages with an exported one (POST /v1/chats/import); `imports.py` says how."""
 
@@ -284,7 +291,9 @@ class StopSubchat(_Internal, frozen=True, tag="stop_subchat"):
     """From its parent to a child: abort the run, drop what waits."""
 
 
-InternalCommand: TypeAlias = Refuse | CancelQueued | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
+InternalCommand: TypeAlias = (
+    Refuse | CancelQueued | ForgetTool | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
+)
 
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
 """A chat comes into being with its first accepted one of these (PROTOCOL §1)."""

@@ -15,6 +15,7 @@ from protocol.commands import (
     CancelQueued,
     Command,
     EditQueued,
+    ForgetTool,
     IdeToolClaim,
     IdeToolResult,
     ImportChat,
@@ -30,7 +31,7 @@ from protocol.commands import (
     ToolDecisions,
 )
 from protocol.copies import branch_from, restore
-from protocol.decisions import decide_browser_context, decide_calls
+from protocol.decisions import decide_browser_context, decide_calls, forget_tool
 from protocol.edits import select_branch
 from protocol.errors import Conflict, Forbidden, Refused
 from protocol.events import ThreadUpdated
@@ -67,6 +68,8 @@ def decide(
                 ledger.settle(request_id, accepted=True)
             case CancelQueued():
                 ledger.settle(request_id, accepted=cancel(ledger, command.target))
+            case ForgetTool():
+                ledger.settle(request_id, accepted=forget_tool(ledger, command.tool_name))
             case ImportChat():
                 import_chat(ledger, command)
             case BeginSubchat():

@@ -22,7 +22,7 @@ from protocol.starts import start_next
 from protocol.state import Run
 from protocol.tool_names import all_of_server
 
-__all__ = ["decide_browser_context", "decide_calls", "limit_call_id"]
+__all__ = ["decide_browser_context", "decide_calls", "forget_tool", "limit_call_id"]
 
 
 EDITED_PREVIEW_MAX_BYTES = 256_000
@@ -104,6 +104,14 @@ def decide_browser_context(ledger: Ledger, command: BrowserContextDecision, by: 
         tool_call_id=command.pending_message_id, accepted=True, edited_input={**asked[0].input, **shared}
     )
     decide_calls(ledger, [decision], command.client_request_id, by)
+
+
+def forget_tool(ledger: Ledger, tool_name: str) -> bool:
+    """Calls of this tool are asked about again, from the next one on; False when they were not allowed for good."""
+    is_allowed = tool_name in ledger.state.private.allowed_tools
+    if is_allowed:
+        ledger.note(ToolAllowed(tool_name=tool_name, is_over=True))
+    return is_allowed
 
 
 def _clear(ledger: Ledger, left: list[PauseReason]) -> bool:

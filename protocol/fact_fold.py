@@ -97,9 +97,10 @@ def fold_fact(private: Private, fact: Fact) -> Private:
         case RunEnded():
             return replace(private, run=None)
         case ToolAllowed():
-            if fact.tool_name in private.allowed_tools:
+            others = tuple(name for name in private.allowed_tools if name != fact.tool_name)
+            if not fact.is_over and len(others) < len(private.allowed_tools):
                 return private
-            return replace(private, allowed_tools=(*private.allowed_tools, fact.tool_name))
+            return replace(private, allowed_tools=others if fact.is_over else (*others, fact.tool_name))
         case OutcomeUnknown():
             kept = (*private.unknown_outcomes, fact.input_hash)[-UNKNOWN_OUTCOMES_KEPT:]
             return replace(private, unknown_outcomes=kept)

@@ -115,9 +115,10 @@ class CallDecided(_Fact, frozen=True, tag="call_decided"):
 
 
 class ToolAllowed(_Fact, frozen=True, tag="tool_allowed"):
-    """Remembered: later calls of this tool in this chat are not asked (GATE-6)."""
+    """Remembered: later calls of this tool in this chat are not asked (GATE-6); or `is_over`, and they are."""
 
     tool_name: str
+    is_over: bool = False
 
 
 class ToolStarted(_Fact, frozen=True, tag="tool_started"):

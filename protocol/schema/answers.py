@@ -18,6 +18,7 @@ from protocol.thread import Thread
 
 __all__ = [
     "Addition",
+    "Approvals",
     "BlobStored",
     "Capabilities",
     "ChatList",
@@ -115,6 +116,12 @@ class Params(msgspec.Struct, frozen=True):
     """By the keys of `set_params`."""
 
     params: dict[str, ParamValue]
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    """Tools whose calls a chat does not ask about any more; `mcp__SERVER__*` is all of a server's (PROTOCOL §11)."""
+
+    tools: list[str]
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,6 +4,7 @@ Written by hand, since the edge that serves them is above this package; a test o
 """
 
 from protocol.content import TEXT_MAX_BYTES
+from protocol.ids import NAME_MAX_CHARACTERS
 from protocol.messages import JsonObject
 from protocol.places import CHATS_MAX
 from protocol.schema.operations import (
@@ -23,6 +24,9 @@ from protocol.schema.operations import (
     stream_answer,
     text_answer,
 )
+
+_TOOL_NAME: JsonObject = {"schema": {"type": "string", "minLength": 1, "maxLength": NAME_MAX_CHARACTERS}}
+"""A tool's name, or `mcp__SERVER__*`, which is no id."""
 
 _NO_DIAGNOSTICS = failure("`forbidden`: this token may not see diagnostics.")
 
@@ -95,6 +99,30 @@ def chat_paths() -> JsonObject:
                 "chats",
                 "Every parameter: the value that holds, and the layer it comes from.",
                 {"200": json_answer("The parameters.", "Params"), "400": BAD_ID, "404": NOT_FOUND, "503": UNAVAILABLE},
+            ),
+        },
+        "/v1/chats/{chat_id}/approvals": {
+            "parameters": [CHAT_ID],
+            "get": operation(
+                "listApprovals",
+                "chats",
+                "The tools whose calls are not asked about any more.",
+                {"200": json_answer("The tools.", "Approvals"), "400": BAD_ID, "404": NOT_FOUND, "503": UNAVAILABLE},
+            ),
+        },
+        "/v1/chats/{chat_id}/approvals/{tool_name}": {
+            "parameters": [CHAT_ID, path_parameter("tool_name", "As `listApprovals` names it.") | _TOOL_NAME],
+            "delete": operation(
+                "forgetApproval",
+                "chats",
+                "Ask about calls of this tool again.",
+                {
+                    "200": json_answer("Its next call is asked about.", "Status"),
+                    "202": json_answer("Kept, but its effect is not known yet.", "Receipt"),
+                    "400": BAD_ID,
+                    "404": failure("No such chat, or no such approval in it."),
+                    "503": UNAVAILABLE,
+                },
             ),
         },
         "/v1/chats/{chat_id}/runs": {

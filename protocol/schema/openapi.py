@@ -23,6 +23,7 @@ _BODIES = (
     answers.Status,
     answers.BlobStored,
     answers.Health,
+    answers.Approvals,
     answers.Params,
     answers.ChatList,
     answers.ChatSnapshot,

@@ -61,7 +61,7 @@ from server.api.errors import answer, error_response
 from server.api.outcomes import following, outcome_within, post_until_answered
 from server.store.port import Posted, PostKind, PostOutcome, PostRequest
 
-__all__ = ["cancel_queued", "lay_down", "lay_down_internal", "post_command", "take_back"]
+__all__ = ["cancel_queued", "carry_out", "lay_down", "lay_down_internal", "post_command", "take_back"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -122,15 +122,22 @@ async def cancel_queued(request: Request) -> Response:
     bind_contextvars(chat_id=chat_id, principal=principal.id, client_request_id=target)
     nonce = secrets.token_hex(8)
     command = CancelQueued(client_request_id=f"cancel:{target}:{nonce}", target=target)
+    is_cancelled = await carry_out(edge, principal, chat_id, command)
+    if is_cancelled is None:
+        return answer(202, {"status": "accepted"})
+    return answer(200, {"status": "cancelled"}) if is_cancelled else _no_such_command()
+
+
+async def carry_out(edge: Edge, principal: Principal, chat_id: str, command: InternalCommand) -> bool | None:
+    """A command of our own for a chat of the caller's, and whether it had an effect; None where that was not told
+    within `ACK_WAIT_SECONDS`. False for a chat that is not there. Raises Unavailable."""
     post = _internal(chat_id, principal.id, command, "exempt", creates=False)
     async with following(edge, post, principal) as notices:
         posted = await post_until_answered(edge.store, post)
         if posted.outcome is not PostOutcome.ACCEPTED:
-            return _no_such_command()
+            return False
         ack = await outcome_within(edge.store, notices, command.client_request_id, ACK_WAIT_SECONDS)
-    if ack is None:
-        return answer(202, {"status": "accepted"})
-    return answer(200, {"status": "cancelled"}) if ack.accepted else _no_such_command()
+    return None if ack is None else ack.accepted
 
 
 async def lay_down(

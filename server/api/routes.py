@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from protocol.errors import NotFound
-from server.api import blobs, caps, chats, commands, diagnostics, foreign, mcp, oneshot, streams, transfer
+from server.api import approvals, blobs, caps, chats, commands, diagnostics, foreign, mcp, oneshot, streams, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
@@ -32,6 +32,8 @@ ROUTES = [
     Route("/v1/chats/{chat_id}/blobs/{hash}", blobs.read_blob),
     Route("/v1/chats", chats.list_chats),
     Route("/v1/chats/{chat_id}/params", chat_params),
+    Route("/v1/chats/{chat_id}/approvals", approvals.list_approvals),
+    Route("/v1/chats/{chat_id}/approvals/{tool_name}", approvals.forget_approval, methods=["DELETE"]),
     Route("/v1/chats/{chat_id}/runs", diagnostics.traced_runs),
     Route("/v1/chats/{chat_id}/runs/{run_id}/diagnostics", diagnostics.run_diagnostics),
     Route("/v1/chats/feed", feed),

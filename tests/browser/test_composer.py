@@ -1,4 +1,4 @@
-"""Where people write: nothing that was written is lost, what waits can be changed, and settings hold for the next answer."""
+"""Where people write: nothing written is lost, what waits can be changed, settings hold for the next answer."""
 
 import re
 from collections.abc import Iterator
@@ -24,16 +24,22 @@ system_prompt = "You help at the desk."
 SLOW = {"model": "demo/slow?delay=600"}
 """Says nothing before the test is over."""
 
-PASTE = """([name, bytes]) => {
-    const data = new DataTransfer();
-    const png = Uint8Array.from(atob("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="),
-        (character) => character.charCodeAt(0));
+PASTE = """([name, bytes, picture]) => {
+    const png = Uint8Array.from(atob(picture), (character) => character.charCodeAt(0));
     const all = new Uint8Array(Math.max(bytes, png.length));
     all.set(png);
+    const data = new DataTransfer();
     data.items.add(new File([all], name, { type: "image/png" }));
-    document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+    const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+    document.activeElement.dispatchEvent(event);
 }"""
-"""A picture of so many bytes, from the clipboard."""
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+
+
+def paste(page: Page, name: str, size_bytes: int) -> None:
+    """A picture of at least so many bytes, from the clipboard."""
+    box(page).focus()
+    page.evaluate(PASTE, [name, size_bytes, PICTURE])
 
 
 @pytest.fixture
@@ -127,8 +133,7 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
     network = page.context.new_cdp_session(page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000}
     network.send("Network.emulateNetworkConditions", slow)
-    box(page).focus()
-    page.evaluate(PASTE, ["tower.png", 1_000_000])
+    paste(page, "tower.png", 1_000_000)
     bar = page.get_by_role("progressbar", name="Upload of tower.png")
     expect(bar).to_be_visible()
     wait_until(lambda: 0.1 < float(bar.get_attribute("value") or 0) < 1, "progress")
@@ -136,7 +141,7 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
     expect(bar).to_have_count(0)
     files = page.get_by_role("list", name="Attachments").get_by_role("listitem")
     expect(files).to_contain_text(["tower.png"])
-    page.evaluate(PASTE, ["unwanted.png", 100])
+    paste(page, "unwanted.png", 100)
     page.get_by_role("button", name="Remove unwanted.png").click()
     expect(files).to_have_count(1)
     page.reload()
@@ -149,8 +154,7 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_travels(page: Page) -> None:
-    box(page).focus()
-    page.evaluate(PASTE, ["huge.png", 12_500_000])
+    paste(page, "huge.png", 12_500_000)
     expect(page.get_by_role("list", name="Attachments")).to_contain_text(
         re.compile("huge.png has 1[23] MB; at most 12 MB")
     )
@@ -228,3 +232,18 @@ def test_the_last_message_is_written_anew_from_the_empty_box(open_page: People, 
     answered(page)
     assert server.texts(chat_id)[0] == "Hello"
     assert len(server.chat(chat_id)["messages"][0]["sibling_ids"]) == 2
+
+
+def test_a_tool_that_is_always_allowed_can_be_made_to_ask_again(open_page: People, server: House, chat_id: str) -> None:
+    note = {"model": "demo/tools?rate=0"}
+    server.message(chat_id, 'call write_note {"name": "side.md", "text": "x"}', params=note)
+    page = open_page(f"/c/{chat_id}")
+    expect(page.get_by_role("navigation").get_by_role("link", name="needs you")).to_have_count(1)
+    call_id = server.chat(chat_id)["runtime"]["pause_reasons"][0]["tool_call_id"]
+    server.command(chat_id, "tool_decision", tool_call_id=call_id, accepted=True, remember="tool")
+    server.at_rest(chat_id, 4)
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("tab", name="Approvals").click()
+    page.get_by_role("button", name="Ask again about write_note").click()
+    expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    assert server.get(f"/v1/chats/{chat_id}/approvals") == {"tools": []}

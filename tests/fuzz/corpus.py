@@ -12,7 +12,15 @@ from pathlib import Path
 
 from protocol.blobs import Blob, blob_url
 from protocol.codec import encode, encode_state
-from protocol.commands import CancelQueued, ImportChat, InternalCommand, StopSubchat, SubchatFinished, encode_command
+from protocol.commands import (
+    CancelQueued,
+    ForgetTool,
+    ImportChat,
+    InternalCommand,
+    StopSubchat,
+    SubchatFinished,
+    encode_command,
+)
 from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
 from protocol.entries import RawEntry
 from protocol.exports import export_lines, export_of
@@ -68,6 +76,7 @@ def commands() -> list[bytes]:
 def inbox_bodies() -> list[bytes]:
     own: list[InternalCommand] = [
         CancelQueued(client_request_id="cancel:a:1", target="a"),
+        ForgetTool(client_request_id="forget:1", tool_name="write_note"),
         StopSubchat(client_request_id="stop:1"),
         SubchatFinished(client_request_id="done:1", subchat_id="c2", outcome="complete", text="x"),
         ImportChat(

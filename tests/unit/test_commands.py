@@ -12,6 +12,8 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Decision,
+    ForgetTool,
+    InternalCommand,
     Refuse,
     SetParams,
     ToolDecision,
@@ -210,9 +212,10 @@ def test_command_with_any_json_in_it_is_read_or_refused(body: JsonObject) -> Non
     [
         Refuse(client_request_id="refused:r1", target="r1", code="invalid_content", error="no"),
         CancelQueued(client_request_id="cancel:r1", target="r1"),
+        ForgetTool(client_request_id="forget:1", tool_name="mcp__files__*"),
     ],
 )
-def test_internal_commands_pass_the_inbox_and_never_the_door(command: Refuse | CancelQueued) -> None:
+def test_internal_commands_pass_the_inbox_and_never_the_door(command: InternalCommand) -> None:
     assert decode_inbox_body(encode_command(command)) == command
     refused(encode_command(command))
 

@@ -8,6 +8,7 @@ from protocol.commands import (
     Abort,
     BrowserContextDecision,
     Decision,
+    ForgetTool,
     SetParams,
     ToolDecision,
     ToolDecisions,
@@ -113,6 +114,25 @@ def test_a_remembered_tool_is_not_asked_again() -> None:
     chat.stream(SetToolCalls([call("c5", "mail")]))
     chat.finish()
     assert isinstance(chat.step, RunTool)
+
+
+def allowed(chat: PureChat) -> list[str]:
+    return list(chat.state.private.allowed_tools)
+
+
+def test_a_remembered_tool_that_is_forgotten_is_asked_again_and_can_be_remembered_again() -> None:
+    chat = paused_chat("mail")
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, remember="tool"))
+    assert allowed(chat) == ["mail"]
+    chat.command(ForgetTool(client_request_id="forget:1", tool_name="mail"))
+    chat.command(ForgetTool(client_request_id="forget:2", tool_name="mail"))
+    assert allowed(chat) == []
+    chat.tool_answers()
+    chat.stream(SetToolCalls([call("c5", "mail")]))
+    chat.finish()
+    assert chat.state.runtime.state == "paused"
+    chat.command(ToolDecision(client_request_id="e", tool_call_id="c5", accepted=True, remember="tool"))
+    assert allowed(chat) == ["mail"]
 
 
 @pytest.mark.parametrize("key", ["autonomous_no_confirm", "auto_approve_editing_tools"])

@@ -54,6 +54,11 @@ export interface AppendReasoning {
   text: string;
 }
 
+/** Tools whose calls a chat does not ask about any more; `mcp__SERVER__*` is all of a server's (PROTOCOL §11). */
+export interface Approvals {
+  tools: string[];
+}
+
 export interface AudioPart {
   type: "input_audio";
   input_audio: InputAudio;

@@ -123,13 +123,13 @@ export function Composer() {
             </button>
           )}
           {isBusy && (
-            <button type="button" class="round stop" aria-label="Stop" title="Stop (Escape)" onClick={stop}>
+            <button type="button" class="disc stop" aria-label="Stop" title="Stop (Escape)" onClick={stop}>
               <Icon name="stop" />
             </button>
           )}
           <button
             type="submit"
-            class="round primary"
+            class="disc primary"
             aria-label={isBusy ? "Queue" : "Send"}
             title={isBusy ? "Queue: it is sent when the answer is finished (Enter)" : "Send (Enter)"}
             disabled={isEmpty || isWaiting}

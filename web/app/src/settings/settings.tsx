@@ -10,6 +10,7 @@ import { THEMES, theme } from "../state/theme.ts";
 import { setToken, token } from "../state/token.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { ANSWERS, APPROVALS, MORE, TOOLS } from "./params.ts";
+import { Remembered } from "./remembered.tsx";
 import { Row, Rows } from "./rows.tsx";
 import { Tools } from "./tools.tsx";
 import { keepUp, modeId, set, values } from "./values.ts";
@@ -53,7 +54,12 @@ export function Settings() {
               <Rows params={TOOLS} />
             </>
           )}
-          {tab.value === "approvals" && <Rows params={APPROVALS} />}
+          {tab.value === "approvals" && (
+            <>
+              <Remembered />
+              <Rows params={APPROVALS} />
+            </>
+          )}
           {tab.value === "browser" && <Browser />}
         </div>
       </div>

@@ -1,0 +1,55 @@
+/** Tools that this chat does not ask about any more, since somebody decided so for good; and the way back. */
+
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Approvals } from "threadcast-client";
+
+import { ask } from "../state/actions.ts";
+import { chat, client, onEvent, state } from "../state/session.ts";
+import { Icon } from "../ui/icon.tsx";
+
+const tools = signal<readonly string[]>([]);
+
+async function refresh(): Promise<void> {
+  const id = chat.peek()?.id;
+  const found = id && state.peek().position ? await client.get<Approvals>(`/v1/chats/${id}/approvals`).catch(() => null) : null;
+  if (id === chat.peek()?.id) tools.value = found?.tools ?? [];
+}
+
+async function forget(name: string): Promise<void> {
+  const id = chat.peek()?.id;
+  if (id) await ask("DELETE", `/v1/chats/${id}/approvals/${encodeURIComponent(name)}`);
+  await refresh();
+}
+
+/** `mcp__SERVER__*` is all tools of a server (PROTOCOL §11). */
+function wordsOf(name: string): string {
+  const server = /^mcp__(.+)__\*$/.exec(name)?.[1];
+  return server ? `all tools of ${server}` : name;
+}
+
+export function Remembered() {
+  useEffect(() => {
+    void refresh();
+    // A decision that is remembered is made in a pause, which it ends.
+    return onEvent((event) => {
+      if (event.type === "pause_cleared") void refresh();
+    });
+  }, [chat.value]);
+  return (
+    <section class="remembered" aria-label="Remembered approvals">
+      <h3>Always allowed in this chat</h3>
+      {!tools.value.length && <p class="hint">Nothing yet. “Always” on a question about a tool puts it here.</p>}
+      <ul>
+        {tools.value.map((name) => (
+          <li key={name}>
+            <Icon name="tool" /> <span class="name">{wordsOf(name)}</span>
+            <button type="button" aria-label={`Ask again about ${wordsOf(name)}`} onClick={() => void forget(name)}>
+              Ask again
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
