@@ -6,6 +6,7 @@
  */
 
 import { Closed, Refused, ThreadcastError, Unreachable } from "./errors.js";
+import { newId } from "./ids.js";
 import type { Held, Outbox } from "./outbox.js";
 import { Postman, type Recipient } from "./postman.js";
 import { reduce } from "./reducer.js";
@@ -128,7 +129,7 @@ export class Chat implements Recipient {
   send(what: string | Sendable, more: Partial<Omit<UserMessage, "type" | "content">> = {}): Sent {
     if (this.failure) throw this.failure;
     const command = typeof what === "string" ? { type: "user_message", content: what, ...more } : what;
-    const requestId = command.client_request_id ?? crypto.randomUUID();
+    const requestId = command.client_request_id ?? newId();
     const body = JSON.stringify({ ...command, client_request_id: requestId });
     this.postman.put({ chatId: this.id, requestId, type: command.type, body });
     const handle = new Handle(requestId);

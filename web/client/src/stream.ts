@@ -9,6 +9,7 @@
 import { Backoff, sleep } from "./backoff.js";
 import { Refused, Unreachable } from "./errors.js";
 import { FrameParser, FrameTooLarge } from "./frames.js";
+import { newId } from "./ids.js";
 import { Places } from "./places.js";
 import type { WireEvent } from "./types.js";
 import { Busy, pathOf, type Wire } from "./wire.js";
@@ -32,7 +33,7 @@ export type Item =
 class Missed extends Error {}
 
 export class Stream {
-  private readonly name = crypto.randomUUID();
+  private readonly name = newId();
   private readonly chats = new Set<string>();
   private readonly seqs = new Map<string, number>();
   private readonly places = new Places();
