@@ -12,9 +12,9 @@ import { Postman, type Recipient } from "./postman.js";
 import { reduce } from "./reducer.js";
 import type { Source } from "./source.js";
 import { activePath, emptyState, isAtRest, stateFromSnapshot, type ChatState } from "./state.js";
-import type { Arrived, Item } from "./stream.js";
+import type { Item } from "./stream.js";
 import { ToolCalls, type Handler } from "./tool_calls.js";
-import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, UserMessage, WireEvent } from "./types.js";
+import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
 import { pathOf, type Wire } from "./wire.js";
 
 /** How we stand to the server. `held`: commands sent and not yet shown by the stream. */
@@ -40,7 +40,7 @@ export interface Sent {
 }
 
 /** All that a listener may be told of. */
-export type ChatEvent = WireEvent | Arrived;
+export type ChatEvent = WireEvent | TransientEvent;
 
 export class Chat implements Recipient {
   state: ChatState;

@@ -11,7 +11,7 @@ import { Refused, Unreachable } from "./errors.js";
 import { FrameParser, FrameTooLarge } from "./frames.js";
 import { newId } from "./ids.js";
 import { Places } from "./places.js";
-import type { WireEvent } from "./types.js";
+import type { TransientEvent, WireEvent } from "./types.js";
 import { Busy, pathOf, type Wire } from "./wire.js";
 
 /** An event of a chat, or a transient frame, which has no `seq` (presence, typing, `chat_removed`). */
@@ -26,7 +26,7 @@ export type Item =
   | { kind: "beat" }
   /** `position` is 0 where the id does not tell it. */
   | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }
-  | { kind: "transient"; chatId: string; event: Arrived }
+  | { kind: "transient"; chatId: string; event: TransientEvent }
   /** This chat is refused; the others go on. */
   | { kind: "gone"; chatId: string; wrong: Refused };
 
@@ -192,7 +192,7 @@ export class Stream {
   }
 
   private transient(chatId: string, event: Arrived): void {
-    if (event.type !== "chat_removed") return this.take({ kind: "transient", chatId, event });
+    if (event.type !== "chat_removed") return this.take({ kind: "transient", chatId, event: event as unknown as TransientEvent });
     this.seqs.delete(chatId);
     if (event.reason === "removed") return;
     if (event.reason === "unavailable") {
