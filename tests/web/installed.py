@@ -1,6 +1,7 @@
 """The node side of these tests: compiled once a session, skipped with a sentence where node is missing.
 
-`scripts/web` installs what is needed into `web/node_modules`; nothing here reaches for the network.
+`scripts/web` installs what is needed into `web/node_modules`; nothing here reaches for the network. Each room of `web/`
+has its tests in `test/*.test.ts`, those of the page for the parts of it that need no browser.
 """
 
 import os
@@ -12,34 +13,45 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["CLIENT", "WEB", "node_test"]
+__all__ = ["APP", "CLIENT", "node_test"]
 
 WEB = Path(__file__).parents[2] / "web"
 CLIENT = WEB / "client"
+APP = WEB / "app"
 
 NODE_SECONDS = 120
 """For one file of node's tests, on a busy machine; each test in it has a deadline of its own."""
 
 
 @cache
-def _built() -> str:
-    """Why there is nothing to run; empty when there is."""
+def _missing() -> str:
+    """Why there is nothing to run; empty when there is something."""
     if shutil.which("node") is None:
         return "node is not installed; with it, `scripts/web` installs what this test needs"
-    compiler = WEB / "node_modules" / ".bin" / "tsc"
-    if not compiler.exists():
+    if not _compiler().exists():
         return "the TypeScript compiler is not installed; run `scripts/web`"
-    made = subprocess.run([compiler, "-p", CLIENT / "tsconfig.test.json"], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout
     return ""
 
 
-def node_test(name: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run `web/client/test/<name>.test.ts`; fails with what node printed."""
-    if missing := _built():
+def _compiler() -> Path:
+    return WEB / "node_modules" / ".bin" / "tsc"
+
+
+@cache
+def _compile(config: Path) -> None:
+    made = subprocess.run([_compiler(), "-p", config], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout
+
+
+def node_test(name: str, environment: Mapping[str, str] | None = None, room: Path = CLIENT) -> None:
+    """Run `test/<name>.test.ts` of a room; fails with what node printed."""
+    if missing := _missing():
         pytest.skip(missing)
+    if room == APP:  # which imports the client as who installs it does
+        _compile(CLIENT / "tsconfig.json")
+    _compile(room / "tsconfig.test.json")
     done = subprocess.run(
-        ["node", "--test", CLIENT / "build" / "test" / f"{name}.test.js"],
+        ["node", "--test", room / "build" / "test" / f"{name}.test.js"],
         capture_output=True,
         text=True,
         timeout=NODE_SECONDS,

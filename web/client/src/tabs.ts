@@ -31,17 +31,29 @@ export function sharedSource(options: WireOptions): Source {
   const absolute = new URL(url ?? "/", location.href).href.replace(/\/$/, "");
   const name = `threadcast ${absolute} ${hash(token ?? "")}`;
   const lock = `${name} ${newId()}`;
-  void locks?.request(lock, () => new Promise(() => {}));
+  const alive = held(locks, lock);
   if (typeof SharedWorker !== "undefined") {
     const worker = new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });
     const hello: Hello = { options: { url: absolute, token }, lock };
-    worker.port.postMessage(hello);
-    const hub = new RemoteHub(messagePort(worker.port));
+    const port = after(alive, messagePort(worker.port));
+    port.post(hello);
+    const hub = new RemoteHub(port);
     addEventListener("pagehide", (left) => left.persisted || hub.close());
     return hub;
   }
-  if (locks && typeof BroadcastChannel !== "undefined") return elected(name, lock, () => new Hub(new Wire(options)));
+  if (locks && typeof BroadcastChannel !== "undefined") return elected(name, lock, alive, () => new Hub(new Wire(options)));
   return new Hub(new Wire(options));
+}
+
+/** Once this tab holds its lock, which it then keeps for as long as it lives. At once where there are no locks. */
+function held(locks: LockManager | undefined, lock: string): Promise<void> {
+  if (!locks) return Promise.resolve();
+  return new Promise((got) => void locks.request(lock, () => (got(), new Promise(() => {}))));
+}
+
+/** A port that says nothing before `ready`: the hub takes a tab whose lock is free for one that is gone. */
+function after(ready: Promise<void>, port: Port): Port {
+  return { post: (message) => void ready.then(() => port.post(message)), listen: port.listen };
 }
 
 export function messagePort(port: MessagePort): Port {
@@ -60,7 +72,7 @@ interface Letter {
 }
 
 /** The tab that has the lock `name` holds the hub; `me` is this tab's own lock and its address. */
-function elected(name: string, me: string, newHub: () => Hub): Source {
+function elected(name: string, me: string, alive: Promise<void>, newHub: () => Hub): Source {
   const channel = new BroadcastChannel(name);
   const listeners = new Set<(letter: Letter) => void>();
   const deliver = (letter: Letter) => listeners.forEach((listen) => listen(letter));
@@ -75,7 +87,7 @@ function elected(name: string, me: string, newHub: () => Hub): Source {
       listeners.add((letter) => letter.to === from && letter.from === to && take(letter.message));
     },
   });
-  const source = new RemoteHub(port(me, "hub"));
+  const source = new RemoteHub(after(alive, port(me, "hub")));
   listeners.add((letter) => letter.to === "all" && source.begin());
   void navigator.locks.request(name, () => {
     const hub = newHub();
