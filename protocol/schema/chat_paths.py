@@ -211,7 +211,10 @@ def _post_command() -> JsonObject:
 
 def _subscribe() -> JsonObject:
     description = "A position: go on after it. Anything unusable is answered by a snapshot, never by an error."
-    stream = text_answer("Blocks whose `data:` lines are WireEvent, the first a snapshot.", "text/event-stream")
+    stream = text_answer(
+        "Blocks whose `data:` lines are WireEvent, the first a snapshot; with `presence=1` also TransientEvent.",
+        "text/event-stream",
+    )
     stream["content"]["text/event-stream"]["schema"]["contentSchema"] = ref("WireEvent")
     return operation(
         "subscribe",

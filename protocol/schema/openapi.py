@@ -10,7 +10,7 @@ from protocol.schema.chat_paths import chat_paths
 from protocol.schema.links import add_links
 from protocol.schema.operations import REF
 from protocol.schema.server_paths import server_paths
-from protocol.schema.shapes import command_components, event_components, wire_event
+from protocol.schema.shapes import TRANSIENTS, command_components, event_components, transient_event, wire_event
 
 __all__ = ["openapi_document"]
 
@@ -51,10 +51,11 @@ _BODIES = (
 
 
 def openapi_document() -> JsonObject:
-    event, components = event_components(REF, _BODIES)
+    event, components = event_components(REF, (*_BODIES, *TRANSIENTS))
     command, command_parts = command_components(REF)
     components.update(command_parts)
     components["WireEvent"] = wire_event(event)
+    components["TransientEvent"] = transient_event(REF)
     components["Command"] = {"title": "Command", **command}
     paths = {**chat_paths(), **server_paths()}
     add_links(paths)

@@ -14,8 +14,19 @@ from protocol.events import Event, Snapshot
 from protocol.ids import ID_PATTERN
 from protocol.messages import JsonObject, Part
 from protocol.thread import ThreadPatch
+from protocol.transient import ChatRemoved, Presence, Typing
 
-__all__ = ["command_components", "commands_schema", "event_components", "events_schema", "wire_event"]
+__all__ = [
+    "TRANSIENTS",
+    "command_components",
+    "commands_schema",
+    "event_components",
+    "events_schema",
+    "transient_event",
+    "wire_event",
+]
+
+TRANSIENTS = (Presence, Typing, ChatRemoved)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,6 +53,18 @@ def wire_event(event: JsonObject) -> JsonObject:
             },
         },
         **event,
+    }
+
+
+def transient_event(ref_template: str) -> JsonObject:
+    """A `data:` line of the native stream that stands in no log; its parts are among those of `event_components`."""
+    return {
+        "title": "TransientEvent",
+        "description": "A `data:` line without `seq` and `id`: it is in no log, and who comes later does not miss it.",
+        "type": "object",
+        "required": ["chat_id", "type"],
+        "properties": {"chat_id": {"type": "string", "pattern": ID_PATTERN}},
+        "anyOf": [{"$ref": ref_template.format(name=frame.__name__)} for frame in TRANSIENTS],
     }
 
 

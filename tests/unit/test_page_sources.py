@@ -23,6 +23,10 @@ RENDERER = "thread/markdown/"
 
 RUNS_TEXT = re.compile(r"\beval\s*\(|\bnew Function\b|javascript:")
 
+WANTS_HTTPS = re.compile(r"\bcrypto\.(randomUUID|subtle)\b")
+"""Missing in pages that came over plain HTTP from another machine (https://www.w3.org/TR/secure-contexts/), such as on
+a phone in the same network."""
+
 LINKS = ("/", "/c/{}")
 
 COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
@@ -88,3 +92,9 @@ def test_nothing_becomes_html_but_in_one_place_which_purifies_it_and_nothing_is_
     if writers:
         assert any("dompurify" in text for file, text in sources() if file.startswith(RENDERER))
     assert not [file for file, text in sources() if RUNS_TEXT.search(text)]
+
+
+def test_the_page_works_over_plain_http_from_another_machine() -> None:
+    clients = ((file.name, file.read_text("utf-8")) for file in (ROOT / "web" / "client" / "src").glob("*.ts"))
+    found = [file for file, text in (*sources(), *clients) if WANTS_HTTPS.search(COMMENT.sub("", text))]
+    assert not found

@@ -6,14 +6,15 @@
  */
 
 import { Closed, Refused, ThreadcastError, Unreachable } from "./errors.js";
+import { newId } from "./ids.js";
 import type { Held, Outbox } from "./outbox.js";
 import { Postman, type Recipient } from "./postman.js";
 import { reduce } from "./reducer.js";
 import type { Source } from "./source.js";
 import { activePath, emptyState, isAtRest, stateFromSnapshot, type ChatState } from "./state.js";
-import type { Arrived, Item } from "./stream.js";
+import type { Item } from "./stream.js";
 import { ToolCalls, type Handler } from "./tool_calls.js";
-import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, UserMessage, WireEvent } from "./types.js";
+import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
 import { pathOf, type Wire } from "./wire.js";
 
 /** How we stand to the server. `held`: commands sent and not yet shown by the stream. */
@@ -49,7 +50,7 @@ export interface Sent {
 }
 
 /** All that a listener may be told of. */
-export type ChatEvent = WireEvent | Arrived;
+export type ChatEvent = WireEvent | TransientEvent;
 
 export class Chat implements Recipient {
   state: ChatState;
@@ -150,7 +151,7 @@ export class Chat implements Recipient {
   send(what: string | Sendable, more: Partial<Omit<UserMessage, "type" | "content">> = {}): Sent {
     if (this.failure) throw this.failure;
     const command = typeof what === "string" ? { type: "user_message", content: what, ...more } : what;
-    const requestId = command.client_request_id ?? crypto.randomUUID();
+    const requestId = command.client_request_id ?? newId();
     const body = JSON.stringify({ ...command, client_request_id: requestId });
     this.postman.put({ chatId: this.id, requestId, type: command.type, body });
     const handle = new Handle(requestId);

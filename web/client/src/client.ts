@@ -11,6 +11,7 @@
 
 import { Chat } from "./chat.js";
 import type { ChatsList } from "./feed.js";
+import { newId } from "./ids.js";
 import { MemoryOutbox, StorageOutbox, type Outbox } from "./outbox.js";
 import { Hub, type Source } from "./source.js";
 import { sharedSource } from "./tabs.js";
@@ -44,7 +45,7 @@ export class Client {
     this.wire = new Wire(options);
     this.source = options.shared ? sharedSource(options) : new Hub(this.wire);
     this.outbox = options.outbox ?? (options.shared ? new StorageOutbox(localStorage) : new MemoryOutbox());
-    this.name = options.name ?? crypto.randomUUID();
+    this.name = options.name ?? newId();
     const adopted = this.outbox instanceof StorageOutbox ? this.outbox.adopt() : Promise.resolve();
     void adopted.then(() => this.deliver());
     for (const change of NETWORK_CHANGES) globalThis.addEventListener?.(change, this.tryTheLine);

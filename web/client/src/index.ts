@@ -5,6 +5,7 @@ export { Chat, type ChatEvent, type Connection, type Happening, type Sendable, t
 export { PATIENCE, type Patience } from "./backoff.js";
 export { Closed, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";
+export { newId } from "./ids.js";
 export { MemoryOutbox, StorageOutbox, type Held, type Outbox } from "./outbox.js";
 export { reduce, textOf } from "./reducer.js";
 export { activePath, AT_REST, emptyState, isAtRest, snapshotOf, stateFromSnapshot, type ChatState } from "./state.js";

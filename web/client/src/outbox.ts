@@ -7,6 +7,7 @@
  */
 
 import { OutboxFull } from "./errors.js";
+import { newId } from "./ids.js";
 
 /** One command; `body` is the JSON that goes out, the same text each time (PROTOCOL §3). */
 export interface Held {
@@ -77,7 +78,7 @@ export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" |
 const PREFIX = "threadcast.outbox.";
 
 export class StorageOutbox extends MemoryOutbox {
-  private readonly name = crypto.randomUUID();
+  private readonly name = newId();
   private count = 0;
 
   constructor(private readonly store: Store) {

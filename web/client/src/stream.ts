@@ -9,8 +9,9 @@
 import { Backoff, sleep } from "./backoff.js";
 import { Refused, Unreachable } from "./errors.js";
 import { FrameParser, FrameTooLarge } from "./frames.js";
+import { newId } from "./ids.js";
 import { Places } from "./places.js";
-import type { WireEvent } from "./types.js";
+import type { TransientEvent, WireEvent } from "./types.js";
 import { Busy, pathOf, type Wire } from "./wire.js";
 
 /** An event of a chat, or a transient frame, which has no `seq` (presence, typing, `chat_removed`). */
@@ -27,14 +28,14 @@ export type Item =
   | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }
   /** An event of this chat is missing: `got` came where `expected` was due, so a snapshot is asked for. */
   | { kind: "missed"; chatId: string; expected: number; got: number }
-  | { kind: "transient"; chatId: string; event: Arrived }
+  | { kind: "transient"; chatId: string; event: TransientEvent }
   /** This chat is refused; the others go on. */
   | { kind: "gone"; chatId: string; wrong: Refused };
 
 class Missed extends Error {}
 
 export class Stream {
-  private readonly name = crypto.randomUUID();
+  private readonly name = newId();
   private readonly chats = new Set<string>();
   private readonly seqs = new Map<string, number>();
   private readonly places = new Places();
@@ -208,7 +209,7 @@ export class Stream {
   }
 
   private transient(chatId: string, event: Arrived): void {
-    if (event.type !== "chat_removed") return this.take({ kind: "transient", chatId, event });
+    if (event.type !== "chat_removed") return this.take({ kind: "transient", chatId, event: event as unknown as TransientEvent });
     this.seqs.delete(chatId);
     if (event.reason === "removed") return;
     if (event.reason === "unavailable") {

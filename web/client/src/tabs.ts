@@ -6,6 +6,7 @@
  * over and begins anew. Where neither is there, each page has a connection of its own.
  */
 
+import { newId } from "./ids.js";
 import { serve, RemoteHub, type Port } from "./ports.js";
 import { Hub, type Source } from "./source.js";
 import { Wire, type WireOptions } from "./wire.js";
@@ -29,7 +30,7 @@ export function sharedSource(options: WireOptions): Source {
   const locks = typeof navigator === "undefined" ? undefined : navigator.locks;
   const absolute = new URL(url ?? "/", location.href).href.replace(/\/$/, "");
   const name = `threadcast ${absolute} ${hash(token ?? "")}`;
-  const lock = `${name} ${crypto.randomUUID()}`;
+  const lock = `${name} ${newId()}`;
   const alive = held(locks, lock);
   if (typeof SharedWorker !== "undefined") {
     const worker = new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });

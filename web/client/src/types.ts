@@ -168,6 +168,12 @@ export interface ChatModes {
   errors: string[];
 }
 
+/** Nothing more of this chat will come on a stream of many. `reason`: not_found (deleted, or another's), unfoldable (this server cannot read it), unavailable (it could not be opened; add it again), removed (as was asked). */
+export interface ChatRemoved {
+  type: "chat_removed";
+  reason: string;
+}
+
 /** The chat as it stands at `position`; with `id` a subscription goes on from there (`?from=`). */
 export interface ChatSnapshot {
   type: "snapshot";
@@ -604,6 +610,13 @@ export interface PayloadUpdated {
   by?: string | null;
   input_hash?: string | null;
   unregistered?: boolean;
+}
+
+/** How many streams watch the chat and asked for presence, this one included; `names` of whose they are. */
+export interface Presence {
+  type: "presence";
+  count: number;
+  names?: string[] | null;
 }
 
 export interface ProcessCompleted {
@@ -1225,6 +1238,18 @@ export interface TrajectoryList {
   next_cursor: string | null;
   has_more: boolean;
   total_count: number;
+}
+
+/** A `data:` line without `seq` and `id`: it is in no log, and who comes later does not miss it. */
+export type TransientEvent = {
+  chat_id: string;
+} & (Presence | Typing | ChatRemoved);
+
+/** Somebody began or stopped to write. */
+export interface Typing {
+  type: "typing";
+  typing: boolean;
+  by?: string | null;
 }
 
 /** `stream_id`: the named stream of whoever types, which is not told. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { connect, snapshotOf, textOf, type Chat, type ChatEvent, type Client, type Happening, type Options } from "../src/index.js";
+import { connect, newId, snapshotOf, textOf, type Chat, type ChatEvent, type Client, type Happening, type Options } from "../src/index.js";
 import { RemoteHub, serve } from "../src/ports.js";
 import { Hub } from "../src/source.js";
 import { messagePort } from "../src/tabs.js";
@@ -25,7 +25,7 @@ async function with_(options: Options, run: (client: Client) => Promise<void>): 
   }
 }
 
-const fresh = () => `ts-${crypto.randomUUID().slice(0, 8)}`;
+const fresh = () => `ts-${newId().slice(0, 8)}`;
 const answered = (chat: Chat) =>
   chat.until((state) => state.path.length > 1 && chat.isAtRest && state.runtime.queue_size === 0, DEADLINE_MS);
 

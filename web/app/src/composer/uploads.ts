@@ -4,7 +4,7 @@
  */
 
 import { signal } from "@preact/signals";
-import type { BlobStored } from "threadcast-client";
+import { newId, type BlobStored } from "threadcast-client";
 
 import { limit } from "../state/caps.ts";
 import { token } from "../state/token.ts";
@@ -42,7 +42,7 @@ export function attach(files: Iterable<File>): void {
     const onTheWay = uploads.peek().filter((one) => one.target === target && !one.error);
     const there = [...written.peek().files, ...onTheWay.map((one) => ({ mime: one.file.type }))];
     const error = refusalOf(file, there, limits) ?? undefined;
-    uploads.value = [...uploads.peek(), { id: crypto.randomUUID(), target, file, progress: 0, error }];
+    uploads.value = [...uploads.peek(), { id: newId(), target, file, progress: 0, error }];
   }
   next();
 }

@@ -2,7 +2,7 @@
 
 import { Component } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { ChatSummary } from "threadcast-client";
+import { newId, type ChatSummary } from "threadcast-client";
 
 import { ask } from "../state/actions.ts";
 import { Menu } from "../ui/menu.tsx";
@@ -117,6 +117,6 @@ function TitleInput({ title, onEnd }: { title: string; onEnd: (name: string | nu
 }
 
 async function rename(chatId: string, title: string): Promise<void> {
-  const command = { type: "set_params", client_request_id: crypto.randomUUID(), patch: { title } };
+  const command = { type: "set_params", client_request_id: newId(), patch: { title } };
   await ask("POST", `/v1/chats/${chatId}/commands`, command);
 }

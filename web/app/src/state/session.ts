@@ -7,15 +7,16 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import {
-  connect,
-  emptyState,
-  NO_CHATS,
   type Chat,
   type ChatEvent,
   type ChatsList,
   type ChatState,
+  connect,
   type Connection,
+  emptyState,
   type Happening,
+  newId,
+  NO_CHATS,
 } from "threadcast-client";
 
 import { route } from "./route.ts";
@@ -53,7 +54,7 @@ const NOTICES_MAX = 5;
 
 export function notify(text: string, { isHarmless = false } = {}): void {
   const others = notices.value.filter((notice) => notice.text !== text); // the same again is no second thing to read
-  notices.value = [...others.slice(1 - NOTICES_MAX), { id: crypto.randomUUID(), text, isHarmless }];
+  notices.value = [...others.slice(1 - NOTICES_MAX), { id: newId(), text, isHarmless }];
 }
 
 export function dismiss(id: string): void {

@@ -4,7 +4,7 @@
  */
 
 import { effect, signal } from "@preact/signals";
-import { Refused, type Chat, type Sendable } from "threadcast-client";
+import { newId, Refused, type Chat, type Sendable } from "threadcast-client";
 
 import { partOf } from "../composer/files.ts";
 import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
@@ -53,7 +53,7 @@ let nextId: string | null = null;
 
 /** The id of the open chat, or the one that it will have. Uploads are addressed to it, also before it begins. */
 export function targetId(): string {
-  return route.peek().chatId ?? (nextId ??= homeOf(drafts.read(null)) ?? crypto.randomUUID());
+  return route.peek().chatId ?? (nextId ??= homeOf(drafts.read(null)) ?? newId());
 }
 
 /** The open chat; on the page of one that nobody has begun, a new one, which takes over what was written there. */
@@ -113,7 +113,7 @@ function giveBack(opened: Chat, command: Sendable, draft: Draft): void {
       else drafts.write(opened.id, draft);
       return;
     }
-    unsent.value = [...unsent.peek(), { id: crypto.randomUUID(), chatId: opened.id, draft, reason: wrong.message }];
+    unsent.value = [...unsent.peek(), { id: newId(), chatId: opened.id, draft, reason: wrong.message }];
   });
 }
 

@@ -1,7 +1,7 @@
 /** What people do with a message, as commands (PROTOCOL §2). Edits and answers wait their turn when a run is open. */
 
 import { signal } from "@preact/signals";
-import { textOf, type Message } from "threadcast-client";
+import { newId, textOf, type Message } from "threadcast-client";
 
 import { ask, command } from "../state/actions.ts";
 import { go } from "../state/route.ts";
@@ -37,10 +37,10 @@ export function remove(messageId: string): Promise<boolean> {
 export async function fork(messageId: string): Promise<void> {
   const source = chat.peek()?.id;
   if (!source) return;
-  const id = crypto.randomUUID();
+  const id = newId();
   const taken = await ask("POST", `/v1/chats/${id}/commands`, {
     type: "branch_from_chat",
-    client_request_id: crypto.randomUUID(),
+    client_request_id: newId(),
     source_chat_id: source,
     up_to_message_id: messageId,
   });

@@ -1,7 +1,7 @@
 /** Before the first message: what one may try here. And what is shown in place of a chat that cannot be. */
 
 import { useEffect, useState } from "preact/hooks";
-import type { Capabilities } from "threadcast-client";
+import { newId, type Capabilities } from "threadcast-client";
 
 import { go } from "../state/route.ts";
 import { chat, client, notify } from "../state/session.ts";
@@ -39,7 +39,7 @@ export function Start() {
     };
   }, []);
   const begin = ({ text, model }: Try) => {
-    if (!chat.peek()) go(crypto.randomUUID());
+    if (!chat.peek()) go(newId());
     try {
       chat.peek()?.send({ type: "user_message", content: text, ...(model && { params: { model } }) });
     } catch (wrong) {

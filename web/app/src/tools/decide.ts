@@ -5,7 +5,7 @@
  */
 
 import { effect, signal } from "@preact/signals";
-import type { PauseReason, PayloadAdded, Sendable } from "threadcast-client";
+import { newId, type PauseReason, type PayloadAdded, type Sendable } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
 import { chat } from "../state/session.ts";
@@ -53,7 +53,7 @@ function change(requestId: string, stands: (now: Standing) => Standing | null): 
 
 /** Send the answer to these questions. What is refused gives them back, with the reason. */
 export function answer(keys: readonly string[], decision: Sendable): void {
-  const requestId = crypto.randomUUID();
+  const requestId = newId();
   const now = new Map(standings.peek());
   for (const key of keys) now.set(key, { requestId, error: null });
   standings.value = now;

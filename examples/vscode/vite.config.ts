@@ -1,0 +1,18 @@
+/** One file that VS Code loads: CommonJS, with the client in it, and `vscode` left to the editor. */
+
+import { fileURLToPath } from "node:url";
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+export default {
+  resolve: { alias: { "threadcast-client": here("../../web/client/src/index.ts") } },
+  define: { "import.meta.url": "undefined" }, // asked for by pages alone, to find the worker that their tabs share
+  build: {
+    target: "node18",
+    outDir: "dist",
+    emptyOutDir: true,
+    minify: false,
+    lib: { entry: here("src/extension.ts"), formats: ["cjs"], fileName: () => "extension.cjs" },
+    rolldownOptions: { external: ["vscode"] },
+  },
+};
