@@ -10,7 +10,7 @@ import { copied } from "../copy.ts";
 import { enlarge } from "../lightbox.tsx";
 import { memo } from "../memo.ts";
 import { clean } from "./clean.ts";
-import { coloured } from "./highlight.ts";
+import { colour, coloured } from "./highlight.ts";
 import { toHtml } from "./render.ts";
 import { fenceOf, settled, Splitter } from "./split.ts";
 
@@ -54,7 +54,7 @@ function Html({ html }: { html: string }) {
       const painted = coloured(code.textContent ?? "", code.className.slice("language-".length));
       if (painted !== null) code.innerHTML = painted;
     }
-  }, [html]);
+  }, [html, colour.value]);
   return <div class="block" ref={box} dangerouslySetInnerHTML={{ __html: html }} />;
 }
 
