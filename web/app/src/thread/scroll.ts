@@ -32,6 +32,8 @@ export class ScrollKeeper {
   isPartial = false;
   private anchor: Anchor | null = null;
   private pressedAt = -Infinity;
+  /** Where the box stood when it was last looked at. */
+  private top = 0;
   private readonly sizes = new ResizeObserver(() => this.keep());
 
   constructor(
@@ -57,6 +59,7 @@ export class ScrollKeeper {
     this.isPartial = false;
     this.isAtEnd.value = true;
     this.box.scrollTop = this.box.scrollHeight;
+    this.top = this.box.scrollTop;
   }
 
   /** Brings a message to where a reader left it, or under the upper edge. False: it is not here. */
@@ -79,6 +82,8 @@ export class ScrollKeeper {
 
   /** What was to stay has stayed; called after every change of sizes, and when messages were put in front. */
   keep(): void {
+    // A reader who has just scrolled away is told of after the sizes that change in the same frame.
+    if (this.box.scrollTop < this.top - 1 && this.isAtEnd.peek()) this.look();
     const isUnfolding = performance.now() - this.pressedAt < PRESS_MS;
     if (this.isAtEnd.peek() && !isUnfolding) {
       this.box.scrollTop = this.box.scrollHeight;
@@ -86,6 +91,7 @@ export class ScrollKeeper {
       const moved = this.below(this.anchor.element) - this.anchor.top;
       if (Math.abs(moved) >= 1) this.box.scrollTop += moved;
     }
+    this.top = this.box.scrollTop;
   }
 
   private readonly press = () => {
@@ -96,6 +102,7 @@ export class ScrollKeeper {
   private readonly look = () => {
     const below = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
     this.isAtEnd.value = !this.isPartial && below <= END_PX;
+    this.top = this.box.scrollTop;
     this.remember();
   };
 
