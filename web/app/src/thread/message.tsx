@@ -6,7 +6,7 @@ import { textOf } from "threadcast-client";
 import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
 import { memo } from "./memo.ts";
-import { Parts } from "./parts.tsx";
+import { Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { UserTools } from "./toolbar.tsx";
 import type { Turn } from "./turns.ts";
