@@ -23,5 +23,11 @@ function Places({ parts }: { parts: readonly OtherPart[] }) {
   );
 }
 
+export const Editor = lazyOf(() => import("./editor.tsx").then((room) => room.Editor), Unedited);
+
+function Unedited({ text }: { text: string }) {
+  return <div class="bubble">{text}</div>;
+}
+
 export const MessageQuestions = lazyOf(() => import("./questions.tsx").then((room) => room.MessageQuestions));
 export const Lightbox = lazyOf(() => import("./lightbox.tsx").then((room) => room.Lightbox));
