@@ -190,7 +190,7 @@ def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, call("calculator", expression="6 * 7"), params=params)
     page.get_by_role("button", name=re.compile("Continue")).click()
-    expect(page.get_by_text("The tools have answered.")).to_be_visible(timeout=SCREEN_MS)
+    expect(page.locator("article").get_by_text("The tools have answered.")).to_be_visible(timeout=SCREEN_MS)
     assert server.at_rest(chat_id, 4)["runtime"]["outcome"] == "complete"
 
 

@@ -15,13 +15,12 @@ const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSi
   [["Ctrl Enter"], "Send now: the open answer gives way", false],
   [["Shift Enter"], "A new line", false],
   [["↑"], "Edit your last message, where nothing is written", false],
-  [["Esc"], "Stop the answer", false],
   [["j", "Alt ↓"], "Next message", false],
   [["k", "Alt ↑"], "Message before", false],
   [["F2"], "Rename the chat, in the list", false],
   [["t"], "Time travel", true],
   [["d"], "Developer's drawer", true],
-  [["Esc"], "Before that: close what is open, come back to now", false],
+  [["Esc"], "Close what is open, come back to now, else stop the answer", false],
   [["?"], "These shortcuts", true],
 ];
 
