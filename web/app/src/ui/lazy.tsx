@@ -2,7 +2,7 @@
  * Code that is fetched when it is wanted first, so that the page begins without what few people open.
  *
  * A part that is shown by itself, such as a card in the conversation, has a `Meanwhile` of its height, so that nothing
- * moves when it comes; what somebody has just asked for needs none. What is likely to be wanted soon is `fetch`ed before.
+ * moves when it comes; what somebody has just asked for needs none. What is likely to be wanted soon is brought before.
  */
 
 import type { ComponentType, FunctionComponent } from "preact";
@@ -12,26 +12,28 @@ import { notify } from "../state/session.ts";
 
 export interface Lazy<Props> extends FunctionComponent<Props> {
   /** Begins to load it, for what will be shown in a moment. */
-  fetch(): void;
+  bring(): void;
 }
 
 export function lazyOf<Props extends object>(load: () => Promise<ComponentType<Props>>, Meanwhile?: ComponentType<Props>): Lazy<Props> {
   let Loaded: ComponentType<Props> | null = null;
   let coming: Promise<void> | null = null;
-  const fetch = (): Promise<void> =>
+  const bring = (): Promise<void> =>
     (coming ??= fetched(load).then((component) => {
       Loaded = component;
       if (!component) coming = null; // it is tried again when it is shown again
     }));
   function Shown(props: Props) {
     const [, drawAgain] = useState(0);
-    if (!Loaded) void fetch(); // now, not when this has been painted
+    const isDrawn = Loaded !== null;
+    if (!isDrawn) void bring(); // now, not when this has been painted
     useEffect(() => {
-      if (!Loaded) void fetch().then(() => drawAgain(1));
+      // Also where it has come since it was drawn.
+      if (!isDrawn) void bring().then(() => drawAgain(1));
     }, []);
     return Loaded ? <Loaded {...props} /> : Meanwhile ? <Meanwhile {...props} /> : null;
   }
-  return Object.assign(Shown, { fetch: () => void fetch() });
+  return Object.assign(Shown, { bring: () => void bring() });
 }
 
 /** What was loaded; null where that did not work, which people are told. */
