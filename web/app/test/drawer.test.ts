@@ -6,7 +6,8 @@ import { test } from "node:test";
 import type { ChatState, RunTrace } from "threadcast-client";
 
 import { counted, NONE } from "../src/drawer/counts.ts";
-import { added, bytesOf, isWanted, NOTHING, sized, summary, typesOf, type Line, type Log } from "../src/drawer/log.ts";
+import { bytesOf, isWanted, sized, summary, typesOf } from "../src/drawer/lines.ts";
+import { added, NOTHING, type Line, type Log } from "../src/drawer/log.ts";
 import { momentOf, nextStop, speedsFor } from "../src/drawer/play.ts";
 import { lasted, spent, totals } from "../src/drawer/traces.ts";
 

@@ -58,10 +58,16 @@ export class Hub implements Source {
     this.stream.add(chatId);
     return () => {
       watched.takes.delete(take);
-      if (watched.takes.size || this.chats.get(chatId) !== watched) return;
-      this.chats.delete(chatId);
-      this.stream.remove(chatId);
+      // Later, so that whoever goes from one chat to the next, or comes back at once, keeps the line: the last chat of a
+      // stream takes it along. A task, not a microtask, since each message of a tab is a turn of its own.
+      setTimeout(() => this.leave(chatId, watched));
     };
+  }
+
+  private leave(chatId: string, watched: Watched): void {
+    if (watched.takes.size || this.chats.get(chatId) !== watched) return;
+    this.chats.delete(chatId);
+    this.stream.remove(chatId);
   }
 
   follow(take: (list: ChatsList) => void): () => void {

@@ -7,6 +7,7 @@ import { after, test } from "node:test";
 
 import type { Patience } from "../src/backoff.js";
 import { Refused } from "../src/errors.js";
+import { Hub } from "../src/source.js";
 import { Stream, type Item } from "../src/stream.js";
 import { Wire } from "../src/wire.js";
 
@@ -191,4 +192,31 @@ test("a chat that is left and looked at again at once begins with a snapshot", a
   });
   assert.deepEqual(seqs(items), ["0", "1", "0"]);
   assert.ok(asked.every((said) => said === undefined), "it asked to go on after what it had forgotten");
+});
+
+test("whoever goes from one chat to the next keeps the line, and who comes back at once what was there", async () => {
+  const changes: string[] = [];
+  let hear = () => {};
+  const answer: Answer = (response, request) => {
+    if (request.method === "GET") return begin(response, SNAPSHOT);
+    request.setEncoding("utf8").on("data", (body: string) => changes.push(body)).on("end", () => (response.end("{}"), hear()));
+  };
+  const { url, asked } = await scripted(answer, answer, answer, answer);
+  const hub = new Hub(new Wire({ url, patience: QUICK }));
+  const begun = (chatId: string) =>
+    new Promise<() => void>((done) => {
+      const leave = hub.watch(chatId, (item) => item.kind === "event" && done(leave));
+    });
+  (await begun("c"))();
+  const leave = await begun("c");
+  const isTold = new Promise<void>((done) => (hear = () => changes.length === 2 && done()));
+  leave();
+  hub.watch("d", () => {});
+  await isTold;
+  hub.close();
+  assert.deepEqual(changes.map((body) => JSON.parse(body)).sort((a, b) => a.remove.length - b.remove.length), [
+    { add: [{ chat_id: "d" }], remove: [] },
+    { add: [], remove: ["c"] },
+  ]);
+  assert.equal(asked.length, 3, "one connection and two changes");
 });

@@ -13,11 +13,13 @@ import { route } from "../state/route.ts";
 import { chat, isRunning, notify, state } from "../state/session.ts";
 import { edit, editing, send, stopEditing, targetId, write, written } from "../state/writing.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
-import { Attached } from "./attached.tsx";
+import { lazyOf } from "../ui/lazy.tsx";
 import { Pickers } from "./pickers.tsx";
 import { Typing, typed } from "./typing.tsx";
 import { attach, uploads } from "./uploads.ts";
 import "./composer.css";
+
+const Attached = lazyOf(() => import("./attached.tsx").then((room) => room.Attached));
 
 /** Keys of a screen are for new lines; there a button sends. */
 const hasKeyboard = matchMedia("(hover: hover) and (pointer: fine)");
@@ -81,7 +83,7 @@ export function Composer() {
             <IconButton name="close" label="Stop editing" onClick={stopEditing} />
           </p>
         )}
-        <Attached />
+        {(files.length > 0 || uploads.value.length > 0) && <Attached />}
         <textarea
           ref={box}
           rows={1}

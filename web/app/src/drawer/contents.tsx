@@ -7,6 +7,8 @@ import { Numbers } from "./numbers.tsx";
 import { EventLog } from "./event_log.tsx";
 import { Runs } from "./runs.tsx";
 
+import "./contents.css";
+
 const TABS = { events: "Events", runs: "Runs" } as const;
 type Tab = keyof typeof TABS;
 const shown = signal<Tab>("events");

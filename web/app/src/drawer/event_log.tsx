@@ -8,7 +8,8 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { IconButton } from "../ui/icon.tsx";
 import { copy } from "./copy.ts";
-import { bytesOf, clock, isWanted, sized, summary, typesOf, type Filter, type Line, type Log } from "./log.ts";
+import { bytesOf, clock, isWanted, sized, summary, typesOf, type Filter } from "./lines.ts";
+import type { Line, Log } from "./log.ts";
 import { log } from "./record.ts";
 
 export function EventLog() {

@@ -1,6 +1,6 @@
 /**
  * The lines of the event log as a value: blocks of lines, of which only the last is ever another, so that a view draws
- * what has come and leaves the rest. Pure, but for measuring an event, which is done once and when it is shown.
+ * what has come and leaves the rest. Pure. How a line is said stands in lines.ts, which comes with the drawer.
  */
 
 export interface Line {
@@ -45,68 +45,4 @@ function withoutOldSnapshots(blocks: (readonly Line[])[]): (readonly Line[])[] {
   const old = new Set(kept.slice(0, -SNAPSHOTS_MAX));
   if (!old.size) return blocks;
   return blocks.map((block) => (block.some((line) => old.has(line)) ? block.map((line) => (old.has(line) ? { ...line, body: null } : line)) : block));
-}
-
-/** Which lines are wanted: all, all but the pieces of text, or those of one type with what is said of the connection. */
-export type Filter = "all" | "no_deltas" | (string & {});
-
-export function isWanted(line: Line, filter: Filter): boolean {
-  if (filter === "all" || line.kind === "note") return true;
-  return filter === "no_deltas" ? line.type !== "stream_delta" : line.type === filter;
-}
-
-/** The types that are there, most frequent first. */
-export function typesOf(log: Log): [type: string, count: number][] {
-  const counts = new Map<string, number>();
-  for (const { kind, type } of log.blocks.flat()) if (kind === "event") counts.set(type, (counts.get(type) ?? 0) + 1);
-  return [...counts].sort((a, b) => b[1] - a[1]);
-}
-
-const sizes = new WeakMap<object, number>();
-const utf8 = new TextEncoder();
-
-/** Of its JSON in UTF-8, as it travels. */
-export function bytesOf(body: object): number {
-  const known = sizes.get(body);
-  if (known !== undefined) return known;
-  const size = utf8.encode(JSON.stringify(body)).length;
-  sizes.set(body, size);
-  return size;
-}
-
-/** "312 B", "1.4 kB", "2.0 MB". */
-export function sized(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
-}
-
-/** "09:41:07.123" */
-export function clock(ms: number): string {
-  const then = new Date(ms);
-  const two = (number: number) => String(number).padStart(2, "0");
-  return `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}.${String(then.getMilliseconds()).padStart(3, "0")}`;
-}
-
-/** What an event says, in one line: its fields that say most, short. */
-export function summary(body: object): string {
-  const event = body as { [key: string]: unknown };
-  if (event.type === "stream_delta" && Array.isArray(event.ops)) return event.ops.map(ofOperation).join(" ");
-  if (event.type === "snapshot") return `${Array.isArray(event.messages) ? event.messages.length : 0} messages`;
-  const said = Object.entries(event).filter(([key, value]) => !UNTOLD.has(key) && isSimple(value));
-  return said.map(([key, value]) => `${key}=${shortened(String(value), 40)}`).join(" ");
-}
-
-const UNTOLD: ReadonlySet<string> = new Set(["type", "chat_id", "seq"]);
-
-function isSimple(value: unknown): boolean {
-  return value !== null && value !== "" && value !== false && ["string", "number", "boolean"].includes(typeof value);
-}
-
-function ofOperation(operation: { op?: string; text?: string }): string {
-  const text = typeof operation.text === "string" ? ` ${JSON.stringify(shortened(operation.text, 60))}` : "";
-  return `${operation.op ?? "?"}${text}`;
-}
-
-function shortened(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}…` : text;
 }

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { chat, client, connection, isRunning, live } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { copy } from "./copy.ts";
-import { bytesOf, sized } from "./log.ts";
+import { bytesOf, sized } from "./lines.ts";
 import { counts, lastSnapshot, note } from "./record.ts";
 
 interface Stored {

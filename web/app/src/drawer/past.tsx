@@ -5,15 +5,14 @@ import { useEffect, useRef } from "preact/hooks";
 import { live, state } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { clockOf, momentOf, speedsFor } from "./play.ts";
-import { comeBack, firstHeld, goTo, isPlaying, isTravelling, play, shownAt, speed, wantedAt } from "./travel.ts";
+import { firstHeld, goTo, isPlaying, play, shownAt, speed, wantedAt } from "./travel.ts";
+import { comeBack } from "./way.tsx";
 
 import "./past.css";
 
-export function Past() {
-  return isTravelling.value ? <Journey /> : null;
-}
+export { begin } from "./travel.ts";
 
-function Journey() {
+export function Journey() {
   const slider = useRef<HTMLInputElement>(null);
   useEffect(() => slider.current?.focus(), []);
   const last = live.value.position;

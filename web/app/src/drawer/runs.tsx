@@ -8,7 +8,7 @@ import { Refused, type RunTrace, type TracedRun, type TracedRuns, type TraceRoun
 
 import { chat, client, isRunning } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
-import { clock } from "./log.ts";
+import { clock } from "./lines.ts";
 import { lasted, spent, totals } from "./traces.ts";
 
 type Found<T> = { found: T } | { wrong: string } | null;

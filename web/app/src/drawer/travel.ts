@@ -2,18 +2,17 @@
  * Time travel: which position is looked at, and the chat as it was there, asked of the server (`?at=`).
  *
  * A slider may be dragged over a thousand positions; what is asked for is the newest one wanted, and one at a time. The
- * rule: `past` of the session is the chat at `shownAt`, or nobody travels.
+ * rule: `past` of the session is the chat at `shownAt`, or nobody travels. Fetched with the first journey: see way.ts.
  */
 
 import { computed, effect, signal } from "@preact/signals";
-import { Refused, stateFromSnapshot, type Chat, type Snapshot } from "threadcast-client";
+import { Refused, stateFromSnapshot, type Snapshot } from "threadcast-client";
 
 import { chat, client, live, notify, past } from "../state/session.ts";
 import { nextStop } from "./play.ts";
 
 type SnapshotAt = Snapshot & { position: number };
 
-export const isTravelling = signal(false);
 /** The earliest position that the server can still show. */
 export const firstHeld = signal(0);
 /** Where the slider stands. The chat that is shown may lag a moment behind. */
@@ -24,30 +23,20 @@ export const isPlaying = signal(false);
 export const speed = signal(1);
 
 let asking: AbortController | null = null;
-let travelled: Chat | null = null;
-
+// Come back, be it for another chat.
 effect(() => {
-  // Another chat, and so another time.
-  if (chat.value !== travelled) comeBack();
-});
-
-/** Begin where the chat stands; again: come back. */
-export function travel(): void {
-  if (isTravelling.peek()) return comeBack();
-  firstHeld.value = 0;
-  travelled = chat.peek();
-  isTravelling.value = true;
-  past.value = live.peek();
-  wantedAt.value = live.peek().position;
-  void findFirst();
-}
-
-export function comeBack(): void {
+  if (past.value) return;
   asking?.abort();
   asking = null;
   isPlaying.value = false;
-  isTravelling.value = false;
-  past.value = null;
+});
+
+/** Begin where the chat stands. */
+export function begin(): void {
+  firstHeld.value = 0;
+  past.value = live.peek();
+  wantedAt.value = live.peek().position;
+  void findFirst();
 }
 
 /** Show the chat as it was after its event at `position`. */
@@ -61,7 +50,7 @@ export async function play(): Promise<void> {
   if (isPlaying.peek()) return void (isPlaying.value = false);
   isPlaying.value = true;
   if (wantedAt.peek() >= live.peek().position) goTo(firstHeld.peek());
-  while (isPlaying.peek() && isTravelling.peek()) {
+  while (isPlaying.peek() && past.peek()) {
     await new Promise((due) => setTimeout(due, STEP_MS));
     if (asking || !isPlaying.peek()) continue; // the server sets the pace when it is slower
     const stop = nextStop(wantedAt.peek(), live.peek().position, speed.peek());
@@ -104,5 +93,5 @@ async function findFirst(): Promise<void> {
     (answer) => (void answer.body?.cancel(), 0),
     (wrong: unknown) => (wrong instanceof Refused && wrong.code === "gone" ? Number(wrong.body?.first) : null),
   );
-  if (isTravelling.peek() && chat.peek()?.id === id) firstHeld.value = first ?? live.peek().position;
+  if (past.peek() && chat.peek()?.id === id) firstHeld.value = first ?? live.peek().position;
 }

@@ -5,9 +5,9 @@ import { useRef, useState } from "preact/hooks";
 import { newId, type ChatSummary } from "threadcast-client";
 
 import { ask } from "../state/actions.ts";
+import { fetched } from "../ui/lazy.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { MARK_WORDS, type Mark } from "./groups.ts";
-import { exportChat, exportMarkdown } from "./transfer.ts";
 
 interface Props {
   chat: ChatSummary;
@@ -17,6 +17,8 @@ interface Props {
   onOpen: (chatId: string) => void;
   onDelete: (chat: ChatSummary) => void;
 }
+
+const transfer = () => fetched(() => import("./transfer.ts"));
 
 /** As long as a title may be (PROTOCOL §16). */
 const TITLE_MAX_CHARACTERS = 200;
@@ -76,8 +78,8 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
         label={`Actions for ${title}`}
         items={[
           { label: "Rename", icon: "edit", onSelect: () => setRenaming(true) },
-          { label: "Export", icon: "download", onSelect: () => void exportChat(chat.id, title) },
-          { label: "Export as Markdown", icon: "file", onSelect: () => void exportMarkdown(chat.id, title) },
+          { label: "Export", icon: "download", onSelect: () => void transfer().then((room) => room?.exportChat(chat.id, title)) },
+          { label: "Export as Markdown", icon: "file", onSelect: () => void transfer().then((room) => room?.exportMarkdown(chat.id, title)) },
           { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => onDelete(chat) },
         ]}
       />

@@ -1,25 +1,23 @@
 /** The caller's chats with their live states, newest first. On a narrow screen it is a drawer above the open chat. */
 
 import { signal } from "@preact/signals";
-import { lazyOf } from "../ui/lazy.tsx";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { ChatSummary } from "threadcast-client";
 
-import { ask } from "../state/actions.ts";
 import { isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
 import { go, route } from "../state/route.ts";
 import { chats } from "../state/session.ts";
 import "../state/theme.ts";
-import { Dialog } from "../ui/dialog.tsx";
 import { Icon, IconButton } from "../ui/icon.tsx";
+import { fetched, lazyOf } from "../ui/lazy.tsx";
 import { byDay, markOf } from "./groups.ts";
-import { family, forget, hasMore, isLoading, listed, loadMore, SEARCH_MAX_CHARACTERS, words } from "./list.ts";
+import { family, hasMore, isLoading, listed, loadMore, SEARCH_MAX_CHARACTERS, words } from "./list.ts";
 import { lookedAt } from "./looked.ts";
 import { Row } from "./row.tsx";
-import { importChats } from "./transfer.ts";
 import "./sidebar.css";
 
 const Settings = lazyOf(() => import("../settings/settings.tsx").then((room) => room.Settings));
+const ConfirmDelete = lazyOf(() => import("./confirm_delete.tsx").then((room) => room.ConfirmDelete));
 
 /** The chat that somebody wants to delete, until it is confirmed. */
 const doomed = signal<ChatSummary | null>(null);
@@ -84,7 +82,7 @@ export function Sidebar() {
         <Foot />
       </nav>
       {isSidebarOpen.value && <div class="sidebar-shade" onClick={() => (isSidebarOpen.value = false)} />}
-      {doomed.value && <ConfirmDelete chat={doomed.value} />}
+      {doomed.value && <ConfirmDelete chat={doomed.value} onClose={() => (doomed.value = null)} />}
       {isSettingsOpen.value && <Settings />}
     </>
   );
@@ -157,33 +155,10 @@ function Foot() {
         onChange={(event) => {
           const chosen = event.currentTarget.files?.[0];
           event.currentTarget.value = "";
-          if (chosen) void importChats(chosen);
+          if (chosen) void fetched(() => import("./transfer.ts")).then((room) => room?.importChats(chosen));
         }}
       />
     </footer>
-  );
-}
-
-function ConfirmDelete({ chat }: { chat: ChatSummary }) {
-  const [isBusy, setBusy] = useState(false);
-  const remove = async () => {
-    setBusy(true);
-    if (await ask("DELETE", `/v1/chats/${chat.id}`)) {
-      forget(chat.id);
-      if (route.value.chatId === chat.id) go(null, { replace: true });
-    }
-    doomed.value = null;
-  };
-  return (
-    <Dialog title="Delete this chat?" onClose={() => (doomed.value = null)}>
-      <p>“{chat.title || "New Chat"}” and all that was said in it will be gone, for everybody who has it open.</p>
-      <div class="dialog-actions">
-        <button onClick={() => (doomed.value = null)}>Keep it</button>
-        <button class="dangerous" disabled={isBusy} autofocus onClick={() => void remove()}>
-          Delete
-        </button>
-      </div>
-    </Dialog>
   );
 }
 

@@ -31,7 +31,8 @@ export async function importChats(file: File): Promise<void> {
     counted(report.skipped.length, "here already"),
     ...report.failed.map(({ error }) => `not imported: ${error}`),
   ];
-  notify(told.filter(Boolean).join("; ") || "There was no chat in that file.");
+  const isHarmless = !report.failed.length;
+  notify(told.filter(Boolean).join("; ") || "There was no chat in that file.", { isHarmless });
   const only = [...report.imported, ...report.accepted, ...report.skipped];
   if (only.length === 1 && only[0]) go(only[0]);
 }

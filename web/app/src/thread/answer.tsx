@@ -9,7 +9,7 @@ import { sourcesOf } from "./citations.ts";
 import { Markdown } from "./markdown/markdown.tsx";
 import { memo } from "./memo.ts";
 import { timeOf, type TurnProps } from "./message.tsx";
-import { Parts } from "./parts.tsx";
+import { Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { AnswerTools, Branches } from "./toolbar.tsx";
 import { ending, spent, usageOf } from "./words.ts";

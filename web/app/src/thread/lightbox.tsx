@@ -1,20 +1,13 @@
 /** One picture, as large as the window allows. */
 
-import { signal } from "@preact/signals";
-
 import { Dialog } from "../ui/dialog.tsx";
-
-const shown = signal<{ src: string; alt: string } | null>(null);
-
-export function enlarge(src: string, alt: string): void {
-  shown.value = { src, alt };
-}
+import { enlarged } from "./enlarged.ts";
 
 export function Lightbox() {
-  const picture = shown.value;
+  const picture = enlarged.value;
   if (!picture) return null;
   return (
-    <Dialog title={picture.alt || "Image"} wide onClose={() => (shown.value = null)}>
+    <Dialog title={picture.alt || "Image"} wide onClose={() => (enlarged.value = null)}>
       <img class="enlarged" src={picture.src} alt={picture.alt} />
     </Dialog>
   );

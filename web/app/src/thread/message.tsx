@@ -6,11 +6,10 @@ import { textOf } from "threadcast-client";
 import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
 import { memo } from "./memo.ts";
-import { Parts } from "./parts.tsx";
+import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { UserTools } from "./toolbar.tsx";
 import type { Turn } from "./turns.ts";
-import { Editor } from "./editor.tsx";
 
 /** `openId`: the message that is being written, if it is in this turn. */
 export interface TurnProps {

@@ -11,17 +11,16 @@ import type { AudioPart, FilePart, ImagePart, TextPart } from "threadcast-client
 import { chat, client, notify } from "../state/session.ts";
 import { token } from "../state/token.ts";
 import { Icon } from "../ui/icon.tsx";
-import { enlarge } from "./lightbox.tsx";
+import { enlarge } from "./enlarged.ts";
 import { bytes } from "./words.ts";
 
-export type Part = TextPart | ImagePart | AudioPart | FilePart;
+export type Part = TextPart | OtherPart;
+export type OtherPart = ImagePart | AudioPart | FilePart;
 
-export function Parts({ parts }: { parts: readonly Part[] }) {
-  const others = parts.filter((part) => part.type !== "text");
-  if (!others.length) return null;
+export function Parts({ parts }: { parts: readonly OtherPart[] }) {
   return (
     <div class="parts">
-      {others.map((part, at) => {
+      {parts.map((part, at) => {
         if (part.type === "image_url") return <Picture key={at} url={part.image_url.url} alt={`Image ${at + 1}`} />;
         if (part.type === "input_audio") return <Sound key={at} part={part} />;
         return <FileChip key={at} part={part} />;

@@ -1,9 +1,6 @@
 /** The windows of `acts.ts`: which model answers again, and whether a message really goes. */
 
-import { useEffect, useState } from "preact/hooks";
-import type { Capabilities } from "threadcast-client";
-
-import { ask } from "../state/actions.ts";
+import { caps, models } from "../state/caps.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { asked, regenerate, remove } from "./acts.ts";
 
@@ -35,15 +32,11 @@ export function MessageQuestions() {
 }
 
 function WhichModel({ messageId, onClose }: { messageId: string; onClose: () => void }) {
-  const [names, setNames] = useState<readonly string[] | null>(null);
-  useEffect(() => {
-    void ask<Capabilities>("GET", "/v1/caps").then((caps) => setNames(Object.keys(caps?.chat_models ?? {})));
-  }, []);
   return (
     <Dialog title="Answer again with" onClose={onClose}>
       <div class="models">
-        {names === null && <p class="hint">Asking which models there are…</p>}
-        {names?.map((name) => (
+        {!caps.value && <p class="hint">Asking which models there are…</p>}
+        {models.value.map(({ id: name }) => (
           <button
             key={name}
             type="button"

@@ -1,10 +1,10 @@
 /** Before the first message: what one may try here. And what is shown in place of a chat that cannot be. */
 
-import { useEffect, useState } from "preact/hooks";
-import { newId, type Capabilities } from "threadcast-client";
+import { newId } from "threadcast-client";
 
+import { caps } from "../state/caps.ts";
 import { go } from "../state/route.ts";
-import { chat, client, notify } from "../state/session.ts";
+import { chat, notify } from "../state/session.ts";
 
 interface Try {
   readonly title: string;
@@ -27,17 +27,8 @@ const DEMO_TRIES: readonly Try[] = [
 ];
 
 export function Start() {
-  const [tries, setTries] = useState<readonly Try[]>([]);
-  useEffect(() => {
-    let isHere = true;
-    client.get<Capabilities>("/v1/caps").then(
-      (caps) => isHere && setTries(caps.chat_default_model.startsWith("demo/") ? DEMO_TRIES : TRIES),
-      () => isHere && setTries(TRIES),
-    );
-    return () => {
-      isHere = false;
-    };
-  }, []);
+  const standard = caps.value?.chat_default_model;
+  const tries = standard === undefined ? [] : standard.startsWith("demo/") ? DEMO_TRIES : TRIES;
   const begin = ({ text, model }: Try) => {
     if (!chat.peek()) go(newId());
     try {

@@ -10,11 +10,11 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { activePath, textOf } from "threadcast-client";
 
 import { chat, failure, isReady, isRunning, onEvent, state } from "../state/session.ts";
-import { regenerate } from "./acts.ts";
+import { asked, regenerate } from "./acts.ts";
 import { Waiting } from "./answer.tsx";
-import { Lightbox } from "./lightbox.tsx";
+import { enlarged } from "./enlarged.ts";
+import { Lightbox, MessageQuestions } from "./later.tsx";
 import { TurnView } from "./message.tsx";
-import { MessageQuestions } from "./questions.tsx";
 import { ScrollKeeper, type Place } from "./scroll.ts";
 import { Failed, Start } from "./start.tsx";
 import { turnOf, turnsAfter, type Turn } from "./turns.ts";
@@ -73,23 +73,23 @@ function Conversation({ id }: { id: string }) {
   // The place that was left, the message that the address names, or the end.
   useLayoutEffect(() => {
     if (!isShown) return;
-    const asked = askedFor();
-    const place = asked ? { id: asked, top: LINKED_TOP_PX } : places.get(id);
+    const linked = askedFor();
+    const place = linked ? { id: linked, top: LINKED_TOP_PX } : places.get(id);
     const at = place ? turnOf(turns, place.id) : -1;
     if (place && at >= 0) {
       setDrawn(around(at, turns.length));
-      requestAnimationFrame(() => keeper.current?.toPlace(place) && asked && document.getElementById(`m-${asked}`)?.focus({ preventScroll: true }));
+      requestAnimationFrame(() => keeper.current?.toPlace(place) && linked && document.getElementById(`m-${linked}`)?.focus({ preventScroll: true }));
     } else keeper.current?.toEnd();
     requestAnimationFrame(() => setTimeout(shown));
   }, [isShown]);
 
   useEffect(() => {
     const go = () => {
-      const asked = askedFor();
-      const at = asked ? turnOf(turnsNow.current, asked) : -1;
-      if (!asked || at < 0) return;
+      const linked = askedFor();
+      const at = linked ? turnOf(turnsNow.current, linked) : -1;
+      if (!linked || at < 0) return;
       setDrawn(around(at, turnsNow.current.length));
-      requestAnimationFrame(() => keeper.current?.toPlace({ id: asked, top: LINKED_TOP_PX }));
+      requestAnimationFrame(() => keeper.current?.toPlace({ id: linked, top: LINKED_TOP_PX }));
     };
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
@@ -161,8 +161,8 @@ function Conversation({ id }: { id: string }) {
           <Icon name="open" />
         </button>
       )}
-      <Lightbox />
-      <MessageQuestions />
+      {enlarged.value && <Lightbox />}
+      {asked.value && <MessageQuestions />}
     </section>
   );
 }

@@ -4,11 +4,9 @@ import type { IdeCall, Message, PauseReason, ToolCall, ToolStatus } from "thread
 import { useState } from "preact/hooks";
 
 import { Icon, type IconName } from "../ui/icon.tsx";
-import { Attachments } from "./attachment.tsx";
-import { elapsedOf, inputOf, isWithheld, resultText, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
-import { Subchat } from "./subchat.tsx";
-import { clip, duration, growingJson, prettyJson, summaryLine } from "./format.ts";
-import { Fields, LongText } from "./value.tsx";
+import { elapsedOf, inputOf, resultText, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
+import { clip, duration, summaryLine } from "./format.ts";
+import { Attachments, CallBody, Subchat } from "./later.tsx";
 
 export interface CallCardProps {
   call: ToolCall;
@@ -50,7 +48,7 @@ export function CallCard({ call, result, status, reason, ideCall, chats, isDraft
           {elapsed !== null && <span class="call-time">{duration(elapsed)}</span>}
           <span class={IS_SAID.has(state) ? "call-state" : "visually-hidden"}>{STATE_WORDS[state]}</span>
         </summary>
-        {isOpen && <Body call={call} status={status} result={result} state={state} ideCall={ideCall} isDraft={isDraft} />}
+        {isOpen && <CallBody call={call} status={status} result={result} state={state} ideCall={ideCall} isDraft={isDraft} />}
       </details>
       {state === "running" && <Progress status={status} name={name} />}
       {below.map((id) => (
@@ -79,58 +77,5 @@ function Progress({ status, name }: { status: ToolStatus | undefined; name: stri
     <progress aria-label={`Progress of ${name}`} />
   ) : (
     <progress aria-label={`Progress of ${name}`} max={1} value={status.progress} />
-  );
-}
-
-function Body({ call, status, result, state, ideCall, isDraft }: {
-  call: ToolCall;
-  status: ToolStatus | undefined;
-  result: Message | undefined;
-  state: CallState;
-  ideCall: IdeCall | undefined;
-  isDraft: boolean;
-}) {
-  const input = ideCall?.args ?? inputOf(call, status);
-  const isEmpty = typeof input === "object" && !Object.keys(input).length;
-  return (
-    <div class="call-body">
-      <h4>Arguments</h4>
-      {isEmpty ? (
-        <p class="quiet">none, or not shown to people</p>
-      ) : (
-        <LongText isCode text={typeof input === "string" || isDraft ? growingJson(call.function.arguments) : JSON.stringify(input, null, 2)} />
-      )}
-      {status?.data != null && (
-        <>
-          <h4>So far</h4>
-          <Fields data={status.data} />
-        </>
-      )}
-      {result && <Result result={result} isBad={state !== "done"} />}
-    </div>
-  );
-}
-
-function Result({ result, isBad }: { result: Message; isBad: boolean }) {
-  const text = resultText(result);
-  const json = prettyJson(text);
-  const files = result.extra?.files_changed;
-  return (
-    <>
-      <h4>{isBad ? "Why" : "Result"}</h4>
-      {isWithheld(result) ? (
-        <p class="quiet">Hidden: only the model reads this result.</p>
-      ) : text === "" ? (
-        <p class="quiet">nothing</p>
-      ) : json !== null ? (
-        <LongText isCode text={json} />
-      ) : (
-        <div class={isBad ? "result-text bad" : "result-text"}>
-          <LongText text={text} />
-        </div>
-      )}
-      {Array.isArray(files) && files.length > 0 && <p class="quiet">Changed: {files.map(String).join(", ")}</p>}
-      {result.attachments && <Attachments all={result.attachments} />}
-    </>
   );
 }

@@ -5,12 +5,10 @@ import { useMemo } from "preact/hooks";
 
 import { isRunning } from "../state/session.ts";
 import { CallCard, type CallCardProps } from "./call_card.tsx";
+import { PayloadCard } from "./later.tsx";
 import { ideCalls, openDraftId, payloads, reasons, results, statuses, subchats } from "./live.ts";
-import { PayloadCard } from "./payload_card.tsx";
 
 import "./calls.css";
-import "./questions.css";
-import "./payloads.css";
 
 export { Questions } from "./questions.tsx";
 export { Suggestions } from "./suggestions.tsx";

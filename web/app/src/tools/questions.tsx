@@ -2,67 +2,20 @@
 
 import { useComputed } from "@preact/signals";
 
-import { state } from "../state/session.ts";
-import { Agents } from "./agents.tsx";
-import { answer, isSent, questionKey } from "./decide.ts";
 import { counted } from "./format.ts";
-import { IdeQuestion } from "./ide_question.tsx";
-import { LimitQuestion } from "./limit_question.tsx";
-import { ideCalls, openPreviews, reasons } from "./live.ts";
-import { PreviewQuestion } from "./preview.tsx";
-import { Question } from "./question.tsx";
-
-/** What one command decides at once; a round limit is another matter. */
-const isCall = (reason: { type: string }) => reason.type === "confirmation" || reason.type === "outcome_unknown";
+import { Agents, Asked } from "./later.tsx";
+import { agents, atWork, ended, ideCalls, openPreviews, reasons } from "./live.ts";
 
 export function Questions() {
-  const asked = reasons.value;
-  const calls = asked.filter(isCall);
-  const previews = openPreviews.value;
-  const clients = ideCalls.value;
-  const count = asked.length + previews.length;
+  const isAsked = reasons.value.length + openPreviews.value.length + ideCalls.value.length > 0;
+  const isAtWork = atWork.value.length + ended.value.length > 0 || agents.value.some((agent) => agent.status === "running");
   // The words alone, so that a screen reader is told once and reads the rest when it comes there.
   const told = useComputed(() => (reasons.value.length ? `${counted(reasons.value.length, "question")} waiting for your decision` : ""));
   return (
     <>
       <p class="visually-hidden" role="status">{told}</p>
-      <Agents />
-      {(count > 0 || clients.length > 0) && (
-        <section class="questions" aria-label="Waiting for you">
-          {calls.length > 1 && <AllAtOnce />}
-          {asked.map((reason) =>
-            reason.type === "round_limit" ? (
-              <LimitQuestion key={questionKey(reason)} reason={reason} runId={state.value.runtime.run_id} />
-            ) : (
-              <Question key={questionKey(reason)} reason={reason} />
-            ),
-          )}
-          {clients.map((call) => (
-            <IdeQuestion key={call.tool_call_id} call={call} />
-          ))}
-          {previews.map((payload) => (
-            <PreviewQuestion key={payload.payload_id} payload={payload} />
-          ))}
-        </section>
-      )}
+      {isAtWork && <Agents />}
+      {isAsked && <Asked />}
     </>
-  );
-}
-
-function AllAtOnce() {
-  const calls = reasons.value.filter(isCall);
-  const keys = calls.map(questionKey);
-  const isBusy = keys.some(isSent);
-  const decide = (accepted: boolean) =>
-    answer(keys, {
-      type: "tool_decisions",
-      decisions: calls.map(({ tool_call_id, input_hash }) => ({ tool_call_id, accepted, input_hash: input_hash || null })),
-    });
-  return (
-    <div class="all-at-once">
-      <span>{counted(calls.length, "call")} to decide</span>
-      <button type="button" disabled={isBusy} onClick={() => decide(true)}>Allow all</button>
-      <button type="button" disabled={isBusy} onClick={() => decide(false)}>Deny all</button>
-    </div>
   );
 }

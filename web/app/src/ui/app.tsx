@@ -9,18 +9,21 @@ import { useEffect, useRef } from "preact/hooks";
 import { Composer } from "../composer/composer.tsx";
 import { Queue } from "../composer/queue.tsx";
 import { Drawer } from "../drawer/drawer.tsx";
-import { Past } from "../drawer/past.tsx";
+import { isTravelling, Journey } from "../drawer/way.tsx";
 import { Sidebar } from "../sidebar/sidebar.tsx";
-import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
+import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
 import { past } from "../state/session.ts";
 import { Thread } from "../thread/thread.tsx";
 import { Questions, Suggestions } from "../tools/index.tsx";
 import { ConnectionBar } from "./connection.tsx";
+import { lazyOf } from "./lazy.tsx";
 import { Notices } from "./notices.tsx";
-import { heedKeys, Shortcuts } from "./shortcuts.tsx";
+import { heedKeys } from "./shortcuts.tsx";
 
 import "./frame.css";
+
+const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));
 
 // Whoever chose a chat on a phone wants to see it.
 effect(() => {
@@ -37,7 +40,7 @@ export function App() {
       <Sidebar />
       <main class={past.value ? "chat was" : "chat"} inert={isCovered}>
         <ConnectionBar />
-        <Past />
+        {isTravelling.value && <Journey />}
         <Thread />
         {/* Of the past there is nothing to answer; what is half written waits behind it. */}
         <div class="foot" id="composer" hidden={past.value !== null}>
@@ -49,7 +52,7 @@ export function App() {
       </main>
       <Drawer />
       <Notices />
-      <Shortcuts />
+      {isShortcutsOpen.value && <ShortcutList />}
     </div>
   );
 }

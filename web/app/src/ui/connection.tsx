@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { isTravelling, travel } from "../drawer/travel.ts";
+import { isTravelling, travel } from "../drawer/way.tsx";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
@@ -17,7 +17,7 @@ export function ConnectionBar() {
       <h1 title={title.value}>{chat.value ? title.value : "New chat"}</h1>
       {chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
-        <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={travel} />
+        <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />
       )}
       <IconButton name="developer" label="Developer" pressed={isDrawerOpen.value} onClick={() => (isDrawerOpen.value = !isDrawerOpen.value)} />
     </header>

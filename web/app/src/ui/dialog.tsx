@@ -6,6 +6,8 @@ import { useEffect, useId, useRef } from "preact/hooks";
 
 import { IconButton } from "./icon.tsx";
 
+import "./dialog.css";
+
 export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const box = useRef<HTMLDialogElement>(null);
   const heading = useId();

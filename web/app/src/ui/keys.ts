@@ -34,18 +34,3 @@ export function wishOf(press: Press, hasSingleKeys = true): Wish | null {
   if (ctrlKey || metaKey || altKey || isWriting || !hasSingleKeys) return null;
   return SINGLE[key] ?? null;
 }
-
-/** As the window of shortcuts shows them: the keys, each of several ways apart, and what they do. */
-export const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSingle: boolean])[] = [
-  [["Ctrl K", "/"], "Search the chats", false],
-  [["Ctrl Shift O"], "New chat", false],
-  [["c"], "Write a message", true],
-  [["Enter"], "Send what is written", false],
-  [["Shift Enter"], "A new line", false],
-  [["j", "Alt ↓"], "Next message", false],
-  [["k", "Alt ↑"], "Message before", false],
-  [["t"], "Time travel", true],
-  [["d"], "Developer's drawer", true],
-  [["Esc"], "Close what is open, come back to now", false],
-  [["?"], "These shortcuts", true],
-];

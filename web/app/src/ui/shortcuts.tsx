@@ -1,41 +1,19 @@
-/** The keys that work everywhere, and the window that shows them. */
+/** The keys that work everywhere. Which they are is shown by shortcut_list.tsx. */
 
 import { signal } from "@preact/signals";
 
-import { comeBack, isTravelling, travel } from "../drawer/travel.ts";
+import { comeBack, isTravelling, travel } from "../drawer/way.tsx";
 import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { chat, isReady, live } from "../state/session.ts";
-import { Dialog } from "./dialog.tsx";
-import { SHORTCUTS, wishOf, type Wish } from "./keys.ts";
+import { wishOf, type Wish } from "./keys.ts";
 
 const KEY = "threadcast.single_keys";
-const hasSingleKeys = signal(localStorage.getItem(KEY) !== "off");
+export const hasSingleKeys = signal(localStorage.getItem(KEY) !== "off");
 
-export function Shortcuts() {
-  if (!isShortcutsOpen.value) return null;
-  return (
-    <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
-      <dl class="shortcuts">
-        {SHORTCUTS.map(([keys, does, isSingle]) => (
-          <div key={does} class={isSingle && !hasSingleKeys.value ? "off" : undefined}>
-            <dt>{does}</dt>
-            <dd>{keys.map((key) => <span key={key}>{key.split(" ").map((part) => <kbd key={part}>{part}</kbd>)}</span>)}</dd>
-          </div>
-        ))}
-      </dl>
-      <label class="switch">
-        <input
-          type="checkbox"
-          checked={hasSingleKeys.value}
-          onChange={(event) => {
-            hasSingleKeys.value = event.currentTarget.checked;
-            localStorage.setItem(KEY, hasSingleKeys.value ? "on" : "off");
-          }}
-        />
-        Keys of a letter alone
-      </label>
-    </Dialog>
-  );
+/** Kept in the browser: keys of a letter alone are no help to who speaks to the machine. */
+export function setSingleKeys(isOn: boolean): void {
+  hasSingleKeys.value = isOn;
+  localStorage.setItem(KEY, isOn ? "on" : "off");
 }
 
 /** Listens to the whole page, as long as it is there. */
@@ -74,7 +52,7 @@ function carryOut(wish: Wish): boolean {
       return true;
     case "travel":
       if (!chat.value || !isReady.value || !live.value.position) return false;
-      travel();
+      void travel();
       return true;
     case "next":
     case "previous":

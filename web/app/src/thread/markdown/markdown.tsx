@@ -7,7 +7,7 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { copied } from "../copy.ts";
-import { enlarge } from "../lightbox.tsx";
+import { enlarge } from "../enlarged.ts";
 import { memo } from "../memo.ts";
 import { clean } from "./clean.ts";
 import { colour, coloured } from "./highlight.ts";

@@ -1,0 +1,33 @@
+/** What few messages have, or few people ask of them: fetched when there is some of it. */
+
+import { lazyOf } from "../ui/lazy.tsx";
+import type { OtherPart, Part } from "./parts.tsx";
+
+const Shown = lazyOf(() => import("./parts.tsx").then((room) => room.Parts), Places);
+
+export function Parts({ parts }: { parts: readonly Part[] }) {
+  const others = parts.filter((part) => part.type !== "text");
+  return others.length ? <Shown parts={others} /> : null;
+}
+
+/** As large as what will stand there. */
+function Places({ parts }: { parts: readonly OtherPart[] }) {
+  return (
+    <div class="parts" aria-busy="true">
+      {parts.map((part, at) =>
+        part.type === "file" ? <button key={at} type="button" class="file" disabled>{part.name}</button>
+        : part.type === "image_url" ? <span key={at} class="picture waiting" />
+        : <audio key={at} controls />,
+      )}
+    </div>
+  );
+}
+
+export const Editor = lazyOf(() => import("./editor.tsx").then((room) => room.Editor), Unedited);
+
+function Unedited({ text }: { text: string }) {
+  return <div class="bubble">{text}</div>;
+}
+
+export const MessageQuestions = lazyOf(() => import("./questions.tsx").then((room) => room.MessageQuestions));
+export const Lightbox = lazyOf(() => import("./lightbox.tsx").then((room) => room.Lightbox));

@@ -1,0 +1,22 @@
+/** The cards that come when a chat has use for them. What has a place in the conversation keeps it until then. */
+
+import type { PayloadAdded } from "threadcast-client";
+
+import { lazyOf } from "../ui/lazy.tsx";
+
+const cards = () => import("./cards.tsx");
+
+export const Agents = lazyOf(() => cards().then((all) => all.Agents));
+export const Asked = lazyOf(() => cards().then((all) => all.Asked));
+export const Attachments = lazyOf(() => cards().then((all) => all.Attachments));
+export const CallBody = lazyOf(() => cards().then((all) => all.CallBody));
+export const PayloadCard = lazyOf(() => cards().then((all) => all.PayloadCard), PayloadLine);
+export const Subchat = lazyOf(() => cards().then((all) => all.Subchat), SubchatLine);
+
+function PayloadLine({ payload }: { payload: PayloadAdded }) {
+  return <section class="payload" aria-busy="true"><header><h4>{payload.summary || payload.payload_type}</h4></header></section>;
+}
+
+function SubchatLine() {
+  return <div class="below" aria-busy="true">chat below</div>;
+}
