@@ -24,11 +24,11 @@ from anyio._backends import _asyncio as anyio_backend
 
 from protocol import reducer
 from protocol.codec import decode_events
-from server.actor import append, host, upkeep
+from server.actor import append, host, upkeep, writer
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
 from server.relay import hub, relay
-from server.store import listener, memory
+from server.store import listener, memory, memory_channels
 from tests.sim import waits
 from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
@@ -48,7 +48,8 @@ _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
     hub: {"TICK_SECONDS": 0.6, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
     relay: {"STORE_PAUSE_SECONDS": 0.2},
-    memory: {"FAST_TAKEOVER_MS": 300},
+    memory: {"FAST_TAKEOVER_MS": 300, "BUCKETS": 1},
+    memory_channels: {"BUCKETS": 1},
     append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
@@ -92,6 +93,14 @@ def current(chance: Chance) -> Iterator[None]:
         yield
     finally:
         CURRENT.clear()
+
+
+class _AsyncioOfWriter:
+    """What the writer uses of asyncio."""
+
+    Event = waits.QuickEvent
+    Lock = asyncio.Lock
+    get_running_loop = asyncio.get_running_loop
 
 
 class _Time:
@@ -225,6 +234,7 @@ def installed() -> Iterator[None]:
     put(anyio, "Lock", waits.Lock)
     put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
+    put(writer, "asyncio", _AsyncioOfWriter)
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
@@ -234,6 +244,9 @@ def installed() -> Iterator[None]:
         processors=[_keep_error],
         cache_logger_on_first_use=False,
     )
+    for module in ours:
+        if "_log" in vars(module):
+            put(module, "_log", structlog.get_logger().bind())  # bound once, not for every line that nobody reads
     try:
         yield
     finally:
