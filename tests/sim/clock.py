@@ -27,6 +27,7 @@ from protocol.codec import decode_events
 from server.actor import append, host, upkeep, writer
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
+from server.agent import loop as agent_loop
 from server.relay import hub, relay
 from server.store import listener, memory, memory_channels
 from tests.sim import waits
@@ -95,6 +96,21 @@ def current(chance: Chance) -> Iterator[None]:
         CURRENT.clear()
 
 
+class _Untraced:
+    """What a model call was like, of which a schedule keeps nothing (`Workplace.traces` is None)."""
+
+    def __init__(self, *_: object) -> None:
+        self.left_out: list[str] = []
+
+    def ask(self, *_: object) -> None:
+        """Nothing is kept."""
+
+    feed = fail = end = ask
+
+    def timings(self, _usage: object) -> dict[str, object]:
+        return {}
+
+
 class _AsyncioOfWriter:
     """What the writer uses of asyncio."""
 
@@ -154,8 +170,9 @@ def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # An
         tasks._tasks.remove(task)
         if tasks._on_completed_fut is not None and not tasks._tasks and not tasks._on_completed_fut.done():
             tasks._on_completed_fut.set_result(None)
-        trouble = None if task.cancelled() else task.exception()
-        if task.cancelled() or trouble is not None:
+        is_cancelled = task.cancelled()
+        trouble = None if is_cancelled else task.exception()
+        if is_cancelled or trouble is not None:
             if trouble is not None:
                 tasks._exceptions.append(trouble)
             if not scope._effectively_cancelled:
@@ -235,6 +252,7 @@ def installed() -> Iterator[None]:
     put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
     put(writer, "asyncio", _AsyncioOfWriter)
+    put(agent_loop, "RoundTrace", _Untraced)
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))

@@ -101,6 +101,7 @@ MIXES: dict[str, Mix] = {
         scripts={"say": 3, "kill": 1, "once": 1},
         others=("poison", "params"),
         commands=(1, 2),
+        workers=1,
     ),
     "full": Mix(
         calls={"lost": 0.02},
