@@ -35,6 +35,10 @@ CLIENTS_ONE_IN = 4
 with the log in every seed that has any."""
 
 
+_WITH_EFFECTS = frozenset({MessageAdded, ThreadUpdated, Ack})
+"""The events in which a command's effect can show; most are others."""
+
+
 def check_shown(world: "World", reader: "Reader") -> None:
     """What a reader was shown since its last snapshot is a part of the log, always while nothing is taken back."""
     if world.rollbacks or world.deletes or not reader.shown:
@@ -150,6 +154,8 @@ def _check_commands(world: "World") -> None:
                 if word.accepted:
                     accepted.add(word.request_id)
         for event in decode_once(entry.events):
+            if type(event) not in _WITH_EFFECTS:
+                continue
             if isinstance(event, MessageAdded) and event.message.role == "user":
                 effects[text_of(event.message.content).partition(":")[0]] += 1
             elif isinstance(event, ThreadUpdated) and isinstance(event.title, str) and event.title.startswith("title "):

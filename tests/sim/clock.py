@@ -24,11 +24,12 @@ from anyio._backends import _asyncio as anyio_backend
 
 from protocol import reducer
 from protocol.codec import decode_events
-from server.actor import append, host, upkeep
+from server.actor import append, host, upkeep, writer
 from server.actor import patience as patience_module
 from server.actor.actor import Actor
+from server.agent import loop as agent_loop
 from server.relay import hub, relay
-from server.store import listener, memory
+from server.store import listener, memory, memory_channels
 from tests.sim import waits
 from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
@@ -48,7 +49,8 @@ _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
     hub: {"TICK_SECONDS": 0.6, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
     relay: {"STORE_PAUSE_SECONDS": 0.2},
-    memory: {"FAST_TAKEOVER_MS": 300},
+    memory: {"FAST_TAKEOVER_MS": 300, "BUCKETS": 1},
+    memory_channels: {"BUCKETS": 1},
     append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
@@ -92,6 +94,29 @@ def current(chance: Chance) -> Iterator[None]:
         yield
     finally:
         CURRENT.clear()
+
+
+class _Untraced:
+    """What a model call was like, of which a schedule keeps nothing (`Workplace.traces` is None)."""
+
+    def __init__(self, *_: object) -> None:
+        self.left_out: list[str] = []
+
+    def ask(self, *_: object) -> None:
+        """Nothing is kept."""
+
+    feed = fail = end = ask
+
+    def timings(self, _usage: object) -> dict[str, object]:
+        return {}
+
+
+class _AsyncioOfWriter:
+    """What the writer uses of asyncio."""
+
+    Event = waits.QuickEvent
+    Lock = asyncio.Lock
+    get_running_loop = asyncio.get_running_loop
 
 
 class _Time:
@@ -145,8 +170,9 @@ def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # An
         tasks._tasks.remove(task)
         if tasks._on_completed_fut is not None and not tasks._tasks and not tasks._on_completed_fut.done():
             tasks._on_completed_fut.set_result(None)
-        trouble = None if task.cancelled() else task.exception()
-        if task.cancelled() or trouble is not None:
+        is_cancelled = task.cancelled()
+        trouble = None if is_cancelled else task.exception()
+        if is_cancelled or trouble is not None:
             if trouble is not None:
                 tasks._exceptions.append(trouble)
             if not scope._effectively_cancelled:
@@ -225,6 +251,8 @@ def installed() -> Iterator[None]:
     put(anyio, "Lock", waits.Lock)
     put(anyio_backend, "current_task", asyncio.current_task)
     put(listener, "asyncio", waits)  # of which it uses `Event`
+    put(writer, "asyncio", _AsyncioOfWriter)
+    put(agent_loop, "RoundTrace", _Untraced)
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
     put(reducer, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
@@ -234,6 +262,9 @@ def installed() -> Iterator[None]:
         processors=[_keep_error],
         cache_logger_on_first_use=False,
     )
+    for module in ours:
+        if "_log" in vars(module):
+            put(module, "_log", structlog.get_logger().bind())  # bound once, not for every line that nobody reads
     try:
         yield
     finally:

@@ -159,8 +159,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         events._set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_later)
         try:
-            while not main.done():
-                self._turn()
+            self._turns(main)
         finally:
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(None)
@@ -170,45 +169,46 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """An async generator that nobody holds any more ends in its own time."""
         self.call_soon(self.create_task, left.aclose())
 
-    def _turn(self) -> None:
-        """Whose time has come is ready; if nothing is, the time of the next one has come. Then all that is ready runs;
-        what it makes ready waits for the next turn. One function, since it is what a schedule does most."""
+    def _turns(self, main: "asyncio.Task[Any]") -> None:  # Any: whatever it returns
+        """Until `main` is done: whose time has come is ready; if nothing is, the time of the next one has come. Then
+        all that is ready runs, and what it makes ready waits. One function: it is what a schedule does most."""
         soon, timers = self._soon, self._timers
-        while timers and (not soon or timers[0][0] <= self.now):
-            when, _, timer = heappop(timers)
-            if isinstance(timer, tuple):
-                soon.append(timer)
-            elif isinstance(timer, _Timer):
-                if timer._cancelled:
-                    continue
-                soon.append((timer._context, timer.fire, ()))
-            elif timer.done():
-                continue
-            else:
-                timer.set_result(None)
-            if when > self.now:
-                self.now = when
-        count = len(soon)
-        if not count:
-            raise Stuck
-        self.steps += count
-        if self.steps > STEPS_MAX:
-            raise Stuck(f"{STEPS_MAX} steps")
         take = soon.popleft
-        for _ in range(count):
-            ready = take()
-            context, callback, args = ready
-            process = context.get(PROCESS)
-            if process is not None and process.is_stopped:
-                if not process.is_dead:
-                    process.held.append(ready)
-                continue
-            try:
-                context.run(callback, *args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as trouble:  # as BaseEventLoop does
-                self.call_exception_handler({"message": f"a callback failed: {callback}", "exception": trouble})
+        while not main.done():
+            while timers and (not soon or timers[0][0] <= self.now):
+                when, _, timer = heappop(timers)
+                if isinstance(timer, tuple):
+                    soon.append(timer)
+                elif isinstance(timer, _Timer):
+                    if timer._cancelled:
+                        continue
+                    soon.append((timer._context, timer.fire, ()))
+                elif timer.done():
+                    continue
+                else:
+                    timer.set_result(None)
+                if when > self.now:
+                    self.now = when
+            count = len(soon)
+            if not count:
+                raise Stuck
+            self.steps += count
+            if self.steps > STEPS_MAX:
+                raise Stuck(f"{STEPS_MAX} steps")
+            for _ in range(count):
+                ready = take()
+                context, callback, args = ready
+                process = context.get(PROCESS)
+                if process is not None and process.is_stopped:
+                    if not process.is_dead:
+                        process.held.append(ready)
+                    continue
+                try:
+                    context.run(callback, *args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as trouble:  # as BaseEventLoop does
+                    self.call_exception_handler({"message": f"a callback failed: {callback}", "exception": trouble})
 
 
 def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:

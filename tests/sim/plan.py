@@ -51,7 +51,6 @@ MIXES: dict[str, Mix] = {
         reposts=0.4,
         commands=(1, 3),
         nodes=2,
-        watched=0.5,
     ),
     "pause": Mix(
         calls={"slow": 0.02, "lost": 0.02},
@@ -90,7 +89,7 @@ MIXES: dict[str, Mix] = {
         lost={"publish": 0.15},
         troubles=("slow_reader", "slow_reader", "drop_reader", "freeze_node", "interrupt"),
         count=(2, 4),
-        nodes=2,
+        workers=1,
         commands=(1, 1),
         watched=1.0,
     ),
@@ -102,6 +101,7 @@ MIXES: dict[str, Mix] = {
         scripts={"say": 3, "kill": 1, "once": 1},
         others=("poison", "params"),
         commands=(1, 2),
+        workers=1,
     ),
     "full": Mix(
         calls={"lost": 0.02},

@@ -8,7 +8,7 @@ The rule: whoever waits here waits at the same places, and is woken and cancelle
 import asyncio
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -17,7 +17,7 @@ from anyio._backends._asyncio import AsyncIOBackend, CancelScope
 
 from tests.sim.loop import VirtualLoop
 
-__all__ = ["Event", "FailAfter", "Lock", "Scope", "cancel", "move_on_after", "sleep"]
+__all__ = ["Event", "FailAfter", "Lock", "QuickEvent", "Scope", "cancel", "move_on_after", "sleep"]
 
 _NEVER = float("inf")
 
@@ -150,6 +150,26 @@ class Event:
         waiter: asyncio.Future[None] = _loop().create_future()
         self._waiting.append(waiter)
         return waiter
+
+
+class _Done:
+    """Awaited without a turn of the loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class QuickEvent(Event):
+    """As `asyncio.Event`: who waits for what is set goes on at once."""
+
+    __slots__ = ()
+
+    def wait(self) -> Awaitable[None]:
+        return _DONE if self._is_set else super().wait()
 
 
 class Lock:

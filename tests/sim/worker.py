@@ -8,12 +8,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 
 from protocol.state import ChatState
 from server.actor.host import Host, Rhythm
 from server.actor.upkeep import Upkeep
 from server.actor.workplace import StateCache, Workplace
 from server.agent.place.profile import ChatTools, Profile, Profiles
+from server.store.port import Claimed
 from server.tools.runner import ToolRunner
 from tests.sim.cast import TOOLS
 from tests.sim.clock import LEASE_SECONDS
@@ -56,6 +58,27 @@ class _Profiles(Profiles):
 PROFILES = _Profiles({"agent": Profile(name="agent")}, TOOLS, "sim/m")
 
 
+class _Host(Host):
+    """Has nothing to keep until it has had a chat, and a third of all hosts never get one: the clocks of its leases
+    start with the first. Each tick costs a schedule as much as a step of the chat."""
+
+    def __init__(self, place: Workplace) -> None:
+        super().__init__(place, RHYTHM)
+        self._has_had_chats = anyio.Event()
+
+    def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
+        self._has_had_chats.set()
+        super()._adopt(chat, tasks)
+
+    async def _beat_forever(self, tasks: TaskGroup) -> None:
+        await self._has_had_chats.wait()
+        await super()._beat_forever(tasks)
+
+    async def _fence_self(self) -> None:
+        await self._has_had_chats.wait()
+        await super()._fence_self()
+
+
 class Worker(Process):
     """A worker process with its host."""
 
@@ -76,7 +99,7 @@ class Worker(Process):
             cache=_Cache(),
         )
         self.place = place
-        self.host = Host(place, RHYTHM)
+        self.host = _Host(place)
 
     def new_id(self, prefix: str) -> str:
         self.ids += 1

@@ -7,7 +7,7 @@ leaves the server by any other way than this request.
 from collections.abc import Sequence
 
 from protocol.messages import JsonObject
-from protocol.params import effective
+from protocol.params import all_set
 from protocol.state import ChatState
 from server.agent.history.view import model_view
 from server.agent.place.context import context_of, interaction_of, payloads_of
@@ -18,6 +18,7 @@ from server.providers.base import ModelParams, Request, ToolSpec
 __all__ = ["build_request", "prompt_context"]
 
 _PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra_body")
+"""None of them has a default of the server's own: what nobody has set is the provider's to choose."""
 
 
 def build_request(
@@ -27,10 +28,10 @@ def build_request(
     answer that is shown already."""
     run = state.private.run
     defaults = tools.profile.params
-    values = {name: effective(state, name, defaults).value for name in (*_PARAMS, "custom_instructions")}
-    instructions = values.pop("custom_instructions") or ""
+    values = {name: found.value for name, found in all_set(state, defaults).items()}
+    instructions = values.get("custom_instructions") or ""
     offered = tools.specs() if with_tools else []
-    chosen: JsonObject = {name: value for name, value in values.items() if value is not None}
+    chosen: JsonObject = {name: values[name] for name in _PARAMS if name in values}
     return Request(
         model=model,
         messages=model_view(state, defaults),
