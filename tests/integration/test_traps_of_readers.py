@@ -133,9 +133,9 @@ async def test_trap_position_taken_from_a_clock_per_connection(house: House) -> 
             assert (first.place.epoch, first.place.position) == (second.place.epoch, second.place.position)
             assert first.place.base != second.place.base
             left = Socket()
-            left.watcher.state = first.watcher.state
+            left.watcher.state, place = first.watcher.state, first.place
             await writer.commit(title("e"))
-            async with reading(there, socket=left, place=first.place):
+            async with reading(there, socket=left, place=place):
                 await is_right(house, left, writer)
             assert [frame["title"] for frame in left.watcher.frames] == ["e"]
             assert left.watcher.snapshots == 0

