@@ -220,6 +220,8 @@ def unsettled(world: "World") -> str:
     waiting = [name for name, client in world.clients.items() if not client.is_done]
     if waiting:
         return f"clients wait for {waiting}"
+    if world.untold:
+        return f"{world.untold} entries of the log nobody has looked at yet"
     chat, bucket = world.store.chat("c1"), world.store.bucket
     if chat.inbox:
         return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"

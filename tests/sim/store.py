@@ -128,7 +128,7 @@ class SimStore(MemoryStore):
         self.history.setdefault(chat_id, []).append(entry)
         super()._publish(chat_id, entry)
         if not self._world.plan.is_watched and (entry.acks or b"pause_required" in entry.events):
-            self._world.later(self._world.latency(), self._world.read_entry, entry)
+            self._world.tell_soon(entry)
 
     async def append(self, request: AppendRequest) -> Appended:
         chat = self.chat(request.chat_id)

@@ -68,6 +68,7 @@ class World:
         self.store = SimStore(self)
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
         self.tool_runs: Counter[tuple[str, str]] = Counter()
+        self.untold = 0
         self.poison: set[str] = {said.request_id for said in plan.said if said.kind == "poison"}
         self.nonces_kept: set[str] = set()
         self.nonces = 0
@@ -161,8 +162,13 @@ class World:
         if client is not None and not client.heard:
             client.hear()
 
-    def read_entry(self, entry: RawEntry) -> None:
-        """Where nobody watches, people look into the log now and then."""
+    def tell_soon(self, entry: RawEntry) -> None:
+        """Where nobody watches, people look into the log now and then; until then the world has not settled."""
+        self.untold += 1
+        self.later(self.latency(), self._read_entry, entry)
+
+    def _read_entry(self, entry: RawEntry) -> None:
+        self.untold -= 1
         for ack in decode_acks(entry.acks):
             self.hear(ack.request_id)
         for event in decode_once(entry.events):
