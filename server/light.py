@@ -1,14 +1,14 @@
 """How a server process begins to import: what the libraries would do beside it is left out.
 
 Called by `cli.py` before anything else of a server is imported, and by the bench that measures this; it imports nothing
-of the house. Together a quarter of the CPU that the imports take (`bench.start`). The rule: nothing that is left out
-here is missing later; who wants it imports it then.
+of the house. Together a third of the CPU that the imports take (`bench.start`). The rule: nothing that is left out
+here is missing later; who wants it imports it then, and whoever runs for long calls `collect_calmly`.
 """
 
 import gc
 import sys
 
-__all__ = ["GC_YOUNG_COUNT", "begin_lightly"]
+__all__ = ["GC_YOUNG_COUNT", "begin_lightly", "collect_calmly"]
 
 GC_YOUNG_COUNT = 20_000
 """New objects until the collector looks at them; Python's 700 are made by some thirty appends, and imports, which make
@@ -17,9 +17,15 @@ many objects weigh a few MB."""
 
 
 def begin_lightly() -> None:
-    """Import structlog, and leave the collector calmer than it was for the rest of the process."""
-    gc.set_threshold(GC_YOUNG_COUNT, 10, 10)
+    """Import structlog, and leave the collector off, for the imports to come; `collect_calmly` ends that."""
+    gc.disable()
     _import_structlog_alone()
+
+
+def collect_calmly() -> None:
+    """For the rest of the process, once it has imported what it runs. Also where nothing was begun lightly."""
+    gc.set_threshold(GC_YOUNG_COUNT, 10, 10)
+    gc.enable()
 
 
 def _import_structlog_alone() -> None:

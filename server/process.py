@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from protocol.errors import ThreadcastError
+from server.light import collect_calmly
 from server.redaction import Redactor, secrets_of
 from server.settings import Settings
 from server.telemetry import configure_logging
@@ -70,6 +71,7 @@ def run_process(
     What keeps it from starting is one sentence on standard error, and so is an error of ours later on. Any other error
     of a process that had started is a mistake somewhere, and is logged with its traceback.
     """
+    collect_calmly()
     configure_logging(settings.server.log_format, settings.server.log_level, redactor=Redactor(secrets_of(settings)))
     if seat is not None:
         structlog.contextvars.bind_contextvars(process=seat.number)

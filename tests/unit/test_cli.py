@@ -58,12 +58,17 @@ def test_serving_loads_no_library_before_it_is_used() -> None:
         begin_lightly()
         import gc, importlib.util, sys
         import server.app
+        from server.process import run_process
+        from server.settings import Settings
         heavy = {"anthropic", "google", "httpx2", "jsonschema", "mcp", "openai", "pydantic", "pygments", "rich"}
-        print(sorted(heavy & set(sys.modules)), gc.get_threshold()[0])
+        print(sorted(heavy & set(sys.modules)), gc.isenabled())
         importlib.util.find_spec("rich")  # raises when the name is still taken
+        async def main(*_):
+            print(gc.isenabled(), gc.get_threshold()[0])
+        run_process(Settings(), main)
     """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
-    assert said == f"[] {GC_YOUNG_COUNT}\n"
+    assert said == f"[] False\nTrue {GC_YOUNG_COUNT}\n"
 
 
 def test_help_and_version_say_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
