@@ -6,6 +6,7 @@ entry stands in the log; when it raises, this writer will not write again.
 """
 
 import asyncio
+import math
 import time
 
 import anyio
@@ -34,9 +35,9 @@ class Appending:
 
     def give_up(self) -> None:
         """Wait for the store no longer, now and from now on: who waits hears Fenced."""
-        self._is_given_up = True
-        if self._waits is not None:
+        if self._waits is not None and not self._is_given_up:
             self._waits.cancel()
+        self._is_given_up = True
 
     async def until_answered(self, request: AppendRequest) -> Appended:
         """Raises Fenced, also when the store stays away for a minute, or after `give_up`.
@@ -46,23 +47,31 @@ class Appending:
         append is sent again: carried out or not the first time, afterwards it is (decision 0024).
         """
         pause = 0.0
+        cancelled: asyncio.Task[object] | None = None
         if not self._is_given_up:
             self._waits = task = asyncio.current_task()
             try:
                 return await self._store.append(request)
             except asyncio.CancelledError:
-                self._take_back(task)
+                cancelled = self._take_back(task)
             except Unavailable:
                 self._metrics.store_errors.labels("append").inc()
                 pause = RETRY_FIRST_SECONDS
             finally:
                 self._waits = None
-        return await self._again(request, pause)
+        try:
+            return await self._again(request, pause)
+        finally:
+            if cancelled is not None:
+                cancelled.cancel()
 
-    def _take_back(self, task: "asyncio.Task[object] | None") -> None:
-        """If it was `give_up` that cancelled, nothing of that stays with the task; a scope of anyio cancels again."""
-        if self._is_given_up and task is not None:
-            task.uncancel()
+    def _take_back(self, task: "asyncio.Task[object] | None") -> "asyncio.Task[object] | None":
+        """Returns the task if it must be cancelled anew once the append is known: a tool's is cancelled one time only.
+        A scope of anyio does so itself, and what `give_up` cancelled hears Fenced instead."""
+        if task is None or (anyio.current_effective_deadline() == -math.inf and not self._is_given_up):
+            return None
+        task.uncancel()
+        return None if self._is_given_up else task
 
     async def _again(self, request: AppendRequest, pause: float) -> Appended:
         """After a first attempt, heeding no cancellation. Raises as `until_answered`."""

@@ -1,5 +1,6 @@
 """The writer: what stands in the log and what the actor thinks never differ by more than the append in flight."""
 
+import asyncio
 from collections.abc import Callable
 
 import anyio
@@ -173,6 +174,46 @@ async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: Ho
     await writer.commit(nothing)
     assert writer.state.thread.title == "in flight"
     await is_as_the_log_says(house, writer)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_a_task_that_is_cancelled_once_during_an_append_ends_when_it_is_known(
+    house: House, is_written: bool
+) -> None:
+    """As a tool that opens a sub-chat is, by an abort: no scope of anyio cancels it again."""
+    writer = await house.writer()
+    held = house.store.hold("append", reply_only=is_written)
+
+    async def work() -> None:
+        await writer.commit(title("in flight"))
+        await anyio.sleep(2 * DEADLINE_SECONDS)
+
+    task = asyncio.create_task(work())
+    await held.entered()
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=DEADLINE_SECONDS)
+    assert done and task.cancelled() and task.cancelling() == 1
+    assert writer.state.thread.title == "in flight"
+    await is_as_the_log_says(house, writer)
+
+
+async def test_who_waits_for_an_append_that_is_given_up_hears_fenced_and_is_not_cancelled(house: House) -> None:
+    writer = await house.writer()
+    held = house.store.hold("append")
+
+    async def work() -> int:
+        with pytest.raises(Fenced):
+            await writer.commit(title("in flight"))
+        await anyio.lowlevel.checkpoint()
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    task = asyncio.create_task(work())
+    await held.entered()
+    writer.give_up()
+    writer.give_up()  # a beat says that the lease is lost, and the worker ends
+    assert await asyncio.wait_for(task, DEADLINE_SECONDS) == 0
 
 
 async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_append(house: House) -> None:
