@@ -3,6 +3,7 @@
     a call has one result: the words of the one answer that was accepted, or why there was none
     a claim keeps other editors away until it lapses
     a sub-chat begins once, ends once, rests in the end, and its last answer is the result of the call that waited
+    one whose beginning was given up as poison never begins, and the call that waited fails
 
 Read from the logs of parent and child, and from what editors posted. `verdict.py` asks.
 """
@@ -82,7 +83,8 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         if child.state not in AT_REST:
             yield Wrong("child", child_id, f"its parent rests, and it is {child.state}")
         prompts = len(child.said.get(f"prompt-{child_id}"[:128], ()))
-        if prompts != 1:
+        is_given_up = f"begin:{child_id}" in child.given_up
+        if prompts != (0 if is_given_up else 1):
             yield Wrong("child", child_id, f"it was begun {prompts} times")
         ends = reading.ended.get(child_id, [])
         if not ends:  # its call was answered without it: an abort, which is not wanted to be told of
@@ -94,6 +96,8 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         if len(ends) > 1:
             yield Wrong("child", child_id, f"its parent was told {len(ends)} times how it ended")
         outcome, text = ends[0]
+        if is_given_up and outcome != "error":
+            yield Wrong("child", child_id, f"it was given up before it began, and its parent was told {outcome!r}")
         if outcome == "complete" and text != child.last_text:
             yield Wrong("child", child_id, f"its parent was told {text[:200]!r}, and it says {child.last_text[:200]!r}")
         answer = reading.answers.get(child_id)

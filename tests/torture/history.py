@@ -22,7 +22,7 @@ from protocol.events import (
     ThreadUpdated,
     ToolStatus,
 )
-from protocol.facts import RunStarted
+from protocol.facts import Progressed, RunStarted
 from protocol.messages import FilePart, Message, text_of
 from protocol.reducer import Gap, reduce_event
 from protocol.relations import ChildEnded
@@ -37,6 +37,9 @@ __all__ = ["NOTE_KEY", "Reading", "Result", "read_history"]
 NOTE_KEY = "note"
 """Where in the thread's metadata a `set_params` leaves its request id."""
 
+DEATHS_OF_POISON = 3
+"""What PROTOCOL §18 says: so many takeovers in a row without progress, and the first command is given up."""
+
 
 class Result(NamedTuple):
     """A tool message."""
@@ -50,8 +53,9 @@ class Result(NamedTuple):
 class Reading(msgspec.Struct, kw_only=True):
     """What a log says. By request id: `said` are the messages that a command became, `acks` what it was answered,
     `runs` how many runs it began, `notes` how often its parameters were set, `files` the hash of a blob it brought.
-    `taken_up` and `spoken` are request ids by their first ack and their first user message. `wrong` are sentences about
-    what cannot be, each with its kind.
+    `given_up` are request ids refused as poison, `taken_up` and `spoken` all by their first ack and their first user
+    message. `deaths` counts takeovers since the chat last got further. `wrong` are sentences about what cannot be, each
+    with its kind.
 
     Of tools: `results` are all tool messages by id, `done_calls` calls of our counting tools that gave a result,
     `required` says how often a client was asked for a call, and `claims` who claimed it and until when, with ("", 0)
@@ -66,12 +70,14 @@ class Reading(msgspec.Struct, kw_only=True):
     queue: int = 0
     said: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
     acks: dict[str, list[bool]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    given_up: set[str] = set()
     taken_up: list[str] = []
     spoken: list[str] = []
     runs: Counter[str] = msgspec.field(default_factory=Counter)
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
     fences: Counter[str] = msgspec.field(default_factory=Counter)
+    deaths: int = 0
     answers_count: int = 0
     done_calls: set[str] = msgspec.field(default_factory=set)
     tool_names: dict[str, str] = {}
@@ -146,6 +152,8 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
             reading.acks[event.client_request_id].append(event.accepted)
             if not event.accepted:
                 reading.codes[str(event.result.get("code"))] += 1
+                if event.result.get("code") == "poison":
+                    _note_given_up(reading, event.client_request_id)
         case ThreadUpdated() if isinstance(event.metadata, dict) and isinstance(event.metadata.get(NOTE_KEY), str):
             reading.notes[event.metadata[NOTE_KEY]] += 1
         case StreamStarted() if event.message_id not in asked:
@@ -171,6 +179,13 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
             reading.children[event.subchat_id] = event.tool_call_id
         case _:
             pass
+
+
+def _note_given_up(reading: Reading, request_id: str) -> None:
+    reading.given_up.add(request_id)
+    if reading.deaths < DEATHS_OF_POISON:
+        words = f"{request_id} was given up after {reading.deaths} takeovers"
+        reading.wrong.append(("poison", words))
 
 
 def _note_files(reading: Reading, message: Message, request_id: str) -> None:
@@ -207,8 +222,11 @@ def _check_answer(reading: Reading, message: Message, path: list[Message]) -> No
 def _note_facts(reading: Reading, entry: RawEntry) -> None:
     if entry.fence is not None:
         reading.fences[entry.fence.why] += 1
+        reading.deaths += entry.fence.why == "takeover"
     for fact in decode_facts(entry.facts) if entry.facts else ():
         if isinstance(fact, RunStarted):
             reading.runs.update(fact.request_ids)
         elif isinstance(fact, ChildEnded):
             reading.ended[fact.chat_id].append((fact.outcome, fact.text))
+        elif isinstance(fact, Progressed):
+            reading.deaths = 0

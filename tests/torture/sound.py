@@ -55,9 +55,12 @@ PARAMS: list[Event] = [ThreadUpdated(metadata={"note": "p1"}), Ack("p1", True, {
 RUN = RunStarted(run_id="run1", principal=Principal("ann"), request_ids=["r1"], at_ms=1, first_index=1)
 
 
-def log_of(*entries: tuple[list[Event], list[Fact]]) -> list[RawEntry]:
-    """A chat's log: a fence, then an entry each."""
-    positions = accumulate((len(events) for events, _ in entries), initial=0)
+def log_of(*entries: tuple[list[Event], list[Fact]], takeovers: int = 0) -> list[RawEntry]:
+    """A chat's log: a fence, or those of so many takeovers, then an entry each."""
+    fences = [Fence("w1", "takeover")] * takeovers or [Fence("w1", "wake")]
+    nothing: tuple[list[Event], list[Fact]] = ([], [])
+    told = [*repeat(nothing, len(fences)), *entries]
+    positions = accumulate(len(events) for events, _ in told)
     heads = [f"1-{number} {'0' * 16} {position}" for number, position in enumerate(positions, 1)]
     return [
         RawEntry(
@@ -72,7 +75,7 @@ def log_of(*entries: tuple[list[Event], list[Fact]]) -> list[RawEntry]:
             fence=fence,
         )
         for number, ((events, facts), fence) in enumerate(
-            zip([([], []), *entries], [Fence("w1", "wake"), *repeat(None, len(entries))], strict=True), 1
+            zip(told, [*fences, *repeat(None, len(entries))], strict=True), 1
         )
     ]
 

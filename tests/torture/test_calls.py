@@ -12,7 +12,7 @@ from protocol.events import (
     SubchatUpdate,
     ToolStatus,
 )
-from protocol.facts import Fact
+from protocol.facts import Fact, Progressed
 from protocol.messages import FunctionCall, Message, ToolCall
 from protocol.relations import ChildEnded
 from tests.torture.calls import wrong_children, wrong_client_calls
@@ -75,13 +75,15 @@ def test_a_client_tool_has_the_one_result_that_was_accepted_and_a_claim_holds(
     assert (list(wrong_client_calls(reading, commands)) == []) is is_good
 
 
+PROMPT = Message(role="user", content="find it", message_id="p1", client_request_id="prompt-sub_1")
+
+
 def _family(ends: int = 1, said: str = "found", told: str = "found", prompts: int = 1) -> dict[str, Reading]:
     delegating = [ToolCall("c", 0, FunctionCall("delegate", "{}"))]
     asks = MessageAdded(Message(role="assistant", content="", message_id="m1", tool_calls=delegating), 0)
     events: list[Event] = [asks, SubchatUpdate(tool_call_id="c", subchat_id="sub_1"), answered("found")]
     facts: list[Fact] = [ChildEnded(chat_id="sub_1", outcome="complete", text=told)] * ends
-    prompt = Message(role="user", content="find it", message_id="p1", client_request_id="prompt-sub_1")
-    begun: list[Event] = [MessageAdded(msgspec.structs.replace(prompt, message_id=f"p{n}"), n) for n in range(prompts)]
+    begun: list[Event] = [MessageAdded(msgspec.structs.replace(PROMPT, message_id=f"p{n}"), n) for n in range(prompts)]
     last = MessageAdded(Message(role="assistant", content=said, message_id="a1"), prompts)
     child = chat_of(log_of(([*begun, last], [])))
     child.chat_id = "sub_1"
@@ -106,3 +108,38 @@ def test_a_sub_chat_begins_once_and_ends_once_and_its_answer_is_the_result_of_it
     still_running = _family()
     still_running["sub_1"].state = "generating"
     assert not is_good(still_running)
+
+
+def _given_up(told: str = "error", code: str = "poison", prompts: int = 0, takeovers: int = 3) -> dict[str, Reading]:
+    """Three workers died before the sub-chat could begin."""
+    family = _family(prompts=prompts, said="", told="")
+    events: list[Event] = [
+        Ack("begin:sub_1", False, {"code": code}),
+        *(MessageAdded(PROMPT, n) for n in range(prompts)),
+    ]
+    family["sub_1"] = read_history(chat_of(log_of((events, [Progressed()]), takeovers=takeovers)))
+    family["c1"].ended["sub_1"] = [(told, "")] if told else []
+    family["c1"].answers["sub_1"] = family["c1"].answers["sub_1"]._replace(has_failed=True)
+    return family
+
+
+def test_a_sub_chat_that_was_given_up_as_poison_never_begins_and_its_parent_is_told_of_an_error() -> None:
+    def wrongs(family: dict[str, Reading]) -> list[str]:
+        return [wrong.words for wrong in wrong_children(family["c1"], family)]
+
+    assert wrongs(_given_up()) == []
+    assert wrongs(_given_up(code="internal")) == ["it was begun 0 times"]
+    assert wrongs(_given_up(prompts=1)) == ["it was begun 1 times"]
+    assert wrongs(_given_up(told="complete")) == ["it was given up before it began, and its parent was told 'complete'"]
+    assert wrongs(_given_up(told="")) == ["its call was given up, and nobody told it to stop"]
+
+
+@pytest.mark.parametrize(("takeovers", "is_good"), [(1, False), (2, False), (3, True), (4, True)])
+def test_only_three_takeovers_without_progress_are_a_reason_to_give_a_command_up(
+    takeovers: int, *, is_good: bool
+) -> None:
+    reading = _given_up(takeovers=takeovers)["sub_1"]
+    assert [kind for kind, _ in reading.wrong] == ([] if is_good else ["poison"])
+    twice: list[Event] = [Ack("next", False, {"code": "poison"})]
+    log = log_of(([Ack("first", False, {"code": "poison"})], [Progressed()]), (twice, []), takeovers=3)
+    assert [words for _, words in read_history(chat_of(log)).wrong] == ["next was given up after 0 takeovers"]

@@ -2,6 +2,7 @@
 
     every accepted command took effect exactly once, or was reported     lost, twice, contradiction
     what was refused had no effect                                       refused
+    a command is given up after three takeovers without progress         poison
     every reader, the snapshot and the law agree with the owner          diverged, behind, law, hole
     answers are the model's words                                        text
     a tool that may not be repeated ran at most once a call              tool
