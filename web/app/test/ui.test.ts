@@ -1,8 +1,9 @@
-/** How we stand to the server, in words, and what keys mean. */
+/** How we stand to the server, in words, what keys mean, and figures. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { duration, size } from "../src/ui/figures.ts";
 import { wishOf } from "../src/ui/keys.ts";
 import { sentence, standing, type Facts } from "../src/ui/standing.ts";
 
@@ -67,4 +68,10 @@ test("Escape is heard everywhere, Alt and an arrow outside of fields", () => {
   assert.equal(press("Escape", { isWriting: true }), "leave");
   assert.equal(press("ArrowDown", { altKey: true }), "next");
   assert.equal(press("ArrowUp", { altKey: true, isWriting: true }), null);
+});
+
+test("times and sizes are written as people write them", () => {
+  const times = [4, 850, 4_200, 59_400, 61_000, 200_000, 3_720_000];
+  assert.deepEqual(times.map(duration), ["4 ms", "850 ms", "4.2 s", "59 s", "1 min 1 s", "3 min 20 s", "1 h 2 min"]);
+  assert.deepEqual([812, 9_940, 34_000, 999_600, 1_200_000].map(size), ["812 B", "9.9 kB", "34 kB", "1 MB", "1.2 MB"]);
 });

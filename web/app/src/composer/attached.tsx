@@ -5,8 +5,9 @@ import { useEffect, useState } from "preact/hooks";
 import type { DraftFile } from "../state/drafts.ts";
 import { client } from "../state/session.ts";
 import { removeFile, targetId, written } from "../state/writing.ts";
+import { size } from "../ui/figures.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
-import { isImage, sizeOf } from "./files.ts";
+import { isImage } from "./files.ts";
 import { cancelUpload, previews, retryUpload, uploads, type Upload } from "./uploads.ts";
 
 export function Attached() {
@@ -19,7 +20,7 @@ export function Attached() {
         <li key={file.hash} title={file.name}>
           {isImage(file.mime) ? <Picture file={file} /> : <Icon name="file" />}
           <span class="name">{file.name}</span>
-          <span class="size">{sizeOf(file.bytes)}</span>
+          <span class="size">{size(file.bytes)}</span>
           <IconButton name="close" label={`Remove ${file.name}`} onClick={() => removeFile(file)} />
         </li>
       ))}

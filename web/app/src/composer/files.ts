@@ -1,6 +1,7 @@
 /** What may be attached, and how it is said on the wire (PROTOCOL §10). Pure. */
 
 import type { DraftFile } from "../state/drafts.ts";
+import { size } from "../ui/figures.ts";
 
 export interface Chosen {
   readonly name: string;
@@ -28,7 +29,7 @@ export function isImage(mime: string): boolean {
 export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
   if (!file.size) return `${file.name} is empty.`;
   const most = isImage(file.type) ? Math.min(limits.binary_max_bytes, limits.blob_max_bytes) : limits.blob_max_bytes;
-  if (file.size > most) return `${file.name} has ${sizeOf(file.size)}; at most ${sizeOf(most)} can be attached.`;
+  if (file.size > most) return `${file.name} has ${size(file.size)}; at most ${size(most)} can be attached.`;
   const images = there.filter(({ mime }) => isImage(mime)).length;
   if (isImage(file.type) && images >= limits.images_max_count) return `At most ${limits.images_max_count} images go with one message.`;
   // One part is the text itself.
@@ -42,11 +43,4 @@ export function partOf({ name, mime, url, hash }: DraftFile): { [key: string]: u
   const format = SOUNDS[mime];
   if (format) return { type: "input_audio", input_audio: { format, blob: hash } };
   return { type: "file", name, mime, blob: hash };
-}
-
-/** For people: 812 B, 34 kB, 1.2 MB. */
-export function sizeOf(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} B`;
-  const [amount, unit] = bytes < 999_500 ? [bytes / 1_000, "kB"] : [bytes / 1_000_000, "MB"];
-  return `${amount < 9.95 ? amount.toFixed(1).replace(/\.0$/, "") : Math.round(amount)} ${unit}`;
 }

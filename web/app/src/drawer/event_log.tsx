@@ -6,9 +6,10 @@
 import { Component } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import { copy } from "../ui/clipboard.ts";
+import { size } from "../ui/figures.ts";
 import { IconButton } from "../ui/icon.tsx";
-import { copy } from "./copy.ts";
-import { bytesOf, clock, isWanted, sized, summary, typesOf, type Filter } from "./lines.ts";
+import { bytesOf, clock, isWanted, summary, typesOf, type Filter } from "./lines.ts";
 import type { Line, Log } from "./log.ts";
 import { log } from "./record.ts";
 
@@ -41,7 +42,7 @@ export function EventLog() {
           pressed={paused !== null}
           onClick={() => setPaused(paused ? null : log.value)}
         />
-        <IconButton name="copy" label="Copy these lines" onClick={() => copy(wanted().map(asJson).join("\n"))} />
+        <IconButton name="copy" label="Copy these lines" onClick={() => void copy(wanted().map(asJson).join("\n"))} />
       </div>
       <div
         class="lines"
@@ -93,12 +94,12 @@ function Event({ line }: { line: Line }) {
         <time>{clock(line.at)}</time>
         <span class="position">{line.position ?? "–"}</span>
         <b>{line.type}</b>
-        <span class="size">{body ? sized(bytesOf(body)) : ""}</span>
+        <span class="size">{body ? size(bytesOf(body)) : ""}</span>
         <span class="says">{body ? summary(body) : "no longer kept"}</span>
       </summary>
       {isOpen && body && (
         <div class="whole">
-          <IconButton name="copy" label="Copy this event" onClick={() => copy(JSON.stringify(body, null, 2))} />
+          <IconButton name="copy" label="Copy this event" onClick={() => void copy(JSON.stringify(body, null, 2))} />
           <pre tabIndex={0}>{JSON.stringify(body, null, 2)}</pre>
         </div>
       )}

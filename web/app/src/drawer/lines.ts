@@ -30,12 +30,6 @@ export function bytesOf(body: object): number {
   return size;
 }
 
-/** "312 B", "1.4 kB", "2.0 MB". */
-export function sized(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  return bytes < 1_000_000 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
-}
-
 /** "09:41:07.123" */
 export function clock(ms: number): string {
   const then = new Date(ms);

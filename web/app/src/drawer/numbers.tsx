@@ -3,9 +3,10 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { chat, client, connection, isRunning, live } from "../state/session.ts";
+import { copy } from "../ui/clipboard.ts";
+import { size } from "../ui/figures.ts";
 import { IconButton } from "../ui/icon.tsx";
-import { copy } from "./copy.ts";
-import { bytesOf, sized } from "./lines.ts";
+import { bytesOf } from "./lines.ts";
 import { counts, lastSnapshot, note } from "./record.ts";
 
 interface Stored {
@@ -28,14 +29,14 @@ export function Numbers() {
       <dl>
         <Pair name="Chat">
           <code>{id}</code>
-          <IconButton name="copy" label="Copy the chat's id" onClick={() => copy(id)} />
+          <IconButton name="copy" label="Copy the chat's id" onClick={() => void copy(id)} />
         </Pair>
         <Pair name="Position here">{live.value.position}</Pair>
         <Pair name="Position there">
-          {stored ? `${stored.position} (${sized(stored.bytes)})` : isBegun ? "…" : "not begun"}
+          {stored ? `${stored.position} (${size(stored.bytes)})` : isBegun ? "…" : "not begun"}
           <IconButton name="retry" label="Ask the server again" onClick={look} />
         </Pair>
-        <Pair name="Last snapshot">{snapshot ? `at ${snapshot.position}, ${sized(bytesOf(snapshot.body))}` : "none yet"}</Pair>
+        <Pair name="Last snapshot">{snapshot ? `at ${snapshot.position}, ${size(bytesOf(snapshot.body))}` : "none yet"}</Pair>
         <Pair name="Events">{events}</Pair>
         <Pair name="Connections">
           {connections}, {losses} lost, {resumes} resumed

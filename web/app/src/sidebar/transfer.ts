@@ -4,6 +4,7 @@ import type { ChatSnapshot, ImportReport } from "threadcast-client";
 
 import { go } from "../state/route.ts";
 import { client, notify } from "../state/session.ts";
+import { save } from "../ui/own_file.ts";
 import { fileName, markdownOf } from "./markdown.ts";
 
 /** An import of 64 MiB over a slow line; the server itself answers 10 s after it has it all. */
@@ -48,13 +49,4 @@ async function transfer(method: string, path: string, body?: Blob): Promise<Resp
     notify(wrong instanceof Error ? wrong.message : String(wrong));
     return null;
   }
-}
-
-function save(blob: Blob, name: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  // The download has begun by then; it keeps the bytes itself.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

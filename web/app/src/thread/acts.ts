@@ -6,7 +6,7 @@ import { newId, textOf, type Message } from "threadcast-client";
 import { ask, command } from "../state/actions.ts";
 import { go } from "../state/route.ts";
 import { chat } from "../state/session.ts";
-import { copied } from "./copy.ts";
+import { copied } from "../ui/clipboard.ts";
 import type { Part } from "./parts.tsx";
 
 /** Answer again, beside what was answered. Of a person's message: answer it again. */

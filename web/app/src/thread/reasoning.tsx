@@ -2,8 +2,8 @@
 
 import { useRef } from "preact/hooks";
 
+import { duration } from "../ui/figures.ts";
 import { Markdown } from "./markdown/markdown.tsx";
-import { duration } from "./words.ts";
 
 /** How long thinking took, of messages that were watched; the wire does not tell. */
 const tookMs = new Map<string, number>();

@@ -3,22 +3,22 @@
 import { useState } from "preact/hooks";
 import type { Message } from "threadcast-client";
 
+import { copy } from "../ui/clipboard.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { Menu, type MenuItem } from "../ui/menu.tsx";
 import { asked, copyText, fork, goOn, linkTo, regenerate, select } from "./acts.ts";
-import { copied } from "./copy.ts";
 
 /** How long a button says that it has done it. */
 const DONE_MS = 1_500;
 
 export function Copy({ messages }: { messages: readonly Message[] }) {
   const [isDone, setDone] = useState(false);
-  const copy = async () => {
+  const press = async () => {
     if (!(await copyText(messages))) return;
     setDone(true);
     setTimeout(() => setDone(false), DONE_MS);
   };
-  return <IconButton name={isDone ? "check" : "copy"} label={isDone ? "Copied" : "Copy"} onClick={() => void copy()} />;
+  return <IconButton name={isDone ? "check" : "copy"} label={isDone ? "Copied" : "Copy"} onClick={() => void press()} />;
 }
 
 /** ‹ 2/3 ›: the other versions of this message. Nothing when there is but one. */
@@ -72,7 +72,7 @@ export function AnswerTools({ messages, canContinue }: { messages: readonly Mess
 function common(firstId: string, lastId: string): MenuItem[] {
   return [
     { label: "Fork into a new chat", icon: "fork", onSelect: () => void fork(lastId) },
-    { label: "Copy link", icon: "copy", onSelect: () => void copied(linkTo(firstId)) },
+    { label: "Copy link", icon: "copy", onSelect: () => void copy(linkTo(firstId)) },
     { label: "Delete…", icon: "trash", isDangerous: true, onSelect: () => (asked.value = { what: "delete", messageId: firstId }) },
   ];
 }

@@ -2,18 +2,6 @@
 
 import type { Message, Usage } from "threadcast-client";
 
-/** "820 ms", "12 s", "3 min 20 s". */
-export function duration(ms: number): string {
-  if (ms < 950) return `${Math.round(ms)} ms`;
-  const seconds = Math.round(ms / 1000);
-  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-}
-
-export function bytes(count: number): string {
-  if (count < 1000) return `${count} B`;
-  return count < 1_000_000 ? `${Math.round(count / 1000)} kB` : `${(count / 1_000_000).toFixed(1)} MB`;
-}
-
 /** What the calls of one answer took together. */
 export function usageOf(messages: readonly Message[]): Usage | null {
   const all = messages.flatMap((message) => message.usage ?? []);

@@ -1,12 +1,13 @@
-/** Images and files that came with a result. With a bearer token they are fetched, since an address carries none. */
+/** Images and files that came with a result; those of other servers are named alone. */
 
 import type { JsonObject } from "threadcast-client";
-import { useEffect, useState } from "preact/hooks";
 
 import { client, notify } from "../state/session.ts";
 import { token } from "../state/token.ts";
+import { enlarge } from "../thread/enlarged.ts";
+import { size } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
-import { size } from "./format.ts";
+import { save, useOwnImage } from "../ui/own_file.ts";
 
 export function Attachments({ all }: { all: readonly JsonObject[] }) {
   const images = all.filter((each) => each.type === "image_url");
@@ -27,55 +28,29 @@ export function Attachments({ all }: { all: readonly JsonObject[] }) {
   );
 }
 
-/** Ours, or an image in itself: other addresses are not looked up by merely looking at a chat. */
-function isSafeImage(url: string): boolean {
-  return /^data:image\/(?:png|jpeg|webp|gif);base64,/.test(url) || /^\/v1\//.test(url);
-}
-
-function useFetched(url: string): string | null {
-  const isOurs = url.startsWith("/v1/");
-  const [address, setAddress] = useState(isOurs && token() ? null : url);
-  useEffect(() => {
-    if (!isOurs || !token()) return;
-    let made: string | null = null;
-    const control = new AbortController();
-    client.request("GET", url, { signal: control.signal }).then(
-      async (answer) => setAddress((made = URL.createObjectURL(await answer.blob()))),
-      () => {}, // the name is shown in its place
-    );
-    return () => {
-      control.abort();
-      if (made) URL.revokeObjectURL(made);
-    };
-  }, [url]);
-  return address;
-}
-
 function ResultImage({ url, name }: { url: string; name: string }) {
-  const address = useFetched(isSafeImage(url) ? url : "");
-  if (!address) return <span class="quiet">{name}</span>;
+  const src = useOwnImage(url);
+  if (!src) return <span class="quiet">{name}</span>;
   return (
-    <a href={address} target="_blank" rel="noopener noreferrer">
-      <img src={address} alt={name} loading="lazy" />
-    </a>
+    <button type="button" aria-label={`${name}, enlarge`} onClick={() => enlarge(src, name)}>
+      <img src={src} alt={name} loading="lazy" />
+    </button>
   );
 }
 
 function FileLink({ url, name, bytes }: { url: string; name: string; bytes: number }) {
-  const save = async (event: MouseEvent) => {
+  const fetchAndSave = async (event: MouseEvent) => {
     if (!token()) return;
     event.preventDefault();
     try {
-      const made = URL.createObjectURL(await (await client.request("GET", url)).blob());
-      Object.assign(document.createElement("a"), { href: made, download: name }).click();
-      setTimeout(() => URL.revokeObjectURL(made), 60_000);
+      save(await (await client.request("GET", url)).blob(), name);
     } catch (wrong) {
       notify(wrong instanceof Error ? wrong.message : String(wrong));
     }
   };
   if (!url.startsWith("/v1/")) return null;
   return (
-    <a class="result-file" href={url} download={name} onClick={save}>
+    <a class="result-file" href={url} download={name} onClick={fetchAndSave}>
       <Icon name="download" /> {name} <span class="quiet">{size(bytes)}</span>
     </a>
   );

@@ -3,9 +3,10 @@
 import type { IdeCall, Message, PauseReason, ToolCall, ToolStatus } from "threadcast-client";
 import { useState } from "preact/hooks";
 
+import { duration } from "../ui/figures.ts";
 import { Icon, type IconName } from "../ui/icon.tsx";
 import { elapsedOf, inputOf, resultText, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
-import { clip, duration, summaryLine } from "./format.ts";
+import { clip, summaryLine } from "./format.ts";
 import { Attachments, CallBody, Subchat } from "./later.tsx";
 
 export interface CallCardProps {

@@ -1,4 +1,4 @@
-/** Words for values: one line of a call's arguments, times, sizes, names of fields. Pure. */
+/** Words for values: one line of a call's arguments, names of fields, JSON. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -35,24 +35,6 @@ export function clip(text: string, most: number): string {
 
 export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-/** `40 ms`, `4.2 s`, `12 s`, `3 min 5 s`. */
-export function duration(ms: number): string {
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 9_950) return `${(ms / 1_000).toFixed(1)} s`;
-  const seconds = Math.round(ms / 1_000);
-  if (seconds < 60) return `${seconds} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-/** `850 B`, `12 kB`, `3.4 MB`. */
-export function size(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${Math.round(bytes / 1_000)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
 /** A field's name as people write it: `rows_count` and `rowsCount` are `Rows count`. */

@@ -4,10 +4,11 @@ import type { IdeCall } from "threadcast-client";
 import { useEffect, useId, useState } from "preact/hooks";
 
 import { command } from "../state/actions.ts";
+import { duration } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
 import { shownName } from "./calls.ts";
 import { useFocused } from "./focus.ts";
-import { duration, summaryLine } from "./format.ts";
+import { summaryLine } from "./format.ts";
 
 const TICK_MS = 1_000;
 

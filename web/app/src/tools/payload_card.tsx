@@ -3,8 +3,9 @@
 import type { PayloadAdded } from "threadcast-client";
 import { useId, useMemo, useState } from "preact/hooks";
 
+import { size } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
-import { fieldName, size } from "./format.ts";
+import { fieldName } from "./format.ts";
 import { PayloadData } from "./payload_data.tsx";
 import { PreviewCard } from "./preview.tsx";
 

@@ -4,6 +4,7 @@ import type { JsonObject } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
 import { chat, isRunning, notify } from "../state/session.ts";
+import { copy } from "../ui/clipboard.ts";
 import { Icon } from "../ui/icon.tsx";
 import { resultText } from "./calls.ts";
 import { lastMessage } from "./live.ts";
@@ -62,7 +63,7 @@ async function act(suggested: JsonObject, answer: string): Promise<void> {
 }
 
 const OWN: Record<string, (answer: string) => Promise<void> | void> = {
-  copy: (answer) => navigator.clipboard.writeText(answer),
-  copy_answer: (answer) => navigator.clipboard.writeText(answer),
+  copy,
+  copy_answer: copy,
   print: () => print(),
 };

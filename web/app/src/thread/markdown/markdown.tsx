@@ -6,7 +6,7 @@
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { copied } from "../copy.ts";
+import { copied } from "../../ui/clipboard.ts";
 import { enlarge } from "../enlarged.ts";
 import { memo } from "../memo.ts";
 import { clean } from "./clean.ts";
