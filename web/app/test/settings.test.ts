@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { choiceFrom, numberFrom, originOf, serverOf, toggled, type NumberParam } from "../src/settings/params.ts";
+import { choiceFrom, numberFrom, originOf, toggled, type NumberParam } from "../src/settings/params.ts";
 
 test("numbers are read as people write them, within their bounds", () => {
   const param = { kind: "number", min: 0, max: 2, step: 0.1 } as NumberParam;
@@ -16,7 +16,6 @@ test("a value tells the layer that it comes from, a tool its server", () => {
   assert.equal(originOf({ value: 1, layer: "thread" }, "Desk"), "set in this chat");
   assert.equal(originOf({ value: 1, layer: "profile" }, "Desk"), "from the mode Desk");
   assert.equal(originOf(undefined, "Desk"), "the server's default");
-  assert.deepEqual(["mcp__git_hub__list__all", "calculator", "mcp__x__"].map(serverOf), ["git_hub", null, null]);
   assert.deepEqual(toggled(["a", "b"], "a", false), ["b"]);
   assert.deepEqual(toggled(null, "a", true), ["a"]);
 });

@@ -74,6 +74,8 @@ test("a withheld result is known by the server's own word for it", () => {
 test("the name of an MCP tool is its own, beside its server", () => {
   assert.equal(mcpServerOf("mcp__my_notes__read_file"), "my_notes");
   assert.equal(shownName("mcp__my_notes__read_file"), "read_file");
+  assert.equal(mcpServerOf("mcp__git_hub__list__all"), "git_hub");
+  assert.equal(mcpServerOf("mcp__x__"), null);
   assert.equal(mcpServerOf("read__file"), null);
   assert.equal(shownName("clock"), "clock");
 });

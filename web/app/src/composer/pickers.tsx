@@ -1,17 +1,12 @@
 /** Which model answers, and in which mode: chosen beside the button that sends, for this chat. */
 
-import { models, caps, modes } from "../state/caps.ts";
+import { caps, modeOf, models, modes } from "../state/caps.ts";
 import { command } from "../state/actions.ts";
 import { chat, notify, state } from "../state/session.ts";
 import { begin } from "../state/writing.ts";
 
-/** A chat that nobody has set a mode for has the first one. */
-export function modeOf(mode: string | undefined): string {
-  return mode && modes.value.some(({ id }) => id === mode) ? mode : (modes.value[0]?.id ?? "");
-}
-
 /** Sets a parameter of the open chat; one that nobody has begun begins with it. */
-export async function setParam(patch: object): Promise<boolean> {
+async function setParam(patch: object): Promise<boolean> {
   try {
     begin();
     return await command({ type: "set_params", patch });

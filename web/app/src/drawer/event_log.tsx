@@ -3,12 +3,12 @@
  * It stays at the end as long as it is there; whoever reads further up is left where they are.
  */
 
-import { Component } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { copy } from "../ui/clipboard.ts";
 import { size } from "../ui/figures.ts";
 import { IconButton } from "../ui/icon.tsx";
+import { memo } from "../ui/memo.ts";
 import { bytesOf, clock, isWanted, summary, typesOf, type Filter } from "./lines.ts";
 import type { Line, Log } from "./log.ts";
 import { log } from "./record.ts";
@@ -60,21 +60,15 @@ export function EventLog() {
   );
 }
 
-class Block extends Component<{ lines: readonly Line[]; filter: Filter }> {
-  override shouldComponentUpdate(next: { lines: readonly Line[]; filter: Filter }): boolean {
-    return next.lines !== this.props.lines || next.filter !== this.props.filter;
-  }
-
-  override render({ lines, filter }: { lines: readonly Line[]; filter: Filter }) {
-    return (
-      <div class="block">
-        {lines
-          .filter((line) => isWanted(line, filter))
-          .map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
-      </div>
-    );
-  }
-}
+const Block = memo(function Block({ lines, filter }: { lines: readonly Line[]; filter: Filter }) {
+  return (
+    <div class="block">
+      {lines
+        .filter((line) => isWanted(line, filter))
+        .map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
+    </div>
+  );
+});
 
 function Note({ line }: { line: Line }) {
   return (

@@ -163,11 +163,6 @@ export function choiceFrom(option: string): string | boolean | null {
   return option === "" ? null : option === "true" ? true : option === "false" ? false : option;
 }
 
-/** The MCP server whose tool this is, or null (PROTOCOL §13). */
-export function serverOf(tool: string): string | null {
-  return /^mcp__(.+?)__./.exec(tool)?.[1] ?? null;
-}
-
 /** The list with the entry at its end, or without it. */
 export function toggled(list: readonly string[] | null | undefined, entry: string, isIn: boolean): string[] {
   const others = (list ?? []).filter((other) => other !== entry);

@@ -16,7 +16,7 @@ export function Rows({ params }: { params: readonly Param[] }) {
   );
 }
 
-export function ParamRow({ param }: { param: Param }) {
+function ParamRow({ param }: { param: Param }) {
   const id = useId();
   return (
     <Row id={id} name={param.key} label={param.label} help={param.help} isWide={param.kind === "text"}>

@@ -5,7 +5,8 @@ import { useEffect } from "preact/hooks";
 import type { ToolInfo } from "threadcast-client";
 
 import { ask } from "../state/actions.ts";
-import { serverOf, toggled } from "./params.ts";
+import { mcpServerOf, shownName } from "../tools/calls.ts";
+import { toggled } from "./params.ts";
 import { modeId, modeTitle, refusals, set, values } from "./values.ts";
 
 const POLICIES: Readonly<Record<ToolInfo["policy"], string>> = {
@@ -39,15 +40,15 @@ export function Tools() {
   const tools = offered.value;
   if (!tools) return <p class="hint">Loading…</p>;
   if (!tools.length) return <p class="hint">The mode {modeTitle.value} offers no tools.</p>;
-  const servers = [...new Set(tools.flatMap(({ name }) => serverOf(name) ?? []))];
-  const own = tools.filter(({ name }) => serverOf(name) === null);
+  const servers = [...new Set(tools.flatMap(({ name }) => mcpServerOf(name) ?? []))];
+  const own = tools.filter(({ name }) => mcpServerOf(name) === null);
   return (
     <>
       {own.map((tool) => (
         <Tool key={tool.name} tool={tool} title={tool.name} />
       ))}
       {servers.map((server) => (
-        <Server key={server} server={server} all={servers} tools={tools.filter(({ name }) => serverOf(name) === server)} />
+        <Server key={server} server={server} all={servers} tools={tools.filter(({ name }) => mcpServerOf(name) === server)} />
       ))}
       {["tools_disabled", "mcp_servers"].map((key) => refusals.value[key] && <p class="wrong">{refusals.value[key]}</p>)}
     </>
@@ -70,14 +71,14 @@ function Server({ server, all, tools }: { server: string; all: readonly string[]
           {server} <span class="hint">MCP server, {tools.length} tools</span>
         </label>
       </legend>
-      {isOn && tools.map((tool) => <Tool key={tool.name} tool={tool} title={tool.name.slice(`mcp__${server}__`.length)} />)}
+      {isOn && tools.map((tool) => <Tool key={tool.name} tool={tool} title={shownName(tool.name)} />)}
     </fieldset>
   );
 }
 
 function Tool({ tool, title }: { tool: ToolInfo; title: string }) {
   const disabled = listOf("tools_disabled");
-  const server = serverOf(tool.name);
+  const server = mcpServerOf(tool.name);
   const isWhole = server !== null && (disabled ?? []).includes(`mcp__${server}__*`);
   return (
     <label class="tool">

@@ -6,17 +6,14 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { Params, ParamValue } from "threadcast-client";
 
-import { modes } from "../state/caps.ts";
+import { modeOf, modes } from "../state/caps.ts";
 import { chat, client, onEvent, state } from "../state/session.ts";
 import { begin } from "../state/writing.ts";
 
 export const values = signal<Readonly<Record<string, ParamValue>>>({});
 export const refusals = signal<Readonly<Record<string, string>>>({});
 
-export const modeId = computed(() => {
-  const { mode } = state.value.thread;
-  return modes.value.some(({ id }) => id === mode) ? (mode as string) : (modes.value[0]?.id ?? "");
-});
+export const modeId = computed(() => modeOf(state.value.thread.mode));
 export const modeTitle = computed(() => modes.value.find(({ id }) => id === modeId.value)?.title || modeId.value);
 
 export async function refresh(): Promise<void> {

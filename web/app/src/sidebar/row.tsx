@@ -1,11 +1,11 @@
 /** One chat of the list: its state, its title, and what may be done with it. */
 
-import { Component } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { newId, type ChatSummary } from "threadcast-client";
 
 import { ask } from "../state/actions.ts";
 import { fetched } from "../ui/lazy.tsx";
+import { memo } from "../ui/memo.ts";
 import { Menu } from "../ui/menu.tsx";
 import { MARK_WORDS, type Mark } from "./groups.ts";
 
@@ -24,15 +24,7 @@ const transfer = () => fetched(() => import("./transfer.ts"));
 const TITLE_MAX_CHARACTERS = 200;
 
 /** A list of hundreds is drawn with every word of the feed: rows that are the same are left alone. */
-export class Row extends Component<Props> {
-  override shouldComponentUpdate(next: Props): boolean {
-    return (Object.keys(next) as (keyof Props)[]).some((key) => next[key] !== this.props[key]);
-  }
-
-  override render(props: Props) {
-    return <Inner {...props} />;
-  }
-}
+export const Row = memo((props: Props) => <Inner {...props} />);
 
 function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
   const [isRenaming, setRenaming] = useState(false);

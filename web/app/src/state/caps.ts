@@ -10,6 +10,11 @@ export const modes = signal<readonly ChatMode[]>([]);
 
 export const models = computed(() => Object.values(caps.value?.chat_models ?? {}).filter((model) => model.enabled));
 
+/** The mode that holds for a chat: one that nobody has set a mode for has the first. */
+export function modeOf(mode: string | undefined): string {
+  return mode && modes.value.some(({ id }) => id === mode) ? mode : (modes.value[0]?.id ?? "");
+}
+
 /** A limit by the server's name for it (PROTOCOL §18); Infinity until it is known, for the server checks again. */
 export function limit(name: string): number {
   return caps.peek()?.limits[name] ?? Infinity;

@@ -7,7 +7,7 @@ import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
 import { goOn, regenerate } from "./acts.ts";
 import { sourcesOf } from "./citations.ts";
 import { Markdown } from "./markdown/markdown.tsx";
-import { memo } from "./memo.ts";
+import { memo } from "../ui/memo.ts";
 import { timeOf, type TurnProps } from "./message.tsx";
 import { Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";

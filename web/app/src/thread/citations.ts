@@ -2,6 +2,8 @@
 
 import type { JsonObject } from "threadcast-client";
 
+import { isObject } from "../tools/calls.ts";
+
 export interface Source {
   readonly title: string;
   /** http or https; else there is nothing to go to. */
@@ -25,14 +27,10 @@ export function sourcesOf(citations: readonly JsonObject[]): Source[] {
   return [...found.values()];
 }
 
-export function webAddress(said: string | undefined): string | undefined {
+function webAddress(said: string | undefined): string | undefined {
   if (!said || !URL.canParse(said)) return undefined;
   const url = new URL(said);
   return url.protocol === "https:" || url.protocol === "http:" ? url.href : undefined;
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function text(value: unknown): string | undefined {

@@ -5,7 +5,7 @@ import { textOf } from "threadcast-client";
 
 import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
-import { memo } from "./memo.ts";
+import { memo } from "../ui/memo.ts";
 import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { UserTools } from "./toolbar.tsx";

@@ -113,7 +113,7 @@ export function inputOf(call: ToolCall, status: ToolStatus | undefined): JsonObj
 }
 
 /** A JSON object, or null. */
-export function objectOf(text: string): JsonObject | null {
+function objectOf(text: string): JsonObject | null {
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : null;

@@ -15,17 +15,15 @@ const nodes = computed(() => state.value.nodes);
 const path = computed(() => state.value.path);
 const tools = computed(() => state.value.runtime.tools);
 const asked = computed(() => state.value.runtime.pause_reasons);
-const shown = computed(() => state.value.payloads);
-const draftId = computed(() => state.value.draft?.message.message_id);
+const NONE: never[] = [];
 
 export const results = computed(() => resultsById(nodes.value, path.value));
 export const statuses = computed(() => new Map((tools.value ?? []).map((status) => [status.tool_call_id, status])));
-export const reasons = computed(() => asked.value ?? []);
+export const reasons = computed(() => asked.value ?? NONE);
 export const ideCalls = computed(() => state.value.runtime.ide_calls ?? NONE);
 export const agents = computed(() => state.value.backgroundAgents);
-export const payloads = shown;
-export const openDraftId = draftId;
-const NONE: never[] = [];
+export const payloads = computed(() => state.value.payloads);
+export const openDraftId = computed(() => state.value.draft?.message.message_id);
 
 /** The last message of the path, as far as it is no draft: what is offered at rest stands on it. */
 export const lastMessage = computed(() => nodes.value.get(path.value.at(-1) ?? ""));

@@ -109,7 +109,7 @@ export function LongText({ text, isCode, most = TEXT_SHOWN_CHARACTERS }: { text:
   );
 }
 
-export function Linked({ text }: { text: string }) {
+function Linked({ text }: { text: string }) {
   return (
     <>
       {pieces(text).map((piece, at) =>

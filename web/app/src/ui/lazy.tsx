@@ -2,7 +2,7 @@
  * Code that is fetched when it is wanted first, so that the page begins without what few people open.
  *
  * A part that is shown by itself, such as a card in the conversation, has a `Meanwhile` of its height, so that nothing
- * moves when it comes; what somebody has just asked for needs none. What is likely to be wanted soon is brought before.
+ * moves when it comes; what somebody has just asked for needs none.
  */
 
 import type { ComponentType, FunctionComponent } from "preact";
@@ -10,12 +10,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { notify } from "../state/session.ts";
 
-export interface Lazy<Props> extends FunctionComponent<Props> {
-  /** Begins to load it, for what will be shown in a moment. */
-  bring(): void;
-}
-
-export function lazyOf<Props extends object>(load: () => Promise<ComponentType<Props>>, Meanwhile?: ComponentType<Props>): Lazy<Props> {
+export function lazyOf<Props extends object>(load: () => Promise<ComponentType<Props>>, Meanwhile?: ComponentType<Props>): FunctionComponent<Props> {
   let Loaded: ComponentType<Props> | null = null;
   let coming: Promise<void> | null = null;
   const bring = (): Promise<void> =>
@@ -23,7 +18,7 @@ export function lazyOf<Props extends object>(load: () => Promise<ComponentType<P
       Loaded = component;
       if (!component) coming = null; // it is tried again when it is shown again
     }));
-  function Shown(props: Props) {
+  return function Shown(props: Props) {
     const [, drawAgain] = useState(0);
     const isDrawn = Loaded !== null;
     if (!isDrawn) void bring(); // now, not when this has been painted
@@ -32,8 +27,7 @@ export function lazyOf<Props extends object>(load: () => Promise<ComponentType<P
       if (!isDrawn) void bring().then(() => drawAgain(1));
     }, []);
     return Loaded ? <Loaded {...props} /> : Meanwhile ? <Meanwhile {...props} /> : null;
-  }
-  return Object.assign(Shown, { bring: () => void bring() });
+  };
 }
 
 /** What was loaded; null where that did not work, which people are told. */

@@ -8,7 +8,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { copied } from "../../ui/clipboard.ts";
 import { enlarge } from "../enlarged.ts";
-import { memo } from "../memo.ts";
+import { memo } from "../../ui/memo.ts";
 import { clean } from "./clean.ts";
 import { colour, coloured } from "./highlight.ts";
 import { toHtml } from "./render.ts";
