@@ -8,7 +8,7 @@ import { removeFile, targetId, written } from "../state/writing.ts";
 import { size } from "../ui/figures.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { isImage } from "./files.ts";
-import { cancelUpload, previews, retryUpload, uploads, type Upload } from "./uploads.ts";
+import { cancelUpload, keepPreview, previewOf, retryUpload, uploads, type Upload } from "./uploads.ts";
 
 export function Attached() {
   const onTheWay = uploads.value.filter(({ target }) => target === targetId());
@@ -48,15 +48,11 @@ function OnTheWay({ upload: { id, file, progress, error } }: { upload: Upload })
 
 /** An image of ours. After a reload it is asked of the server, with the token that an `img` cannot send. */
 function Picture({ file }: { file: DraftFile }) {
-  const [source, setSource] = useState(previews.get(file.hash));
+  const [source, setSource] = useState(() => previewOf(file.hash));
   useEffect(() => {
     if (source) return;
     client.request("GET", file.url).then(
-      async (answer) => {
-        const url = URL.createObjectURL(await answer.blob());
-        previews.set(file.hash, url);
-        setSource(url);
-      },
+      async (answer) => setSource(keepPreview(file.hash, await answer.blob())),
       () => {}, // its name stands there all the same
     );
   }, [file.hash]);

@@ -9,7 +9,7 @@ import { newId, type BlobStored } from "threadcast-client";
 import { limit } from "../state/caps.ts";
 import { token } from "../state/token.ts";
 import { addFile, targetId, written } from "../state/writing.ts";
-import { refusalOf } from "./files.ts";
+import { isImage, refusalOf } from "./files.ts";
 
 export interface Upload {
   readonly id: string;
@@ -23,8 +23,27 @@ export interface Upload {
 
 export const uploads = signal<readonly Upload[]>([]);
 
-/** Pictures of files that were chosen in this page, by the hash of their upload. */
-export const previews = new Map<string, string>();
+/** Pictures of files that were chosen or shown in this page, by the hash of their upload; each holds its file. */
+const previews = new Map<string, string>();
+/** A few messages full of them. What was let go is asked of the server when it is shown again. */
+const PREVIEWS_MAX_COUNT = 32;
+
+export function previewOf(hash: string): string | undefined {
+  return previews.get(hash);
+}
+
+export function keepPreview(hash: string, picture: Blob): string {
+  const known = previews.get(hash);
+  if (known !== undefined) return known;
+  for (const [oldest, url] of previews) {
+    if (previews.size < PREVIEWS_MAX_COUNT) break;
+    URL.revokeObjectURL(url);
+    previews.delete(oldest);
+  }
+  const url = URL.createObjectURL(picture);
+  previews.set(hash, url);
+  return url;
+}
 
 /** More at once would only share the line. */
 const AT_ONCE = 2;
@@ -85,7 +104,7 @@ function start({ id, target, file }: Upload): void {
 }
 
 function arrived(id: string, target: string, file: File, stored: BlobStored): void {
-  if (stored.mime.startsWith("image/")) previews.set(stored.hash, URL.createObjectURL(file));
+  if (isImage(stored.mime)) keepPreview(stored.hash, file);
   addFile(target, { name: file.name || "file", mime: stored.mime, bytes: stored.bytes, url: stored.url, hash: stored.hash });
   cancelUpload(id);
 }

@@ -8,13 +8,24 @@ const KEY = "threadcast.token";
 export function token(): string | undefined {
   const given = /(?:^#|&)token=([^&]+)/.exec(location.hash)?.[1];
   if (given) {
-    sessionStorage.setItem(KEY, decodeURIComponent(given));
+    sessionStorage.setItem(KEY, decoded(given));
     history.replaceState(null, "", location.pathname + location.search);
   }
   return sessionStorage.getItem(KEY) ?? undefined;
 }
 
+/** "" is none. */
 export function setToken(value: string): void {
-  sessionStorage.setItem(KEY, value);
+  if (value) sessionStorage.setItem(KEY, value);
+  else sessionStorage.removeItem(KEY);
   location.reload();
+}
+
+/** A token that was put into the link as it is may hold a `%` of its own. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

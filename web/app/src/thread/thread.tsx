@@ -136,7 +136,7 @@ function Conversation({ id }: { id: string }) {
   const { error, state: standing } = state.value.runtime;
   const isAtEnd = keeper.current?.isAtEnd.value ?? true;
   return (
-    <section class="thread" ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onKeyDown={walk}>
+    <section class="thread" ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
       <Announcer />
       <div class="turns" ref={content}>
         <div ref={top} />
@@ -201,17 +201,6 @@ function shown(): void {
   if (performance.getEntriesByName("threadcast:snapshot").length) {
     performance.measure("threadcast:open", "threadcast:snapshot", "threadcast:shown");
   }
-}
-
-/** Alt and the arrows go from message to message. */
-function walk(event: KeyboardEvent): void {
-  const step = event.altKey ? { ArrowUp: -1, ArrowDown: 1 }[event.key] : undefined;
-  if (step === undefined) return;
-  const all = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("article.message")];
-  const at = all.findIndex((article) => article.contains(document.activeElement));
-  const to = all[at < 0 ? all.length - 1 : at + step];
-  to?.focus();
-  event.preventDefault();
 }
 
 /** Enough to know what it is about; the rest is read in the message. */

@@ -62,7 +62,8 @@ function carryOut(wish: Wish): boolean {
   }
 }
 
-/** Escape goes from the outermost thing that stands open to the next. It never stops a run: that would be dear. */
+/** Escape goes from the outermost thing that stands open to the next. Where nothing does it stops the run, which is the
+ * composer's affair. */
 function leave(): boolean {
   if (isNarrow.value && isSidebarOpen.value) isSidebarOpen.value = false;
   else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest(".drawer"))) isDrawerOpen.value = false;
