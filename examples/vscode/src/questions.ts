@@ -18,11 +18,11 @@ export class Questions {
   /** Ask what has not been asked yet. */
   look(): void {
     const open = this.chat.state.runtime.pause_reasons.filter((reason) => reason.tool_call_id);
-    const ids = new Set(open.map((reason) => reason.tool_call_id));
-    for (const id of this.asked) if (!ids.has(id)) this.asked.delete(id);
+    const keys = new Set(open.map(keyOf));
+    for (const key of this.asked) if (!keys.has(key)) this.asked.delete(key);
     for (const reason of open) {
-      if (this.asked.has(reason.tool_call_id)) continue;
-      this.asked.add(reason.tool_call_id);
+      if (this.asked.has(keyOf(reason))) continue;
+      this.asked.add(keyOf(reason));
       void this.ask(reason);
     }
   }
@@ -30,7 +30,12 @@ export class Questions {
   private async ask(reason: PauseReason): Promise<void> {
     const what = reason.command || reason.tool_name;
     const choice = await vscode.window.showWarningMessage(`May the assistant do this? ${what}`, ALLOW, ALWAYS, DENY);
-    if (!choice || !this.asked.has(reason.tool_call_id)) return; // dismissed: it goes on waiting, here and elsewhere
+    if (!choice || !this.asked.has(keyOf(reason))) return; // dismissed: it goes on waiting, here and elsewhere
     this.chat.decide(reason.tool_call_id, choice !== DENY, choice === ALWAYS ? { remember: "tool" } : {});
   }
+}
+
+/** The same call with other arguments is another question. */
+function keyOf({ tool_call_id, input_hash }: PauseReason): string {
+  return `${tool_call_id} ${input_hash ?? ""}`;
 }
