@@ -24,8 +24,8 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data: blob: https:; media-src 'self' data: blob:; "
     "style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""What a model or a tool writes is shown, never run (CSP Level 3): scripts come from here alone. Styles may be inline,
-since highlighting and sizes set them; images may come from where an answer says."""
+"""What a model or a tool writes is shown, never run (CSP Level 3): scripts come from here alone. Images may come from
+where an answer says, once somebody has asked for one. Inline styles are for `_MISSING`: the page itself has none."""
 
 HEADERS = {
     "Content-Security-Policy": _POLICY,
