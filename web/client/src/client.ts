@@ -55,6 +55,7 @@ export class Client {
   chat(id: string): Chat {
     const chat = new Chat(id, this.wire, this.source, this.outbox, this.name);
     this.open.add(chat);
+    chat.subscribe(() => chat.failure && this.open.delete(chat)); // closed or gone: nobody is to hold what it was
     return chat;
   }
 
@@ -99,7 +100,6 @@ export class Client {
       const stop = chat.subscribe(() => {
         if (chat.failure || (chat.isReady && chat.connection.held === 0)) {
           stop();
-          this.open.delete(chat);
           queueMicrotask(() => chat.close());
         }
       });
