@@ -16,11 +16,15 @@ export const refusals = signal<Readonly<Record<string, string>>>({});
 export const modeId = computed(() => modeOf(state.value.thread.mode));
 export const modeTitle = computed(() => modes.value.find(({ id }) => id === modeId.value)?.title || modeId.value);
 
-export async function refresh(): Promise<void> {
+let asked = 0;
+
+async function refresh(): Promise<void> {
+  const own = ++asked;
   const id = chat.peek()?.id;
   // A chat that nobody has begun has no values of its own, and the server does not know it.
   const found = id && state.peek().position ? await client.get<Params>(`/v1/chats/${id}/params`).catch(() => null) : null;
-  if (id === chat.peek()?.id) values.value = found?.params ?? {};
+  // An answer that comes after a later question is of before.
+  if (own === asked && id === chat.peek()?.id) values.value = found?.params ?? {};
 }
 
 /** Keeps `values` up to date until what it returns is called. */

@@ -1,9 +1,11 @@
-/** What this server can do: its models, its profiles ("modes") and its limits. Asked once, when the page begins. */
+/** What this server can do: its models, its profiles ("modes") and its limits. Asked when the page begins, and if nobody
+ * answered then, when the server is heard of again. */
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { Capabilities, ChatMode, ChatModes } from "threadcast-client";
 
 import { ask } from "./actions.ts";
+import { chats } from "./session.ts";
 
 export const caps = signal<Capabilities | null>(null);
 export const modes = signal<readonly ChatMode[]>([]);
@@ -20,9 +22,18 @@ export function limit(name: string): number {
   return caps.peek()?.limits[name] ?? Infinity;
 }
 
-void ask<Capabilities>("GET", "/v1/caps").then((found) => {
+let isAsking = false;
+
+async function learn(): Promise<void> {
+  if (isAsking || caps.peek()) return;
+  isAsking = true;
+  const [found, offered] = await Promise.all([ask<Capabilities>("GET", "/v1/caps"), ask<ChatModes>("GET", "/v1/chat-modes")]);
+  isAsking = false;
+  modes.value = offered?.modes ?? [];
   caps.value = found;
-});
-void ask<ChatModes>("GET", "/v1/chat-modes").then((found) => {
-  modes.value = found?.modes ?? [];
+}
+
+void learn();
+effect(() => {
+  if (chats.value.isLive) void learn();
 });
