@@ -47,10 +47,10 @@ export const hasMore = computed(() => {
 export async function loadMore(): Promise<void> {
   if (isLoading.peek()) return;
   isLoading.value = true;
+  const asked = trimmed.peek();
   try {
-    const isSame = pages.peek().words === trimmed.peek();
+    const isSame = pages.peek().words === asked;
     let { items, cursor } = isSame ? pages.peek() : { items: [], cursor: undefined };
-    const asked = trimmed.peek();
     do {
       const isFirst = cursor === undefined;
       const query = new URLSearchParams({ limit: String(PAGE_COUNT), ...(asked && { q: asked }), ...(cursor && { cursor }) });
@@ -64,6 +64,11 @@ export async function loadMore(): Promise<void> {
     pages.value = { words: asked, items, cursor };
   } finally {
     isLoading.value = false;
+    // Who went on typing meanwhile was turned away above, and wants to know something else by now.
+    if (trimmed.peek() && trimmed.peek() !== asked) {
+      clearTimeout(timer);
+      void loadMore();
+    }
   }
 }
 

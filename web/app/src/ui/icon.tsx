@@ -8,7 +8,6 @@ const PATHS = {
   check: "M5 12.5l4.5 4.5L19 7.5",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
-  cut: "M4 4l16 16M9 4H4v5M20 15v5h-5",
   developer: "M8 7l-5 5 5 5M16 7l5 5-5 5M14 4l-4 16",
   download: "M12 4v11M7 11l5 5 5-5M5 20h14",
   edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
