@@ -10,7 +10,7 @@ import { activePath, textOf } from "threadcast-client";
 
 import { isDrawerOpen, isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
-import { chat, isRunning, notify, state } from "../state/session.ts";
+import { chat, isRunning, notify, notifyOf, state } from "../state/session.ts";
 import { edit, editing, send, stopEditing, targetId, write, written } from "../state/writing.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { lazyOf } from "../ui/lazy.tsx";
@@ -29,7 +29,7 @@ export function stop(): void {
   try {
     chat.peek()?.send({ type: "abort" });
   } catch (wrong) {
-    notify(String(wrong));
+    notifyOf(wrong);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { caps, modeOf, models, modes } from "../state/caps.ts";
 import { command } from "../state/actions.ts";
-import { chat, notify, state } from "../state/session.ts";
+import { chat, notifyOf, state } from "../state/session.ts";
 import { begin } from "../state/writing.ts";
 
 /** Sets a parameter of the open chat; one that nobody has begun begins with it. */
@@ -11,7 +11,7 @@ async function setParam(patch: object): Promise<boolean> {
     begin();
     return await command({ type: "set_params", patch });
   } catch (wrong) {
-    notify(wrong instanceof Error ? wrong.message : String(wrong));
+    notifyOf(wrong);
     return false;
   }
 }

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Held, QueuedItem } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
-import { chat, connection, notify, state } from "../state/session.ts";
+import { chat, connection, notify, notifyOf, state } from "../state/session.ts";
 import { drop, takeUp, unsent } from "../state/writing.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { heldText, isEditable, wordsOf } from "./waiting.ts";
@@ -54,7 +54,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
     try {
       if (!(await chat.peek()?.cancel(id))) notify("It does not wait any more: it has been taken up.");
     } catch (wrong) {
-      notify(wrong instanceof Error ? wrong.message : String(wrong));
+      notifyOf(wrong);
     }
   };
   const save = (content: string) => {

@@ -8,7 +8,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { Refused, stateFromSnapshot, type Snapshot } from "threadcast-client";
 
-import { chat, client, live, notify, past } from "../state/session.ts";
+import { chat, client, live, notifyOf, past } from "../state/session.ts";
 import { nextStop } from "./play.ts";
 
 type SnapshotAt = Snapshot & { position: number };
@@ -81,7 +81,7 @@ async function ask(position: number, signal: AbortSignal): Promise<SnapshotAt | 
     const path = `/v1/chats/${encodeURIComponent(chat.peek()?.id ?? "")}?at=${position}`;
     return (await (await client.request("GET", path, { signal })).json()) as SnapshotAt;
   } catch (wrong) {
-    if (!signal.aborted) notify(wrong instanceof Error ? wrong.message : String(wrong));
+    if (!signal.aborted) notifyOf(wrong);
     return null;
   }
 }

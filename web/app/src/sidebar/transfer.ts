@@ -3,7 +3,7 @@
 import type { ChatSnapshot, ImportReport } from "threadcast-client";
 
 import { go } from "../state/route.ts";
-import { client, notify } from "../state/session.ts";
+import { client, notify, notifyOf } from "../state/session.ts";
 import { save } from "../ui/own_file.ts";
 import { fileName, markdownOf } from "./markdown.ts";
 
@@ -46,7 +46,7 @@ async function transfer(method: string, path: string, body?: Blob): Promise<Resp
   try {
     return await client.request(method, path, { body, signal: AbortSignal.timeout(TRANSFER_MS) });
   } catch (wrong) {
-    notify(wrong instanceof Error ? wrong.message : String(wrong));
+    notifyOf(wrong);
     return null;
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Sendable } from "threadcast-client";
 
-import { chat, client, notify, past } from "./session.ts";
+import { chat, client, notify, notifyOf, past } from "./session.ts";
 
 /** Sends to the open chat; false when it was not taken. Why not is shown by `session.ts`, which hears every refusal. */
 export async function command(sent: Sendable): Promise<boolean> {
@@ -26,7 +26,7 @@ export async function ask<T>(method: string, path: string, body?: unknown): Prom
     });
     return answer.status === 204 ? ({} as T) : ((await answer.json()) as T);
   } catch (wrong) {
-    notify(wrong instanceof Error ? wrong.message : String(wrong));
+    notifyOf(wrong);
     return null;
   }
 }

@@ -57,6 +57,11 @@ export function notify(text: string, { isHarmless = false } = {}): void {
   notices.value = [...others.slice(1 - NOTICES_MAX), { id: newId(), text, isHarmless }];
 }
 
+/** What was caught, in the words of whoever said no. */
+export function notifyOf(wrong: unknown): void {
+  notify(wrong instanceof Error ? wrong.message : String(wrong));
+}
+
 export function dismiss(id: string): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }

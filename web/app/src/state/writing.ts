@@ -9,7 +9,7 @@ import { newId, Refused, type Chat, type Sendable } from "threadcast-client";
 import { partOf } from "../composer/files.ts";
 import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
 import { go, route } from "./route.ts";
-import { chat, notify } from "./session.ts";
+import { chat, notifyOf } from "./session.ts";
 
 const drafts = new Drafts(localStorage);
 
@@ -98,7 +98,7 @@ export function send({ now = false } = {}): void {
       write(EMPTY);
     }
   } catch (wrong) {
-    notify(wrong instanceof Error ? wrong.message : String(wrong));
+    notifyOf(wrong);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import type { AudioPart, FilePart, ImagePart, TextPart } from "threadcast-client";
 
-import { chat, client, notify } from "../state/session.ts";
+import { chat, client, notifyOf } from "../state/session.ts";
 import { size } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
 import { save, useOwnFile, useOwnImage } from "../ui/own_file.ts";
@@ -49,7 +49,7 @@ function FileChip({ part }: { part: FilePart }) {
         : new Blob([part.text ?? fromBase64(part.data ?? "")], { type: "application/octet-stream" });
       save(content, part.name);
     } catch (wrong) {
-      notify(wrong instanceof Error ? wrong.message : String(wrong));
+      notifyOf(wrong);
     }
   };
   return (

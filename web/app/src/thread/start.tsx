@@ -4,7 +4,7 @@ import { newId } from "threadcast-client";
 
 import { caps } from "../state/caps.ts";
 import { go } from "../state/route.ts";
-import { chat, notify } from "../state/session.ts";
+import { chat, notifyOf } from "../state/session.ts";
 
 interface Try {
   readonly title: string;
@@ -34,7 +34,7 @@ export function Start() {
     try {
       chat.peek()?.send({ type: "user_message", content: text, ...(model && { params: { model } }) });
     } catch (wrong) {
-      notify(String(wrong));
+      notifyOf(wrong);
     }
   };
   return (

@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "threadcast-client";
 
-import { client, notify } from "../state/session.ts";
+import { client, notifyOf } from "../state/session.ts";
 import { token } from "../state/token.ts";
 import { enlarge } from "../thread/enlarged.ts";
 import { size } from "../ui/figures.ts";
@@ -45,7 +45,7 @@ function FileLink({ url, name, bytes }: { url: string; name: string; bytes: numb
     try {
       save(await (await client.request("GET", url)).blob(), name);
     } catch (wrong) {
-      notify(wrong instanceof Error ? wrong.message : String(wrong));
+      notifyOf(wrong);
     }
   };
   if (!url.startsWith("/v1/")) return null;
