@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { live, state } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
-import { clockOf, momentOf, speedsFor } from "./play.ts";
+import { clockOf, momentOf } from "./play.ts";
 import { firstHeld, goTo, isPlaying, play, shownAt, speed, wantedAt } from "./travel.ts";
 import { comeBack } from "./way.tsx";
 
@@ -12,12 +12,13 @@ import "./past.css";
 
 export { begin } from "./travel.ts";
 
+const SPEEDS = ["slow", "fast", "faster"];
+
 export function Journey() {
   const slider = useRef<HTMLInputElement>(null);
   useEffect(() => slider.current?.focus(), []);
   const last = live.value.position;
   const moment = momentOf(state.value);
-  const speeds = speedsFor(last - firstHeld.value);
   return (
     <section class="past" aria-label="Time travel">
       <p class="when">
@@ -46,7 +47,7 @@ export function Journey() {
         />
         <IconButton name="forward" label="One position on" disabled={wantedAt.value >= last} onClick={() => goTo(wantedAt.value + 1)} />
         <select aria-label="Speed" value={speed.value} onChange={(event) => (speed.value = Number(event.currentTarget.value))}>
-          {speeds.map((step, at) => <option key={step} value={step}>{["slow", "fast", "faster"][at]}</option>)}
+          {SPEEDS.map((name, at) => <option key={name} value={at}>{name}</option>)}
         </select>
         <button type="button" class="primary" onClick={comeBack}>Back to now</button>
       </div>

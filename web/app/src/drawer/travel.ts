@@ -9,7 +9,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { Refused, stateFromSnapshot, type Snapshot } from "threadcast-client";
 
 import { chat, client, live, notifyOf, past } from "../state/session.ts";
-import { nextStop } from "./play.ts";
+import { nextStop, speedsFor } from "./play.ts";
 
 type SnapshotAt = Snapshot & { position: number };
 
@@ -19,8 +19,8 @@ export const firstHeld = signal(0);
 export const wantedAt = signal(0);
 export const shownAt = computed(() => past.value?.position ?? 0);
 export const isPlaying = signal(false);
-/** How many positions a step of the play takes. */
-export const speed = signal(1);
+/** Which of `speedsFor` a play has: how far a step goes depends on how long the chat is. */
+export const speed = signal(0);
 
 let asking: AbortController | null = null;
 // Come back, be it for another chat.
@@ -53,7 +53,8 @@ export async function play(): Promise<void> {
   while (isPlaying.peek() && past.peek()) {
     await new Promise((due) => setTimeout(due, STEP_MS));
     if (asking || !isPlaying.peek()) continue; // the server sets the pace when it is slower
-    const stop = nextStop(wantedAt.peek(), live.peek().position, speed.peek());
+    const last = live.peek().position;
+    const stop = nextStop(wantedAt.peek(), last, speedsFor(last - firstHeld.peek())[speed.peek()] ?? 1);
     if (stop === null) isPlaying.value = false;
     else goTo(stop);
   }
