@@ -81,6 +81,7 @@ test("words cannot break out of the attributes that they are put into", () => {
 
 test("images of other servers wait until they are asked for, ours are shown", () => {
   assert.match(toHtml("![cat](https://x.example/c.png)"), /<button[^>]*data-image="https:\/\/x\.example\/c\.png"/);
+  assert.equal(toHtml("![a stream](/v1/chats/feed)"), "<p>a stream</p>\n");
   assert.match(toHtml("![own](/v1/chats/c/blobs/1)"), /<img src="\/v1\/chats\/c\/blobs\/1" alt="own"/);
   assert.match(toHtml("![odd](javascript:alert(1))"), /^<p>odd<\/p>/);
   assert.match(toHtml("![odd](//x.example/c.png)"), /^<p>odd<\/p>/);

@@ -1,6 +1,6 @@
 /**
- * Files that lie on this server: how one is shown, and how one is saved. No other address is ever fetched, since an
- * address is all it takes to carry words out of a chat.
+ * Files that lie on this server: how one is shown, and how one is saved. Of images no others are ever fetched
+ * (own_image.ts).
  *
  * The browser fetches them by itself, with its cookies; where a token is wanted in a header, which no `src` can send,
  * we do, and hand it the bytes.
@@ -10,9 +10,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { client } from "../state/session.ts";
 import { token } from "../state/token.ts";
-
-/** An image on this server, or one that is its own address. */
-const OWN_IMAGE = /^(?:data:image\/(?:png|jpe?g|webp|gif);base64,|\/v1\/)/i;
+import { OWN_IMAGE } from "./own_image.ts";
 
 /** What may stand in the `src` of an image: null for one of elsewhere, and until it is there. */
 export function useOwnImage(url: string): string | null {

@@ -8,9 +8,9 @@
 
 import { Marked, type Tokens } from "marked";
 
-const HARMLESS_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd|mark|u))>$/i;
+import { OWN_IMAGE } from "../../ui/own_image.ts";
 
-const OWN_IMAGE = /^(?:data:image\/(?:png|jpe?g|webp|gif);base64,|\/v1\/)/i;
+const HARMLESS_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd|mark|u))>$/i;
 
 const marked = new Marked({
   gfm: true,
