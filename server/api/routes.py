@@ -13,7 +13,7 @@ from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
 from server.api.guard import OriginGuard
-from server.api.page import Assets, icon, page
+from server.api.page import assets, icon, page
 from server.api.params import chat_params
 from server.api.stream import subscribe
 
@@ -66,7 +66,7 @@ PAGE = [
     Route("/", page),
     Route("/c/{chat_id}", page),
     Route("/favicon.svg", icon),
-    Mount("/assets", Assets()),
+    Mount("/assets", assets()),
 ]
 """The page, which is no part of the API."""
 

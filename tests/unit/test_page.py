@@ -32,7 +32,7 @@ def built(static: Path) -> Path:
 
 def get(path: str) -> httpx2.Response:
     routes = [Route("/", rooms.page), Route("/c/{chat_id}", rooms.page), Route("/favicon.svg", rooms.icon)]
-    app = Starlette(routes=[*routes, Mount("/assets", rooms.Assets())])
+    app = Starlette(routes=[*routes, Mount("/assets", rooms.assets())])
 
     async def ask() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=app)
@@ -49,6 +49,13 @@ def test_the_page_and_every_link_into_it_are_the_same_file_asked_for_anew_each_t
     assert answer.headers["content-type"].startswith("text/html")
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["etag"]
+
+
+def test_scripts_travel_packed(built: Path) -> None:
+    (built / SCRIPT).write_text("run();" * 500)
+    answer = get(f"/{SCRIPT}")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.text == "run();" * 500
 
 
 def test_files_with_a_hash_in_their_name_may_be_kept_for_ever(built: Path) -> None:
