@@ -247,3 +247,21 @@ def test_a_tool_that_is_always_allowed_can_be_made_to_ask_again(open_page: Peopl
     page.get_by_role("button", name="Ask again about write_note").click()
     expect(page.get_by_text("Nothing yet.")).to_be_visible()
     assert server.get(f"/v1/chats/{chat_id}/approvals") == {"tools": []}
+
+
+def test_the_chosen_theme_is_shown_whatever_the_system_likes_and_survives_a_reload(open_page: People) -> None:
+    page = open_page("/")
+    whole = page.locator("html")
+    page.emulate_media(color_scheme="light")
+    expect(whole).to_have_css("background-color", "rgb(251, 252, 251)")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("tab", name="This browser").click()
+    page.get_by_role("radio", name="Dark").check()
+    expect(whole).to_have_css("background-color", "rgb(19, 24, 22)")
+    page.reload()
+    expect(whole).to_have_css("background-color", "rgb(19, 24, 22)")
+    page.emulate_media(color_scheme="dark")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("tab", name="This browser").click()
+    page.get_by_role("radio", name="Light").check()
+    expect(whole).to_have_css("background-color", "rgb(251, 252, 251)")

@@ -83,7 +83,7 @@ def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_p
 
     messages(page).nth(1).get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Fork").click()
-    wait_until(lambda: chat_id not in page.url, "another chat")
+    page.wait_for_url(lambda url: chat_id not in url)
     answered(page)
     expect(messages(page).nth(0)).to_contain_text("hello")
 

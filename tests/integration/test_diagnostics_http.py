@@ -18,6 +18,7 @@ from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, 
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.mcp_servers import PIXEL
 from tests.integration.oneshot_client import ask
+from tests.integration.store_fixtures import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -280,8 +281,16 @@ async def test_times_are_on_the_message_also_after_a_reload(tmp_path: Path) -> N
 async def test_one_line_tells_a_runs_story(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         run_id = await here.say("c1", calls("calculator", {"expression": "6*7"}), FINE)
-        lines = [json.loads(line) for line in here.server.log_text().splitlines() if line.startswith("{")]
-        (line,) = [each for each in lines if each["event"] == "run.finished"]
+
+        def told() -> list[JsonObject]:
+            lines = [json.loads(line) for line in here.server.log_text().splitlines() if line.startswith("{")]
+            return [each for each in lines if each["event"] == "run.finished"]
+
+        async def is_told() -> bool:
+            return bool(told())
+
+        await eventually(is_told)  # the line is written after the last event
+        (line,) = told()
     assert (line["chat_id"], line["run_id"], line["outcome"], line["rounds"]) == ("c1", run_id, "complete", 2)
     assert (line["prompt_tokens"], line["completion_tokens"], line["calls"]) == (7, 2, 1)
     assert line["tools_used"] == ["calculator"] and line["duration_ms"] >= 0

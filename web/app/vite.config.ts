@@ -8,6 +8,7 @@ export default defineConfig({
     outDir: "../../server/static",
     emptyOutDir: true,
     target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // which know light-dark(); what stands in for it ignores the theme chosen here
     modulePreload: { polyfill: false },
     // What is loaded before anything is shown is one file: cut up for what comes later, it would pack 2 kB worse.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },

@@ -132,7 +132,9 @@ function show(opened: Chat): void {
     if (document.visibilityState === "visible") requestAnimationFrame(draw);
     else setTimeout(draw, 250);
   });
-  opened.onRefused((_, wrong) => notify(wrong.message));
+  opened.onRefused((_, wrong) => {
+    if (wrong.code !== "cancelled") notify(wrong.message); // who takes a waiting message back sees it go
+  });
   opened.onEvent((event, position, id) => {
     if (chat.peek() === opened) listeners.forEach((listen) => listen(event, position, id));
   });
