@@ -190,7 +190,7 @@ def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, call("calculator", expression="6 * 7"), params=params)
     page.get_by_role("button", name=re.compile("Continue")).click()
-    expect(page.get_by_role("log").get_by_text("The tools have answered.")).to_be_visible(timeout=SCREEN_MS)
+    expect(page.locator("article").get_by_text("The tools have answered.")).to_be_visible(timeout=SCREEN_MS)
     assert server.at_rest(chat_id, 4)["runtime"]["outcome"] == "complete"
 
 
@@ -198,7 +198,7 @@ def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: Ho
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, call("calculator", expression="6 * 7"), params={"max_rounds": 1, "on_limit": "ask"})
     page.get_by_role("button", name="Finish with a summary").click()
-    expect(page.get_by_role("log").get_by_text("Sum up what you have found so far")).to_be_visible(timeout=SCREEN_MS)
+    expect(page.locator("article").get_by_text("Sum up what you have found so far")).to_be_visible(timeout=SCREEN_MS)
     chat = server.at_rest(chat_id, 5)
     assert [message["role"] for message in chat["messages"][2:]] == ["tool", "user", "assistant"]
     assert "tool_calls" not in chat["messages"][-1]
@@ -243,7 +243,7 @@ def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: Hous
     page.get_by_role("button", name="Open it").click()
     assert page.evaluate("window.heard") == "open_it"
     page.get_by_role("button", name="A tale").click()
-    expect(page.get_by_role("log").get_by_text("Once upon a time.")).to_be_visible(timeout=SCREEN_MS)
+    expect(page.locator("article").get_by_text("Once upon a time.")).to_be_visible(timeout=SCREEN_MS)
     expect(page.get_by_role("group", name="Suggestions")).to_have_count(0)
     asked = server.at_rest(chat_id, 4)["messages"][2]
     assert asked["content"] == "Tell me a tale"
