@@ -12,7 +12,7 @@ import structlog
 
 from protocol.codec import decode_acks, decode_event, split_array
 from protocol.entries import RawEntry
-from protocol.errors import Failed, NotFound, Unavailable
+from protocol.errors import Failed, Unavailable
 from protocol.events import Ack
 from protocol.ids import Head
 from protocol.principal import Principal
@@ -40,16 +40,15 @@ async def post_until_answered(store: Store, post: PostRequest) -> Posted:
 
 @asynccontextmanager
 async def following(edge: Edge, post: PostRequest, principal: Principal) -> AsyncIterator[AsyncIterator[Notice] | None]:
-    """The chat's notices from before the post on. None where there is nothing to hear: somebody else's chat, none that
-    the post could make, or a store that does not let us listen just now, which is no reason not to post."""
+    """The chat's notices from before the post on, also of a chat that is not there yet: another request may make it
+    before this post arrives, and then the post is accepted. None for somebody else's chat, and while the store does not
+    let us listen, which is no reason not to post."""
     async with AsyncExitStack() as stack:
         notices: AsyncIterator[Notice] | None = None
         try:
-            meta = await edge.own_or_new(post.chat_id, principal)
-            if meta is not None or post.creates:
+            meta = await edge.store.meta(post.chat_id)
+            if meta is None or meta.owner == principal.id:
                 notices = await stack.enter_async_context(edge.store.follow(post.chat_id))
-        except NotFound:
-            pass  # the post says so
         except Unavailable as trouble:
             _log.warning("outcome.not_followed", error=trouble.message)
         yield notices
@@ -73,15 +72,17 @@ async def outcome_within(
 
 
 async def outcome_of(store: Store, notice: Notice, request_id: str) -> Ack | None:
-    """What an entry says finally about a command, or None when it says nothing."""
-    entry: RawEntry | None = notice.entry
+    """What an entry says finally about a command, or None when it says nothing. After a rebuilt channel the log is
+    read, because the entry may have been published in between. Raises Unavailable."""
+    entries: list[RawEntry | None] = [notice.entry]
     if notice.kind == "large":
-        entry = await store.read_entry(notice.chat_id, Head.parse(notice.head).entry_id)
-    if entry is None:
-        return None
-    for word in decode_acks(entry.acks):
-        if word.request_id == request_id and word.final:
-            return _ack_event(entry, request_id) or Ack(request_id, word.accepted, {"queued": True})
+        entries = [await store.read_entry(notice.chat_id, Head.parse(notice.head).entry_id)]
+    elif notice.kind == "reconnected":
+        entries = [*await store.read_log(notice.chat_id)]
+    for entry in entries:
+        for word in decode_acks(entry.acks) if entry is not None else ():
+            if entry is not None and word.request_id == request_id and word.final:
+                return _ack_event(entry, request_id) or Ack(request_id, word.accepted, {"queued": True})
     return None
 
 

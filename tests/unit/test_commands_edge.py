@@ -88,7 +88,7 @@ async def test_of_a_command_that_is_not_kept_no_credentials_are_held(house: Hous
 
 
 @pytest.mark.parametrize("owner", ["somebody", None])
-async def test_a_chat_that_is_not_the_callers_is_not_listened_to(house: House, owner: str | None) -> None:
+async def test_a_chat_of_somebody_else_is_not_listened_to(house: House, owner: str | None) -> None:
     if owner is not None:
         await house.post(say("mine"), owner=owner)
     async with edge(house) as client:
@@ -96,9 +96,46 @@ async def test_a_chat_that_is_not_the_callers_is_not_listened_to(house: House, o
         cancelled = await client.delete(f"/v1/chats/{CHAT}/queue/a")
         if owner is not None:
             assert (await client.post(COMMANDS, json=SET)).status_code == 404
+            assert house.store.calls["follow"] == 0
     assert (aborted.status_code, aborted.json()) == (200, {"status": "aborted"})
     assert (cancelled.status_code, cancelled.json()["code"]) == (404, "not_found")
-    assert house.store.calls["follow"] == 0
+
+
+@pytest.mark.row("CMD-3", "CMD-4")
+@pytest.mark.parametrize("wait", [None, "wait=9"])
+async def test_a_command_hears_its_outcome_when_the_chat_is_made_just_before_it_is_laid_down(
+    house: House, wait: str | None
+) -> None:
+    """The order is forced: the edge has found no chat, then another request makes it, then the post is carried out."""
+    held = house.store.hold("post")
+    answers: list[httpx2.Response] = []
+    async with edge(house) as client, house.hosting("w1"), anyio.create_task_group() as tasks:
+
+        async def post() -> None:
+            answers.append(await client.post(COMMANDS, json=ABORT, headers={"Prefer": wait} if wait else {}))
+
+        tasks.start_soon(post)
+        await held.entered()
+        await house.post(say("first", model=HANG))
+        held.let_go()
+    (answer,) = answers
+    assert (answer.status_code, answer.json()["status"]) == (200, "aborted"), answer.text
+    assert answer.json()["accepted"] is True
+
+
+async def test_taking_back_is_told_also_of_a_chat_made_just_before(house: House) -> None:
+    held = house.store.hold("post")
+    answers: list[httpx2.Response] = []
+    async with edge(house) as client, house.hosting("w1"), anyio.create_task_group() as tasks:
+
+        async def cancel() -> None:
+            answers.append(await client.delete(f"/v1/chats/{CHAT}/queue/nobody"))
+
+        tasks.start_soon(cancel)
+        await held.entered()
+        await house.post(say("first", model=HANG))
+        held.let_go()
+    assert [each.status_code for each in answers] == [404], "it is known that nothing of this id waits"
 
 
 async def test_a_chat_that_its_first_set_params_makes_is_listened_to(house: House) -> None:
@@ -125,6 +162,23 @@ async def test_a_command_whose_effect_cannot_be_watched_is_kept_all_the_same(hou
         await watcher.at_rest(1, DEADLINE_SECONDS)
     assert [(each.status_code, each.json()) for each in answers] == [(202, {"status": "accepted"})] * 3
     assert watcher.state is not None and watcher.state.thread.title == "x"
+
+
+async def test_an_outcome_that_was_published_while_the_channel_was_lost_is_found_in_the_log(house: House) -> None:
+    answers: list[httpx2.Response] = []
+    await house.post(say("first"))
+    house.store.loses_publishes = True
+    async with edge(house) as client, house.hosting("w1"), anyio.create_task_group() as tasks:
+
+        async def post() -> None:
+            answers.append(await client.post(COMMANDS, json=SET))
+
+        tasks.start_soon(post)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while (await house.state()).thread.title != "x":
+                await anyio.sleep(0.005)
+        house.store.interrupt()
+    assert [(each.status_code, each.json()["status"]) for each in answers] == [(200, "applied")]
 
 
 async def test_a_command_that_cannot_be_kept_is_503(house: House) -> None:
