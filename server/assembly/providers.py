@@ -41,15 +41,23 @@ def check_models(settings: Settings, providers: Providers) -> None:
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:
     """Its adapter is imported when it is configured. Raises ValueError: what it needs is not installed."""
-    if command := missing_extra(wanted.kind):
+    if command := missing_extra(wanted.kind, on_vertex=bool(wanted.vertex_project)):
+        on_vertex = " on Vertex AI" if wanted.vertex_project else ""
         raise ValueError(
-            f"models.providers.{name}: the kind {wanted.kind!r} needs an extra; install it with `{command}`"
+            f"models.providers.{name}: the kind {wanted.kind!r}{on_vertex} needs an extra; install it with `{command}`"
         )
     match wanted.kind:
         case "anthropic":
             from server.providers.anthropic.messages import Anthropic
 
-            return Anthropic(name, can_continue=wanted.can_continue, is_caching=wanted.prompt_caching, **_reach(wanted))
+            return Anthropic(
+                name,
+                can_continue=wanted.can_continue,
+                is_caching=wanted.prompt_caching,
+                vertex_project=wanted.vertex_project,
+                vertex_location=wanted.vertex_location,
+                **_reach(wanted),
+            )
         case "google":
             from server.providers.google.gemini import Google
 

@@ -25,7 +25,7 @@ class ModelFinding(NamedTuple):
 
 async def model_finding(name: str, provider: Provider, patience_seconds: float) -> ModelFinding:
     what = f"model {name}"
-    if command := missing_extra(provider.kind):
+    if command := missing_extra(provider.kind, on_vertex=bool(provider.vertex_project)):
         return ModelFinding("fail", what, f"an extra is missing: {command}")
     if provider.kind == "script":
         try:
@@ -33,7 +33,7 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
         except ValueError as wrong:
             return ModelFinding("fail", what, str(wrong))
         return ModelFinding("ok", what, f"plays {provider.file}")
-    if provider.kind == "google" and provider.vertex_project:
+    if provider.vertex_project:
         where = f"{provider.vertex_project} in {provider.vertex_location}"
         return ModelFinding("note", what, f"Vertex AI of {where}, with the credentials of this machine; not asked")
     has_to = provider.base_url in (OPENAI_API, *BASE_URLS.values())

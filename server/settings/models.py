@@ -101,10 +101,12 @@ class Provider(Section, frozen=True):
     """Only `google`: v1, v1beta. Empty: what its SDK chooses."""
 
     vertex_project: str = ""
-    """Only `google`: the project whose Vertex AI is asked, with the credentials of the machine (ADC) and no key."""
+    """Only `google` and `anthropic`: the project whose Vertex AI is asked, with the credentials of the machine (ADC)
+    and no key. Claude on Vertex AI needs the extra `anthropic-vertex`."""
 
     vertex_location: str = "global"
-    """Where in Vertex AI, europe-west4 for instance."""
+    """Where in Vertex AI: global, us, eu, or a region such as europe-west4."""
+
     send_reasoning_back: bool = False
     """Show the model its earlier reasoning (chat completions only); some servers want it with tool calls (PROV-6)."""
 
@@ -114,6 +116,8 @@ class Provider(Section, frozen=True):
     def __post_init__(self) -> None:
         if (self.kind == "script") != bool(self.file):
             raise ValueError('file: a provider of the kind "script", and no other, has one')
+        if self.vertex_project and self.kind not in ("google", "anthropic"):
+            raise ValueError('vertex_project: only providers of the kinds "google" and "anthropic" are on Vertex AI')
         if self.base_url == OPENAI_API and self.kind in BASE_URLS:
             force_setattr(self, "base_url", BASE_URLS[self.kind])
         parts = urlsplit(self.base_url)

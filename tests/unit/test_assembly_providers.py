@@ -43,8 +43,21 @@ def test_kind_whose_extra_is_missing_says_what_to_install(kind: str, monkeypatch
 
 def test_extra_is_missing_with_all_that_stands_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert extras.missing_extra("google") is None
-    monkeypatch.setitem(extras._MODULES, "google", "nobody_has_this.below")
+    monkeypatch.setitem(extras._MODULES, "google", ["nobody_has_this.below"])
     assert extras.missing_extra("google") == "pip install 'threadcast[google]'"
+
+
+def test_claude_on_vertex_needs_googles_sign_in_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert extras.missing_extra("anthropic", on_vertex=True) is None
+    monkeypatch.setitem(extras._MODULES, "anthropic-vertex", ["anthropic", "nobody_has_this.auth"])
+    assert extras.missing_extra("anthropic") is None
+    with pytest.raises(ValueError, match=r"'anthropic' on Vertex AI needs .*'threadcast\[anthropic-vertex\]'"):
+        providers_of(Models(providers={"x": Provider(kind="anthropic", vertex_project="mine")}))
+
+
+def test_vertex_project_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="vertex_project: only providers of the kinds"):
+        Provider(kind="openai_chat", vertex_project="mine")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +104,7 @@ def test_doctor_says_what_a_native_provider_lacks() -> None:
     cases = [
         (Provider(kind="anthropic"), "fail", "the key is missing"),
         (Provider(kind="google", vertex_project="mine"), "note", "Vertex AI of mine in global"),
+        (Provider(kind="anthropic", vertex_project="mine"), "note", "Vertex AI of mine in global"),
         (Provider(kind="anthropic", base_url="http://127.0.0.1:9", api_key=Secret("k")), "fail", "/v1/models does not"),
     ]
     for provider, verdict, text in cases:

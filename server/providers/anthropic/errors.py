@@ -1,10 +1,12 @@
-"""What the Anthropic client, its HTTP library and its server raise or answer, mapped to our causes. One table.
+"""What the Anthropic client, its HTTP library, its server and Google's sign-in (on Vertex AI) raise or answer, mapped
+to our causes. One table.
 
 The SDK wraps what goes wrong before the response; httpx2 raises unwrapped while its body is read. Import it only where
 the SDK is wanted: importing `anthropic` costs a second.
 """
 
 import re
+from contextlib import suppress
 
 import anthropic
 import httpx2
@@ -15,7 +17,21 @@ from server.providers.failures import Cause, model_failed
 
 __all__ = ["FOREIGN_ERRORS", "from_error_body", "from_exception"]
 
-FOREIGN_ERRORS = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+_sign_in_errors: tuple[type[Exception], ...] = ()
+_no_connection: tuple[type[Exception], ...] = (anthropic.APIConnectionError, httpx2.TransportError)
+with suppress(ModuleNotFoundError):  # installed with the extra anthropic-vertex
+    from google.auth.exceptions import GoogleAuthError, TransportError
+
+    _sign_in_errors = (GoogleAuthError,)
+    _no_connection += (TransportError,)
+
+FOREIGN_ERRORS: tuple[type[Exception], ...] = (
+    anthropic.AnthropicError,
+    httpx2.HTTPError,
+    httpx2.StreamError,
+    httpx2.InvalidURL,
+    *_sign_in_errors,
+)
 
 _BY_STATUS: dict[int, Cause] = {
     401: "auth_failed",
@@ -52,10 +68,10 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
         return model_failed("silent" if is_timeout else "broken", detail)
     if is_timeout:
         return model_failed("timeout", detail)
-    if isinstance(wrong, anthropic.APIConnectionError | httpx2.TransportError):
+    if isinstance(wrong, _no_connection):
         # The wrapped exception says which of the many ways a connection can fail it was.
         return model_failed("connection", f"{detail} ({wrong.__cause__!r})")
-    return model_failed("refused", detail)
+    return model_failed("auth_failed" if isinstance(wrong, _sign_in_errors) else "refused", detail)
 
 
 def from_error_body(error: ErrorBody, *, has_begun: bool) -> ModelFailed:

@@ -1,4 +1,5 @@
-"""Anthropic's Messages API over its own SDK: the extra `anthropic`, imported at the first call.
+"""Anthropic's Messages API over its own SDK, at Anthropic or on Vertex AI: the extra `anthropic` (on Vertex AI
+`anthropic-vertex`), imported at the first call.
 
 The SDK brings authentication, retries before the first byte (with Retry-After) and connection pooling. The stream is
 read raw and decoded by our own structs: half of what the typed one takes, and blocks go back to the provider exactly as
@@ -22,9 +23,16 @@ from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EventTooLarge, SseSplitter
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, AsyncAnthropicVertex
 
-__all__ = ["Anthropic"]
+__all__ = ["ANTHROPIC_BASE_URL", "Anthropic"]
+
+ANTHROPIC_BASE_URL = "https://api.anthropic.com"
+
+VERTEX_VERSION = "vertex-2023-10-16"
+"""The version of the API on Vertex AI, as Google's and Anthropic's documentation of Claude on Vertex AI name it. Each
+version of the SDK has a value of its own; a fixed one keeps the events as we read them. `extra_body` may name
+another."""
 
 MAX_PAUSES = 10
 """How often one answer may pause for the provider's own tools; each pause comes after several of their calls."""
@@ -32,16 +40,32 @@ MAX_PAUSES = 10
 _decode_event = msgspec.json.Decoder(Event).decode
 
 
-class Anthropic(SdkProvider["AsyncAnthropic"]):
+class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
     """A `Provider`. `can_continue`: going on after a given prefix works with models up to 4.5, so somebody must say
     that all models asked here are such; such a call goes without thinking. `is_caching`: prompts are marked to be kept
-    at the provider for a few minutes."""
+    at the provider for a few minutes.
+
+    With `vertex_project` the models are asked on Vertex AI in `vertex_location` ('' is `global`), with the application
+    default credentials of the machine; `api_key` is not used then. There the API is the same but for three things: the
+    model stands in the path (`…/publishers/anthropic/models/MODEL:streamRawPredict`) and not in the body, and the body
+    has `anthropic_version: vertex-2023-10-16` (Anthropic's documentation, "Claude on Vertex AI").
+    """
+
+    usual_base_url = ANTHROPIC_BASE_URL
 
     def __init__(
-        self, name: str, *, can_continue: bool = False, is_caching: bool = True, **reach: Unpack[Reach]
+        self,
+        name: str,
+        *,
+        can_continue: bool = False,
+        is_caching: bool = True,
+        vertex_project: str = "",
+        vertex_location: str = "",
+        **reach: Unpack[Reach],
     ) -> None:
         super().__init__(name, **reach)
         self.can_continue = can_continue
+        self._vertex = (vertex_project, vertex_location or "global") if vertex_project else None
         # The SDK adds /v1 itself, and everybody else's base URL ends with it.
         self._base_url = self._base_url.rstrip("/").removesuffix("/v1")
         self._is_caching = is_caching
@@ -78,11 +102,18 @@ class Anthropic(SdkProvider["AsyncAnthropic"]):
         for delta in reader.end():
             yield delta
 
-    async def _events(self, client: "AsyncAnthropic", body: JsonObject) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, client: "AsyncAnthropic | AsyncAnthropicVertex", body: JsonObject
+    ) -> AsyncGenerator[bytes, None]:
         """The data of each event of one call."""
         # The body goes as `extra_body`, which the SDK lays over its own: it would walk through every typed message.
+        # On Vertex AI the SDK moves the model from its own body into the path, so ours must not bring it back.
+        laid_over = body
+        if self._vertex is not None:
+            laid_over = {"anthropic_version": VERTEX_VERSION, **body}
+            del laid_over["model"]
         call = client.messages.with_streaming_response.create(
-            model=body["model"], max_tokens=body["max_tokens"], messages=[], stream=True, extra_body=body
+            model=body["model"], max_tokens=body["max_tokens"], messages=[], stream=True, extra_body=laid_over
         )
         async with AsyncExitStack() as stack:
             # Without this deadline each retry would be given the whole idle time again.
@@ -95,16 +126,26 @@ class Anthropic(SdkProvider["AsyncAnthropic"]):
                 for data in splitter.feed(piece):
                     yield data
 
-    def _make_client(self) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic
+    def _make_client(self) -> "AsyncAnthropic | AsyncAnthropicVertex":
+        from anthropic import AsyncAnthropic, AsyncAnthropicVertex
 
         import server.providers.anthropic.errors  # noqa: F401
 
+        if self._vertex is not None:
+            project, location = self._vertex
+            return AsyncAnthropicVertex(
+                project_id=project,
+                region=location,
+                # Vertex AI has an address for each location, which the SDK knows.
+                base_url=None if self._base_url == ANTHROPIC_BASE_URL else f"{self._base_url}/v1",
+                timeout=self._timeout,
+                max_retries=self._max_retries,
+            )
         return AsyncAnthropic(
             api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
         )
 
-    async def _close(self, client: "AsyncAnthropic") -> None:
+    async def _close(self, client: "AsyncAnthropic | AsyncAnthropicVertex") -> None:
         await client.close()
 
 

@@ -6,7 +6,7 @@ Import it only where the SDK is wanted: importing `google.genai` costs half a se
 import re
 
 import httpx2
-from google.auth.exceptions import GoogleAuthError
+from google.auth.exceptions import GoogleAuthError, TransportError
 from google.genai.errors import APIError, UnknownApiResponseError
 
 from protocol.errors import ModelFailed
@@ -48,7 +48,7 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
         return model_failed("silent" if is_timeout else "broken", detail)
     if isinstance(wrong, APIError):
         return model_failed(_cause(wrong.code, detail), detail)
-    if isinstance(wrong, GoogleAuthError):
+    if isinstance(wrong, GoogleAuthError) and not isinstance(wrong, TransportError):
         return model_failed("auth_failed", detail)
     if isinstance(wrong, UnknownApiResponseError):
         return model_failed("malformed", type(wrong).__name__)  # its sentence holds the whole answer
