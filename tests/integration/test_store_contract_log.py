@@ -108,10 +108,12 @@ async def test_trap_12_trim_never_goes_beyond_the_checkpoint(store: Store) -> No
     taken = await owned(store)
     first = entry(taken.head, checkpoint=b"s")
     second = entry(first.head)
-    third = entry(second.head, trim=Head.parse(second.head).entry_id)
-    for request in (first, second, third):
+    third = entry(second.head)
+    fourth = entry(third.head, trim=Head.parse(third.head).entry_id)
+    for request in (first, second, third, fourth):
         await store.append(request)
-    assert [each.head for each in (await store.load(CHAT)).entries] == [second.head, third.head]
+    assert [each.head for each in (await store.load(CHAT)).entries] == [second.head, third.head, fourth.head]
+    assert await store.read_entry(CHAT, Head.parse(taken.head).entry_id) is None, "the checkpoint bounds the trim"
 
 
 async def test_without_a_checkpoint_nothing_is_trimmed(store: Store) -> None:

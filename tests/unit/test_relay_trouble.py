@@ -56,6 +56,24 @@ async def test_a_store_that_fails_in_the_middle_of_a_reload_leaves_no_reader_beh
         assert socket.watcher.snapshot == await house.snapshot()
 
 
+async def test_an_entry_that_arrives_during_a_load_is_not_taken_back_by_what_that_load_read(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(title("a"))
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        held = house.store.hold("load", reply_only=True)
+        house.store.interrupt()
+        await held.entered()
+        await writer.commit(title("b"))
+        await turns()
+        held.let_go()
+        await stands(socket, writer)
+        await turns()
+        await stands(socket, writer)
+        assert (socket.watcher.snapshots, socket.ended) == (1, None)
+        assert socket.relay.head == writer.state.head, "an older load must never follow a newer entry"
+
+
 @pytest.mark.parametrize("call", ["heads", "load"])
 async def test_one_chat_s_trouble_in_a_position_check_does_not_stop_the_checks_of_others(
     house: House, call: str
