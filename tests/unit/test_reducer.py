@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from msgspec.structs import replace
 
 from protocol.codec import decode_event, decode_snapshot, decode_state, encode, encode_state
 from protocol.commands import Abort, CancelQueued, Regenerate, SetParams, ToolDecision, UserMessage
@@ -186,6 +187,20 @@ def test_an_entry_that_does_not_continue_the_history_is_refused() -> None:
     chat.command(UserMessage(client_request_id="a", content="hi"))
     with pytest.raises(Gap):
         fold_entry(empty_state("c1"), chat.entries[-1], with_facts=True)
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+@pytest.mark.parametrize("with_facts", [True, False])
+def test_an_entry_whose_position_does_not_count_its_events_is_refused(off_by: int, with_facts: bool) -> None:
+    chat = PureChat()
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    state = empty_state("c1")
+    for entry in chat.entries[:-1]:
+        state, _ = fold_entry(state, entry, with_facts=with_facts)
+    last = chat.entries[-1]
+    assert fold_entry(state, last, with_facts=with_facts)[0].position == last.position
+    with pytest.raises(Gap, match="ends at position"):
+        fold_entry(state, replace(last, position=last.position + off_by), with_facts=with_facts)
 
 
 def test_a_message_may_be_inserted_in_the_middle_of_the_path() -> None:
