@@ -105,6 +105,20 @@ async def test_a_command_whose_ack_overtook_the_answer_may_be_sent_again_under_i
     assert ids(server) == ["r1", "r2", "r1"]
 
 
+async def test_an_answer_that_an_older_connection_asked_for_does_not_count_on_the_newer_one() -> None:
+    breaks = anyio.Event()
+    server = _LateAnswers(stream(snapshot(), BEAT, breaks, BROKEN), stream(BEAT, "hold"))
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
+        chat.send(say())
+        with anyio.fail_after(30):
+            await until(lambda: len(server.posted) == 1)
+            breaks.set()
+            await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "live")
+            server.may_answer.set()
+            await until(lambda: len(server.posted) == 2)
+            assert chat.held_count == 1, "no ack was seen"
+
+
 @pytest.mark.parametrize(
     "shown",
     [
