@@ -113,7 +113,7 @@ async def test_an_answer_that_an_older_connection_asked_for_does_not_count_on_th
         with anyio.fail_after(30):
             await until(lambda: len(server.posted) == 1)
             breaks.set()
-            await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "live")
+            await until(lambda: len(server.asked_from) == 2 and chat.connection.state == "catching_up")
             server.may_answer.set()
             await until(lambda: len(server.posted) == 2)
             assert chat.held_count == 1, "no ack was seen"
