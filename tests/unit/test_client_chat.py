@@ -119,6 +119,23 @@ async def test_an_answer_that_an_older_connection_asked_for_does_not_count_on_th
             assert chat.held_count == 1, "no ack was seen"
 
 
+async def test_a_new_connection_ends_the_wait_that_an_older_one_was_told() -> None:
+    breaks = anyio.Event()
+    answers: list[Answer] = [refused(503, "unavailable", **{"retry-after": "3600"})]
+    server = Server(
+        stream(snapshot(), BEAT, breaks, BROKEN),
+        stream(BEAT, "hold"),
+        on_post=lambda _: answers.pop() if answers else accepted(),
+    )
+    async with Client(URL, patience=QUICK, transport=server) as client, client.chat("c1") as chat:
+        sent = chat.send(say("stop", "abort"))
+        with anyio.fail_after(30):
+            await until(lambda: chat.connection.reason)
+            breaks.set()
+            await sent.accepted()
+    assert ids(server) == ["stop", "stop"]
+
+
 @pytest.mark.parametrize(
     "shown",
     [
