@@ -86,6 +86,7 @@ CODES = frozenset(
         "interrupted",
         "crash_loop",
         "poison",
+        "unknown_mode",
         "internal",
     }
 )

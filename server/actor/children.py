@@ -80,7 +80,7 @@ class ChildChats:
 
     async def _open(self, wanted: Wanted) -> str:
         """The child's chat id. Raises ToolFailed."""
-        self._check_mode(wanted.mode)
+        wanted = replace(wanted, mode=self._checked_mode(wanted.mode))
 
         def write(ledger: Ledger) -> str | Refused:
             try:
@@ -93,14 +93,18 @@ class ChildChats:
             raise ToolFailed(f"{opened.message}.")
         return opened
 
-    def _check_mode(self, mode: str) -> None:
-        """'' is the profile of this chat, and needs the operator's word as any other. Raises ToolFailed."""
+    def _checked_mode(self, mode: str) -> str:
+        """The name of the profile that `mode` means; '' stays '', the profile of this chat, which needs the operator's
+        word as any other does. Raises ToolFailed."""
         own = self._profiles.of(self._writer.state)
+        meant = self._profiles.get(mode) if mode else None
+        mode = mode if meant is None else meant.name
         allowed = own.delegate_to
         if allowed is None:
             known = [profile.name for profile in self._profiles.all]
-            if mode and mode not in known:
+            if mode and meant is None:
                 raise ToolFailed(f"There is no mode {mode!r}; there are {', '.join(known)}.")
         elif (mode or own.name) not in allowed:
             choice = f"Say one of these as mode: {', '.join(allowed)}" if allowed else "None may"
             raise ToolFailed(f"A chat below this one cannot have the mode {mode or own.name!r}. {choice}.")
+        return mode

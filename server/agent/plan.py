@@ -164,12 +164,21 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
             return None
 
 
+def _say_unknown_mode(ledger: Ledger, run: Run, mode: str) -> None:
+    """Once for each run of such a chat: it was imported from elsewhere, or its profile was removed since."""
+    sentence = "The mode of this chat is not one of this server; the default profile answers. Choose another mode."
+    details = {"mode": mode}
+    ledger.say(ErrorHappened(code="unknown_mode", message=sentence, fatal=False, run_id=run.run_id, details=details))
+
+
 def _start_round(
     ledger: Ledger, run: Run, table: ToolTable, *, summarizing: bool = False, status_text: str | None = None
 ) -> Step:
     if (summary := begin_summary(ledger, run, table.summarizer)) is not None:
         return summary  # and the plan comes back here when there is one
     number = run.round + 1
+    if number == 0 and table.unknown_mode:
+        _say_unknown_mode(ledger, run, table.unknown_mode)
     model = wanted_model(ledger, table)
     goes_on = run.continues if run.round < 0 else None
     message_id = goes_on.message_id if goes_on is not None else ledger.new_id("msg")

@@ -79,6 +79,7 @@ async def caps(request: Request) -> Response:
             "completion_models": {},
             "metadata": None,
             "profiles": [profile.name for profile in edge.profiles.all],
+            "mode_aliases": {alias: profile.name for profile in edge.profiles.all for alias in profile.aliases},
             "scopes": {profile.name: [list(scope) for scope in profile.scopes] for profile in edge.profiles.all},
             "payload_types": {profile.name: _payload_types(profile) for profile in edge.profiles.all},
             "commands": _tags(Command),
@@ -120,6 +121,7 @@ async def chat_modes(request: Request) -> Response:
         {
             "id": profile.name,
             "title": profile.title,
+            "aliases": profile.aliases,
             "description": profile.description,
             "tools_count": len(edge.profiles.catalogue(profile, TOP, roles)),
             "thread_defaults": {

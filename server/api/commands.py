@@ -13,6 +13,7 @@ from typing import TypeVar, get_args
 import anyio.to_thread
 import msgspec
 import structlog
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from structlog.contextvars import bind_contextvars
@@ -84,7 +85,7 @@ async def post_command(request: Request) -> Response:
     bind_contextvars(client_request_id=command.client_request_id)
     try:
         command = await resolved(command, edge.mcp)
-        _check(command, principal, edge)
+        command = _checked(command, principal, edge)
         command = await store_parts(edge, chat_id, principal, command, len(body))
     except NotFetched as refusal:
         # No ack: an attachment may be there at the first try and gone when the same body is sent again.
@@ -151,7 +152,7 @@ async def lay_down(
         QuotaSpent: the caller.
         Unavailable: the store.
     """
-    _check(command, principal, edge)
+    command = _checked(command, principal, edge)
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
@@ -175,28 +176,46 @@ async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: 
     await lay_down_internal(edge, principal.id, chat_id, cancel)
 
 
-def _check(command: Command, principal: Principal, edge: Edge) -> None:
-    """The checks that need no store. Raises InvalidContent, TooLarge, BadRequest, Forbidden."""
+def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
+    """`command` after the checks that need no store, its mode written as the profile's name.
+
+    Raises:
+        InvalidContent, TooLarge, BadRequest, Forbidden: what is wrong with it.
+    """
     if isinstance(command, IdeToolResult):
         check_text(command.content, "/content")
     if isinstance(command, RestoreMessages):
         read_messages(command.messages)
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
-        _check_mode(edge, read_patch(command.params), "/params/mode")
+        command = replace(command, params=_checked_params(edge, command.params, "/params"))
         if len(msgspec.json.encode(command.context)) > OBJECT_MAX_BYTES:
             raise TooLarge(f"context must be at most {OBJECT_MAX_BYTES} bytes of JSON", path="/context")
     if isinstance(command, SetParams):
-        _check_mode(edge, read_patch(command.patch), "/patch/mode")
+        command = replace(command, patch=_checked_params(edge, command.patch, "/patch"))
     if isinstance(command, ToolDecision | ToolDecisions) and "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls")
+    return command
 
 
-def _check_mode(edge: Edge, params: JsonObject, path: str) -> None:
-    """Raises BadRequest: it names no profile."""
-    known = [profile.name for profile in edge.profiles.all]
-    if (mode := params.get("mode")) is not None and mode not in known:
-        raise BadRequest(f"mode: no such profile; there are {', '.join(known)}", path=path)
+def _checked_params(edge: Edge, params: object, path: str) -> JsonObject:
+    """The parameters of a command or a patch (PROTOCOL §16), unknown keys left out, `mode` as its profile's name.
+
+    Raises:
+        BadRequest: a key is wrong; its path begins with `path`, where the parameters stand in the body.
+    """
+    try:
+        read = read_patch(params)
+    except BadRequest as wrong:
+        raise BadRequest(wrong.message, path=(wrong.path or "/patch").replace("/patch", path, 1)) from None
+    mode = read.get("mode")
+    if mode is None:
+        return read
+    profile = edge.profiles.get(mode)
+    if profile is None:
+        names = ", ".join(each.name for each in edge.profiles.all)
+        raise BadRequest(f"mode: no such profile; there are {names}", path=f"{path}/mode")
+    return {**read, "mode": profile.name}
 
 
 async def _post(

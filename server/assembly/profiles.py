@@ -54,7 +54,22 @@ def profiles_of(
         summarizer=models.summarizer,
     )
     profiles.setdefault(DEFAULT_PROFILE, default)
+    _check_words(profiles)
     return profiles
+
+
+def _check_words(profiles: Mapping[str, Profile]) -> None:
+    """Raises ValueError: a word, in whatever case, means two profiles."""
+    meant: dict[str, tuple[str, str]] = {}
+    words = [(name, name, f"profiles.{name}") for name in profiles]
+    words += [(alias, name, f"profiles.{name}.aliases") for name, each in profiles.items() for alias in each.aliases]
+    for word, name, path in words:
+        other, other_path = meant.setdefault(word.casefold(), (name, path))
+        if other != name:
+            raise ValueError(
+                f"{path}: {word!r} names the profile {other!r} already ({other_path}; case does not matter, and there "
+                f"is always a profile {DEFAULT_PROFILE!r}); choose another word"
+            )
 
 
 class _Known:
@@ -118,6 +133,7 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
     return Profile(
         name=name,
         title=wanted.title or name,
+        aliases=list(wanted.aliases),
         description=wanted.description,
         system_prompt=DEFAULT_IDENTITY if wanted.system_prompt is None else wanted.system_prompt,
         guidelines=wanted.guidelines,

@@ -100,6 +100,10 @@ class Profile(Section, frozen=True):
     guidelines: str = ""
     """How to answer; the last section of its prompt."""
 
+    aliases: list[str] = []
+    """Other words for it in a thread's `mode`, such as ["EXPLORE", "NO_TOOLS"]. Case does not matter, neither here nor
+    in its own name; no word may mean two profiles."""
+
     custom_instructions: str = ""
     """Stand before those of the thread."""
 

@@ -132,4 +132,5 @@ def from_text(hint: Any, text: str) -> object:  # Any: a type hint
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         if plain in (bool, int, float):
             raise Wrong(f"{text!r} is no {plain.__name__}") from None
-        raise Wrong("the value is no JSON") from None  # not shown: keys may stand inside
+        example = '["a", "b"]' if get_origin(plain) is list else '{"key": "value"}'
+        raise Wrong(f"the value is no JSON; write it as {example}") from None  # not shown: keys may stand inside

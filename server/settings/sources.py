@@ -6,12 +6,15 @@ names itself, where it stands and, if there is one, the name that was meant.
 
     threadcast.toml                 [server] port = 9000
     THREADCAST_SERVER__PORT=9000    any value by its path; lists and tables as JSON
+    THREADCAST_CONFIG               which file; the other names with one underscore are in `_NOT_SETTINGS`
     REDIS_URL                       store.url
     OPENAI_API_KEY, OPENAI_BASE_URL a provider `openai`, unless the file has one of that name
     OPENAI_MODEL                    its default model, in the words of its API, unless models.default is set
     flags                           --port 9000
 """
 
+import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +48,16 @@ DEMO_MODEL = f"{DEMO_PROVIDER}/echo"
 
 UNNAMED_MODEL = "default"
 """Asked for when a provider is configured and no model named: servers of a single model answer to any name."""
+
+_NOT_SETTINGS = frozenset({f"{PREFIX}{word}" for word in ("CONFIG", "PAGE", "TOKEN", "URL")})
+"""Variables that mean something else than a value of the file: which file, the build of the page, and where and as whom
+`threadcast chat` speaks. Any other `THREADCAST_…` that is read by nobody stops the start."""
+
+_SERVICE_LINK = re.compile(
+    r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
+)
+"""What Kubernetes puts into every container for a Service called `threadcast…` (documentation of Services, "Environment
+variables"): `THREADCAST_SERVICE_HOST`, `THREADCAST_PORT_8000_TCP_ADDR`, and `THREADCAST_PORT=tcp://…`."""
 
 Table: TypeAlias = dict[str, Any]  # Any: configuration before its types are checked
 
@@ -171,10 +184,8 @@ class _Gathering:
                 except Wrong as wrong:
                     raise BadSettings(f"environment {variable}: {wrong}") from None
                 self._put(keys, value, f"environment {variable}")
-            elif variable.startswith(PREFIX):
-                section, _, key = variable.removeprefix(PREFIX).lower().partition("_")
-                if key in (fields_of(_SECTIONS.get(section)) or {}):
-                    self.notes.append(f"{variable} is not read; write {PREFIX}{section.upper()}__{key.upper()}")
+        if unread := [name for name, text in sorted(self._environ.items()) if _is_unread(name, text)]:
+            raise BadSettings("; ".join(f"environment {name} is not read: {_advice(name)}" for name in unread))
         if url := self._environ.get("REDIS_URL"):
             self._put(["store", "url"], url, "environment REDIS_URL")
 
@@ -291,6 +302,34 @@ def _keys_of(variable: str, table: Table) -> list[str]:
         place = names.get(key)
         keys.append(key)
     return keys
+
+
+def _is_unread(variable: str, text: str) -> bool:
+    if not variable.startswith(PREFIX) or "__" in variable or variable in _NOT_SETTINGS:
+        return False
+    return not (_SERVICE_LINK.search(variable) or (variable.endswith("_PORT") and "://" in text))
+
+
+def _advice(variable: str) -> str:
+    """What to write in place of a variable that nobody reads."""
+    word = variable.removeprefix(PREFIX).lower()
+    section, _, key = word.partition("_")
+    known = {
+        f"{name}_{each}": f"{PREFIX}{name}__{each}".upper() for name in _SECTIONS for each in _keys_of_section(name)
+    }
+    if word in _SECTIONS:
+        example = f"{variable}__NAME__KEY" if not _keys_of_section(word) else f"{variable}__KEY"
+        return f"{word} is a section and has no value of its own; write {example}, or use {DEFAULT_FILE}"
+    if near := difflib.get_close_matches(word, known, n=1, cutoff=0.8):
+        return f"write {known[near[0]]}"
+    if section in _SECTIONS and key and not _keys_of_section(section):
+        return f"write {PREFIX}{section.upper()}__NAME__KEY, with two underscores between the words of a path"
+    return f"a setting is written {PREFIX}SECTION__KEY, as in {DEFAULT_FILE}; unset what is none"
+
+
+def _keys_of_section(name: str) -> list[str]:
+    """The keys of a section of the file; none of one whose keys are free names."""
+    return list(fields_of(_SECTIONS[name]) or {})
 
 
 # For people.

@@ -56,3 +56,28 @@ def test_a_profile_may_say_otherwise(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_at_start(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match=sentence):
         settings(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            '[profiles.a]\naliases = ["X"]\n[profiles.b]\naliases = ["x"]',
+            r"profiles\.b\.aliases: 'x' names .* 'a' already",
+        ),
+        ('[profiles.a]\naliases = ["B"]\n[profiles.b]', r"profiles\.a\.aliases: 'B' names the profile 'b' already"),
+        ("[profiles.a]\n[profiles.A]", r"profiles\.A: 'A' names the profile 'a' already"),
+        ('[profiles.a]\naliases = ["AGENT"]', r"profiles\.a\.aliases: 'AGENT' names the profile 'agent' already"),
+        ("[profiles.Agent]", r"'agent' names the profile 'Agent' already .* there is always a profile 'agent'"),
+    ],
+)
+def test_a_word_that_means_two_profiles_stops_the_start(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        profiles_of(settings(text, tmp_path))
+
+
+def test_an_alias_may_repeat_its_own_profiles_name(tmp_path: Path) -> None:
+    assert profiles_of(settings('[profiles.agent]\naliases = ["AGENT", "Chat"]', tmp_path))["agent"].aliases == [
+        "AGENT",
+        "Chat",
+    ]

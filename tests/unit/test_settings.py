@@ -249,13 +249,50 @@ def test_the_first_model_of_the_first_provider_is_the_default() -> None:
 
 
 def test_what_is_probably_a_mistake_is_noted() -> None:
-    notes = load("", {"THREADCAST_SERVER_PORT": "1", "OPENAI_MODEL": "m"}).notes
-    assert notes == [
-        "THREADCAST_SERVER_PORT is not read; write THREADCAST_SERVER__PORT",
-        "OPENAI_MODEL does nothing without OPENAI_API_KEY or OPENAI_BASE_URL",
-    ]
+    notes = load("", {"OPENAI_MODEL": "m"}).notes
+    assert notes == ["OPENAI_MODEL does nothing without OPENAI_API_KEY or OPENAI_BASE_URL"]
     notes = load("[models.providers.a]\nbase_url = 'http://x/v1'\napi_key_env = 'NOT_SET'").notes
     assert notes == ["provider a has no key: NOT_SET (its api_key_env) is not set"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "advice"),
+    [
+        (
+            "THREADCAST_PROFILES",
+            "profiles is a section .* write THREADCAST_PROFILES__NAME__KEY, or use threadcast.toml",
+        ),
+        ("THREADCAST_SERVER", "server is a section .* write THREADCAST_SERVER__KEY, or use threadcast.toml"),
+        ("THREADCAST_SERVER_PORT", "write THREADCAST_SERVER__PORT"),
+        ("THREADCAST_SEVER_PROT", "write THREADCAST_SERVER__PORT"),
+        ("THREADCAST_TOOLS_CLOCK", "write THREADCAST_TOOLS__NAME__KEY, with two underscores"),
+        ("THREADCAST_TOKENS", "a setting is written THREADCAST_SECTION__KEY, as in threadcast.toml; unset"),
+    ],
+)
+def test_a_variable_that_nobody_reads_stops_the_start_and_says_what_to_write(variable: str, advice: str) -> None:
+    with pytest.raises(BadSettings, match=f"^environment {variable} is not read: {advice}"):
+        load("", {variable: '{"coder": {}}'})
+
+
+def test_all_variables_that_nobody_reads_are_named_at_once() -> None:
+    named = r"THREADCAST_HOST is not read.*; environment THREADCAST_PROFILES is not read"
+    with pytest.raises(BadSettings, match=named):
+        load("", {"THREADCAST_PROFILES": "[]", "THREADCAST_HOST": "0.0.0.0", "THREADCAST_SERVER__PORT": "1"})
+
+
+def test_variables_of_the_command_line_and_of_a_kubernetes_service_are_nobodys_mistake() -> None:
+    others = {
+        "THREADCAST_TOKEN": "t",
+        "THREADCAST_URL": "http://x",
+        "THREADCAST_PAGE": "skip",
+        "THREADCAST_SERVICE_HOST": "10.0.0.1",
+        "THREADCAST_SERVICE_PORT": "80",
+        "THREADCAST_WEB_SERVICE_PORT_HTTP": "80",
+        "THREADCAST_PORT": "tcp://10.0.0.1:80",
+        "THREADCAST_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "THREADCAST_PORT_80_TCP_ADDR": "10.0.0.1",
+    }
+    assert load("", others) == load("")
 
 
 def test_two_tokens_of_one_hash_and_the_id_system_are_refused() -> None:

@@ -42,6 +42,10 @@ class ToolTable(Protocol):
 
     def get(self, name: str) -> Tool | None: ...
 
+    @property
+    def unknown_mode(self) -> str:
+        """The mode of the chat when no profile has it and the default profile holds in its place, else ''."""
+
     def commit_tool(self, name: str) -> Tool | None:
         """A tool that carries accepted previews out; models are not offered it."""
 

@@ -4,6 +4,9 @@ Profiles are the operator's configuration; `Profiles` finds the one that holds f
 otherwise, and joins it with the tool registry into the table that the plan looks things up in. An unknown mode falls
 back to the default profile, an unknown scope to the nearest one around it. The one rule: what is offered follows from
 configuration, the chat and who started the run; a body names a place in it, never a right (CTX-7).
+
+Modes are matched without regard to case, and a profile may have aliases, because older clients write `AGENT` or
+`NO_TOOLS`.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -60,6 +63,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     server's default. `params`: defaults of optional thread parameters, below what a thread sets itself (SET-1).
     `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
 
+    `aliases`: other words that name it in `mode`, in any case.
+
     `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
     shortens long histories; '' for none, so that their oldest messages are left out. `delegate_to`: the profiles that
     chats below may have, None for all.
@@ -67,6 +72,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str = "Agent"
+    aliases: list[str] = []
     description: str = ""
     system_prompt: str = DEFAULT_IDENTITY
     guidelines: str = ""
@@ -118,6 +124,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return [self.scopes[place] for place in prefixes(scope) if place in self.scopes] if self.scopes else []
 
 
+def _mode_of(state: ChatState) -> str:
+    run = state.private.run
+    return (run.params.get("mode") if run is not None else None) or state.thread.mode
+
+
 def is_for(tool: Tool, roles: Container[str]) -> bool:
     """May somebody with these roles be offered it?"""
     return not tool.traits.required_role or tool.traits.required_role in roles
@@ -141,7 +152,8 @@ class ChatTools:
     """The tools that one chat is offered, in stable order, and what its profile says in its place. A
     `calls.ToolTable`. `windows` are the sizes of the models' windows, in tokens by full name. `mcp_servers`: whose
     tools are among them, None for all. `roles` are those of who started the run. `has_payloads`: some stand on the
-    active path."""
+    active path. `unknown_mode`: the mode of the chat when no profile has it, so that `profile` is the default one; else
+    ''."""
 
     def __init__(
         self,
@@ -155,8 +167,10 @@ class ChatTools:
         scope: Scope = TOP,
         roles: Collection[str] = (),
         has_payloads: bool = False,
+        unknown_mode: str = "",
     ) -> None:
         self.profile = profile.at(scope)
+        self.unknown_mode = unknown_mode
         self.scope = scope
         self._all = tools
         committing = {tool.traits.commit_tool for tool in tools.values() if tool.policy == "preview"}
@@ -242,6 +256,9 @@ class Profiles:
     ) -> None:
         self._source = source
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
+        self._by_word = {
+            word.casefold(): profile for profile in self._profiles.values() for word in (profile.name, *profile.aliases)
+        }
         self._tools = tools
         self._windows = windows or {}
         self.default_model = default_model
@@ -250,17 +267,17 @@ class Profiles:
     def all(self) -> list[Profile]:
         return list(self._profiles.values())
 
-    def get(self, name: str) -> Profile | None:
-        return self._profiles.get(name)
+    def get(self, mode: str) -> Profile | None:
+        """The profile whose name or alias is `mode`, in any case; None when there is none."""
+        return self._by_word.get(mode.casefold())
 
     def of(self, state: ChatState) -> Profile:
         """The profile that holds for a chat: that of the command which runs, else of its thread."""
-        run = state.private.run
-        return self.named((run.params.get("mode") if run is not None else None) or state.thread.mode)
+        return self.named(_mode_of(state))
 
     def named(self, mode: str) -> Profile:
         """The profile that a mode means: the default one when there is none of this name."""
-        return self._profiles.get(mode) or self._profiles[DEFAULT_PROFILE]
+        return self.get(mode) or self._profiles[DEFAULT_PROFILE]
 
     def params_of(self, state: ChatState) -> JsonObject:
         """The profile's defaults of thread parameters, the model among them."""
@@ -282,6 +299,7 @@ class Profiles:
             scope=nearest(wanted_scope(state, profile.params), profile.scopes),
             roles=run.principal.roles if run is not None else (),
             has_payloads=bool(payloads_of(state)),
+            unknown_mode="" if self.get(mode := _mode_of(state)) else mode,
         )
 
     def catalogue(self, profile: Profile, scope: Scope, roles: Collection[str]) -> list[Tool]:
