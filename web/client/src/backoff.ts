@@ -47,17 +47,3 @@ export class Backoff {
     this.ceiling = this.patience.pauseFirstMs;
   }
 }
-
-/** Waits; ends early, and quietly, when `signal` does. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    if (signal?.aborted) return done();
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener("abort", end, { once: true });
-    function end(): void {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
-      done();
-    }
-  });
-}

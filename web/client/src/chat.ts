@@ -6,6 +6,7 @@
  */
 
 import { Closed, Refused, ThreadcastError, Unreachable } from "./errors.js";
+import { after, now } from "./clock.js";
 import { newId } from "./ids.js";
 import type { Held, Outbox } from "./outbox.js";
 import { Postman, type Recipient } from "./postman.js";
@@ -22,7 +23,7 @@ export interface Connection {
   readonly state: "offline" | "catching_up" | "live";
   readonly held: number;
   readonly reason?: string;
-  /** When the next try is, in milliseconds since the epoch. */
+  /** When the next try is, in milliseconds on the clock of `performance.now()`, which nobody sets. */
   readonly retryAt?: number;
 }
 
@@ -136,11 +137,11 @@ export class Chat implements Recipient {
       };
       const end = (then: () => void) => {
         stop();
-        clearTimeout(timer);
+        cancel();
         then();
       };
       const stop = this.subscribe(look);
-      const timer = setTimeout(() => end(() => fail(new Unreachable(`chat ${this.id} did not come to that`))), ms);
+      const cancel = after(ms, () => end(() => fail(new Unreachable(`chat ${this.id} did not come to that`))));
       look();
     });
   }
@@ -215,7 +216,7 @@ export class Chat implements Recipient {
         return this.postman.repost();
       case "lost":
         this.happen({ kind: "lost", reason: item.reason, retryMs: item.retryMs });
-        return this.connect({ state: "offline", reason: item.reason, retryAt: Date.now() + item.retryMs });
+        return this.connect({ state: "offline", reason: item.reason, retryAt: now() + item.retryMs });
       case "missed":
         return this.happen({ kind: "missed", expected: item.expected, got: item.got });
       case "beat":

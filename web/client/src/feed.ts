@@ -4,7 +4,8 @@
  * A reconnect begins with a snapshot, so nothing is resumed and nothing can be missed.
  */
 
-import { Backoff, sleep } from "./backoff.js";
+import { Backoff } from "./backoff.js";
+import { after, sleep } from "./clock.js";
 import { FrameParser } from "./frames.js";
 import type { ChatSummary, FeedItem } from "./types.js";
 import { Busy, type Wire } from "./wire.js";
@@ -45,11 +46,8 @@ export async function followFeed(wire: Wire, take: (list: ChatsList) => void, si
       connection.signal.addEventListener("abort", () => void reader.cancel().catch(() => {}));
       const parser = new FrameParser();
       let expected = 0;
-      let timer: ReturnType<typeof setTimeout> | undefined;
       for (;;) {
-        clearTimeout(timer);
-        timer = setTimeout(end, wire.patience.silenceMs);
-        const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+        const { done, value } = await reader.read().finally(after(wire.patience.silenceMs, end));
         if (done) break;
         for (const frame of parser.feed(value)) {
           if (frame.kind === "retry") asked = frame.milliseconds;

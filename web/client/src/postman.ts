@@ -6,7 +6,8 @@
  * also overtakes one here that was asked to wait; whatever is refused for good is never posted again.
  */
 
-import { Backoff, sleep } from "./backoff.js";
+import { Backoff } from "./backoff.js";
+import { after, sleep } from "./clock.js";
 import { Refused } from "./errors.js";
 import { isExempt, type Held, type Outbox } from "./outbox.js";
 import type { Receipt } from "./types.js";
@@ -32,10 +33,11 @@ const DUPLICATE_MS = 30_000;
 
 export class Postman {
   private readonly posted = new Set<string>();
-  private readonly duplicates = new Map<string, ReturnType<typeof setTimeout>>();
+  private readonly duplicates = new Map<string, () => void>();
   private readonly backoff: Backoff;
   private generation = 0;
-  private slowUntil = 0;
+  /** A quota is waited out, and how to stop that; the wait itself ends it, so that no clock is asked twice. */
+  private endSlow: (() => void) | null = null;
   private isPosting = false;
   private isClosed = false;
   private pause = new AbortController();
@@ -64,7 +66,7 @@ export class Postman {
   repost(): void {
     this.generation++;
     this.posted.clear();
-    for (const timer of this.duplicates.values()) clearTimeout(timer);
+    for (const cancel of this.duplicates.values()) cancel();
     this.duplicates.clear();
     this.backoff.reset();
     this.wake();
@@ -74,14 +76,15 @@ export class Postman {
   settle(requestId: string): void {
     this.outbox.remove(this.chatId, requestId);
     this.posted.delete(requestId);
-    clearTimeout(this.duplicates.get(requestId));
+    this.duplicates.get(requestId)?.();
     this.duplicates.delete(requestId);
   }
 
   close(): void {
     this.isClosed = true;
     this.pause.abort();
-    for (const timer of this.duplicates.values()) clearTimeout(timer);
+    this.endSlow?.();
+    for (const cancel of this.duplicates.values()) cancel();
   }
 
   private wake(): void {
@@ -98,9 +101,8 @@ export class Postman {
   }
 
   private next(): Held | undefined {
-    const isSlow = Date.now() < this.slowUntil;
     const waiting = this.outbox.held(this.chatId).filter((held) => !this.posted.has(held.requestId));
-    return waiting.find((held) => isExempt(held) || !isSlow);
+    return waiting.find((held) => isExempt(held) || !this.endSlow);
   }
 
   private async post(held: Held): Promise<void> {
@@ -128,8 +130,11 @@ export class Postman {
     }
     if (!wait) return;
     if (wait > this.wire.patience.pauseMaxMs && !isExempt(held)) {
-      this.slowUntil = Date.now() + wait; // a quota: what overtakes the queue goes on meanwhile
-      setTimeout(() => this.wake(), wait);
+      // A quota: what overtakes the queue goes on meanwhile.
+      this.endSlow = after(wait, () => {
+        this.endSlow = null;
+        this.wake();
+      });
       return;
     }
     this.pause = new AbortController();
@@ -137,10 +142,10 @@ export class Postman {
   }
 
   private watchDuplicate(held: Held): void {
-    const timer = setTimeout(() => {
+    const cancel = after(DUPLICATE_MS, () => {
       this.settle(held.requestId);
       this.recipient.longDone(held);
-    }, DUPLICATE_MS);
-    this.duplicates.set(held.requestId, timer);
+    });
+    this.duplicates.set(held.requestId, cancel);
   }
 }

@@ -6,7 +6,8 @@
  * mended the next event of a chat is a snapshot, and nothing comes twice (PROTOCOL §4).
  */
 
-import { Backoff, sleep } from "./backoff.js";
+import { Backoff } from "./backoff.js";
+import { after, now, sleep } from "./clock.js";
 import { Refused, Unreachable } from "./errors.js";
 import { FrameParser, FrameTooLarge } from "./frames.js";
 import { newId } from "./ids.js";
@@ -129,7 +130,7 @@ export class Stream {
   /** One connection, to its end; why it ended, "" when we wanted it. Throws Refused. */
   private async connect(signal: AbortSignal): Promise<string> {
     this.retryMs = 0;
-    const openedAt = Date.now();
+    const openedAt = now();
     const query = new URLSearchParams([...this.chats].map((chatId) => ["chat_id", chatId]));
     query.set("stream_id", this.name);
     if (this.presence) query.set("presence", "1");
@@ -147,23 +148,23 @@ export class Stream {
       if (!signal.aborted) reason = wrong.message;
     }
     // A server that takes connections and drops them at once is not met by a herd of ours.
-    if (Date.now() - openedAt > this.wire.patience.pauseMaxMs) this.backoff.reset();
+    if (now() - openedAt > this.wire.patience.pauseMaxMs) this.backoff.reset();
     return reason;
   }
 
   private async read(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
     const parser = new FrameParser();
-    let timer: ReturnType<typeof setTimeout> | undefined;
+    let cancel = () => {};
     let reason = "the server ended the stream";
     const stop = () => void reader.cancel().catch(() => {});
     signal.addEventListener("abort", stop, { once: true });
     try {
       for (;;) {
-        clearTimeout(timer);
-        timer = setTimeout(() => {
+        cancel();
+        cancel = after(this.wire.patience.silenceMs, () => {
           reason = "the line fell silent";
           stop();
-        }, this.wire.patience.silenceMs);
+        });
         const { done, value } = await reader.read();
         // Only a server that goes down says when to come back (PROTOCOL §4).
         if (done) return signal.aborted ? "" : this.retryMs ? "the server is shutting down" : reason;
@@ -177,7 +178,7 @@ export class Stream {
       if (wrong instanceof Missed || wrong instanceof FrameTooLarge) throw wrong;
       return signal.aborted ? "" : "the connection broke";
     } finally {
-      clearTimeout(timer);
+      cancel();
       signal.removeEventListener("abort", stop);
       stop();
     }
@@ -214,7 +215,7 @@ export class Stream {
     if (event.reason === "removed") return;
     if (event.reason === "unavailable") {
       // The connection goes on; this chat is asked for again a little later.
-      setTimeout(() => this.chats.has(chatId) && this.change({ add: [{ chat_id: chatId }] }), this.backoff.pause(500));
+      after(this.backoff.pause(500), () => this.chats.has(chatId) && this.change({ add: [{ chat_id: chatId }] }));
       return;
     }
     this.chats.delete(chatId);

@@ -6,8 +6,9 @@
  * wanted is told so by its signal.
  */
 
-import { sleep, type Patience } from "./backoff.js";
+import type { Patience } from "./backoff.js";
 import type { Sendable, Sent } from "./chat.js";
+import { sleep } from "./clock.js";
 import type { ChatState } from "./state.js";
 import type { IdeCall, JsonObject } from "./types.js";
 

@@ -6,6 +6,7 @@
  */
 
 import { PATIENCE, type Patience } from "./backoff.js";
+import { after, TIMER_MAX_MS } from "./clock.js";
 import { Refused, Unreachable } from "./errors.js";
 
 /** A bearer token, or who gives the one that is good now: it is asked before every request. */
@@ -58,7 +59,7 @@ export class Wire {
     path: string,
     { body, headers, signal }: { body?: BodyInit; headers?: Record<string, string>; signal?: AbortSignal } = {},
   ): Promise<Response> {
-    const limit = signal ?? AbortSignal.timeout(this.patience.answerMs);
+    const limit = signal ?? AbortSignal.timeout(Math.min(this.patience.answerMs, TIMER_MAX_MS));
     const json: Record<string, string> = typeof body === "string" ? { "Content-Type": "application/json" } : {};
     try {
       const response = await this.fetch(this.base + path, {
@@ -80,8 +81,8 @@ export class Wire {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastEventId) headers["Last-Event-ID"] = lastEventId;
     const connecting = new AbortController();
-    const timer = setTimeout(() => connecting.abort(), this.patience.connectMs);
     const give = () => connecting.abort();
+    const cancel = after(this.patience.connectMs, give);
     signal.addEventListener("abort", give, { once: true });
     try {
       const response = await this.request("GET", path, { headers, signal: connecting.signal });
@@ -90,7 +91,7 @@ export class Wire {
       }
       return response.body;
     } finally {
-      clearTimeout(timer);
+      cancel();
     }
   }
 

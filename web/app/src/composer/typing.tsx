@@ -10,8 +10,8 @@ const GONE_MS = 7_000;
 /** Who has not touched a key for so long does not type. */
 const IDLE_MS = 4_000;
 
-let toldAt = 0;
-let toldChat = "";
+/** What the others were told last and still believe: that we type in this chat, and when. */
+let told: { chatId: string; at: number } | null = null;
 let idle: ReturnType<typeof setTimeout> | undefined;
 
 /** What stands in the box now; "" ends it. */
@@ -21,13 +21,13 @@ export function typed(text: string): void {
   // A chat that nobody has begun has no readers.
   if (!opened || !state.peek().position) return;
   if (!text) {
-    if (toldAt && toldChat === opened.id) opened.type(false);
-    toldAt = 0;
+    if (told?.chatId === opened.id) opened.type(false);
+    told = null;
     return;
   }
   idle = setTimeout(() => typed(""), IDLE_MS);
-  if (toldChat === opened.id && Date.now() - toldAt < REPEAT_MS) return;
-  [toldAt, toldChat] = [Date.now(), opened.id];
+  if (told?.chatId === opened.id && performance.now() - told.at < REPEAT_MS) return;
+  told = { chatId: opened.id, at: performance.now() };
   opened.type(true);
 }
 

@@ -60,14 +60,14 @@ function Shown(now: Standing) {
   );
 }
 
-/** The time, as long as something is due. */
+/** The time on the clock of `retryAt`, renewed for as long as something is due. */
 function useNow(untilMs = 0): number {
-  const [nowMs, setNow] = useState(Date.now());
+  const [nowMs, setNow] = useState(() => performance.now());
   const isDue = untilMs > nowMs;
   useEffect(() => {
-    setNow(Date.now());
-    if (untilMs <= Date.now()) return;
-    const timer = setInterval(() => setNow(Date.now()), 250);
+    setNow(performance.now());
+    if (untilMs <= performance.now()) return;
+    const timer = setInterval(() => setNow(performance.now()), 250);
     return () => clearInterval(timer);
   }, [untilMs, isDue]);
   return nowMs;

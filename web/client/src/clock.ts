@@ -1,0 +1,46 @@
+/**
+ * The one clock that durations are measured with, and the only waits of this client.
+ *
+ * `Date.now` follows the wall clock, which people and NTP set forwards and back; `performance.now` does not. A timer may
+ * fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and one of 2^31 ms or more
+ * fires at once (HTML, "timers": the delay is a signed 32-bit number), so a wait looks at the clock and goes on waiting.
+ */
+
+/** A timer of a longer delay fires at once, in browsers and in Node.js. */
+export const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** Milliseconds on a clock that is never set. Only differences mean anything. */
+export function now(): number {
+  return performance.now();
+}
+
+/** Calls `act` once, when at least `ms` have passed, never within this call; `Infinity` is never. Returns how to cancel. */
+export function after(ms: number, act: () => void): () => void {
+  const due = now() + ms;
+  let timer = setTimeout(look, delay(ms));
+  return () => clearTimeout(timer);
+
+  function look(): void {
+    const left = due - now();
+    if (left > 0) timer = setTimeout(look, delay(left));
+    else act();
+  }
+}
+
+/** Waits; ends early, and quietly, when `signal` does. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal?.aborted) return done();
+    const cancel = after(ms, end);
+    signal?.addEventListener("abort", end, { once: true });
+    function end(): void {
+      cancel();
+      signal?.removeEventListener("abort", end);
+      done();
+    }
+  });
+}
+
+function delay(ms: number): number {
+  return Math.min(Math.ceil(ms), TIMER_MAX_MS);
+}
