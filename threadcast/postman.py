@@ -55,7 +55,7 @@ class Postman:
         self._posted: set[str] = set()
         self._duplicates: dict[str, float] = {}
         self._generation = 0
-        self._slow_until = 0.0
+        self._slow_until: float | None = None
         self._changed = anyio.Event()
 
     @property
@@ -97,9 +97,10 @@ class Postman:
                 return
 
     def _next(self) -> Held | None:
-        is_slow = anyio.current_time() < self._slow_until
+        if self._slow_until is not None and anyio.current_time() >= self._slow_until:
+            self._slow_until = None
         for held in self._outbox.held(self._chat_id):
-            if held.request_id not in self._posted and (held.is_exempt or not is_slow):
+            if held.request_id not in self._posted and (held.is_exempt or self._slow_until is None):
                 return held
         return None
 
@@ -154,7 +155,7 @@ class Postman:
 
     async def _until_changed(self) -> None:
         times = list(self._duplicates.values())
-        if self._slow_until > anyio.current_time():
+        if self._slow_until is not None:  # also when it passed a moment ago: then `run` looks again at once
             times.append(self._slow_until)
         seconds = max(0.0, min(times) - anyio.current_time()) if times else None
         with anyio.move_on_after(seconds):

@@ -1,0 +1,89 @@
+"""The Python client's postman on a clock that moves whenever it is looked at: no command is forgotten in a pause."""
+
+import asyncio
+from collections import Counter
+
+import anyio
+
+from protocol.commands import UserMessage
+from protocol.messages import JsonObject
+from tests.unit.client_house import Answer, Server, accepted, refused
+from threadcast import Patience, ThreadcastError
+from threadcast.errors import Refused
+from threadcast.outbox import MemoryOutbox
+from threadcast.postman import Postman, held_of
+from threadcast.wire import Wire
+
+CHATS_COUNT = 120
+STEP_SECONDS = 0.001
+"""Between two looks at the clock, as on a machine that does much else: a pause may end between them."""
+
+
+class _SteppingLoop(asyncio.SelectorEventLoop):
+    _looks_count = 0
+
+    def time(self) -> float:
+        self._looks_count += 1
+        return super().time() + self._looks_count * STEP_SECONDS
+
+
+class _Recipient:
+    """Wants every command accepted."""
+
+    def __init__(self, postman_of: dict[str, Postman]) -> None:
+        self._postman_of = postman_of
+        self.accepted_ids: set[str] = set()
+        self.all_accepted = anyio.Event()
+
+    def accepted(self, request_id: str, body: JsonObject) -> None:
+        self.accepted_ids.add(request_id)
+        self._postman_of[request_id].settle(request_id)
+        if len(self.accepted_ids) == CHATS_COUNT:
+            self.all_accepted.set()
+
+    def refused(self, request_id: str, wrong: Refused) -> None:
+        raise wrong
+
+    def long_done(self, request_id: str) -> None:
+        raise AssertionError(request_id)
+
+    def delayed(self, reason: str, seconds: float) -> None:
+        pass
+
+    def fail(self, wrong: ThreadcastError) -> None:
+        raise wrong
+
+
+async def _post_from_all_chats() -> None:
+    refused_count: Counter[object] = Counter()
+
+    def on_post(body: JsonObject) -> Answer:
+        refused_count[body["client_request_id"]] += 1
+        return accepted() if refused_count[body["client_request_id"]] > 3 else refused(503)
+
+    # Pauses of up to four steps end before, between and after any two looks of the postman.
+    pause_seconds = 4 * STEP_SECONDS
+    patience = Patience(pause_first_seconds=pause_seconds, pause_max_seconds=pause_seconds, answer_seconds=60)
+    postman_of: dict[str, Postman] = {}
+    recipient = _Recipient(postman_of)
+    async with (
+        Wire("http://127.0.0.1:1", None, patience, Server(on_post=on_post)) as wire,
+        anyio.create_task_group() as tasks,
+    ):
+        for number in range(CHATS_COUNT):
+            request_id = f"r{number}"
+            postman = Postman(wire, f"c{number}", MemoryOutbox(), recipient)
+            postman_of[request_id] = postman
+            postman.put(held_of(f"c{number}", UserMessage(client_request_id=request_id, content="hello")))
+            tasks.start_soon(postman.run)
+        await recipient.all_accepted.wait()
+        tasks.cancel_scope.cancel()
+
+
+def test_120_chats_that_were_asked_to_wait_all_post_again_however_slow_the_machine_looks_at_its_clock() -> None:
+    async def main() -> None:
+        with anyio.fail_after(60):  # on a clock that runs ahead of the real one
+            await _post_from_all_chats()
+
+    with asyncio.Runner(loop_factory=_SteppingLoop) as runner:
+        runner.run(main())
