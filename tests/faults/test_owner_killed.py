@@ -6,6 +6,7 @@ exactly the text that an undisturbed run gives.
 """
 
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ import redis
 from protocol.messages import JsonObject
 from server.store.keys import Keys
 from server.store.server_process import ServerProcess, find_binary
-from tests.integration.harness import Process, Watcher, command, user_message, watching
+from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, user_message, watching
 from tests.integration.harness import start as start_process
 from tests.integration.store_fixtures import running_server
 from tests.patience import bar_seconds
@@ -102,7 +103,7 @@ def shown_characters(watcher: Watcher) -> int:
     return len(shown[-1][1]) if shown and shown[-1][0] == "assistant" else 0
 
 
-@pytest.mark.row("SES-4", "SES-8")
+@pytest.mark.row("SES-3", "SES-4")
 @pytest.mark.parametrize("house", [FAST], indirect=True, ids=["fast"])
 async def test_at_20_random_moments_a_killed_owner_loses_nothing_and_repeats_nothing(house: House) -> None:
     chance = random.Random(20)
@@ -130,6 +131,35 @@ async def test_at_20_random_moments_a_killed_owner_loses_nothing_and_repeats_not
         if wish != "restart":
             assert "message_removed" not in stayed.types()
     assert kills >= ROUNDS - 2, "the answer was over before its owner could be killed"
+
+
+@pytest.mark.row("SES-8")
+@pytest.mark.parametrize("house", [FAST], indirect=True, ids=["fast"])
+async def test_an_owner_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_goes_on(house: House) -> None:
+    await house.open()
+    async with watching(house.web.url, "reference") as reference:
+        await essay(house.web.url, "reference", {"model": MODEL})
+        await reference.at_rest()
+    async with watching(house.web.url, "c1") as stayed:
+        await essay(house.web.url, "c1", {"model": MODEL})
+        await stayed.until(lambda w: shown_characters(w) > 20)
+        former = house.owner("c1")
+        assert former is not None
+        former.send(signal.SIGSTOP)
+        try:
+            await stayed.at_rest()
+            assert house.owner("c1") is not former
+        finally:
+            former.send(signal.SIGCONT)
+        with anyio.fail_after(DEADLINE_SECONDS):  # it wakes in mid-answer, and its next append is refused
+            while not any(word in former.log_text() for word in ("actor.fenced", "lease.lost")):
+                await anyio.sleep(0.05)
+        await command(house.web.url, "c1", user_message("b", "again", params={"model": "demo/echo"}))
+        await stayed.at_rest(2)
+        async with watching(house.web.url, "c1") as joined:
+            assert joined.snapshot == stayed.snapshot
+    assert stayed.messages == [*reference.messages, ("user", "again"), ("assistant", "You said: again")]
+    assert stayed.snapshots == 1
 
 
 @pytest.mark.parametrize("house", [{}], indirect=True, ids=["default"])

@@ -65,7 +65,11 @@ async def test_progress_of_a_tool_is_live_and_before_its_result(server: Process,
         await watcher.until(lambda w: any(isinstance(e, ToolStatus) and e.status == "progress" for e in w.events))
         async with watching(server.url, chat_id) as late:
             assert late.state is not None
-            assert [tool.name for tool in late.state.runtime.tools] == ["countdown"]
+            (shown,) = late.state.runtime.tools
+            assert (shown.name, shown.status, shown.stage) == ("countdown", "progress", "counting")
+            heard = [e for e in watcher.events if isinstance(e, ToolStatus) and e.status == "progress"]
+            assert shown.message in ("3", "2", "1") and shown.progress == 1 - int(shown.message) / 3
+            assert int(shown.message) <= int(heard[0].message or 0), "the latest one"
         await watcher.at_rest()
     statuses = [e.status for e in watcher.events if isinstance(e, ToolStatus)]
     assert statuses[0] == "running" and statuses[-1] == "done" and "progress" in statuses

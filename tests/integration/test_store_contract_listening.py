@@ -6,7 +6,7 @@ from msgspec import structs
 
 from protocol.entries import Fence
 from protocol.ids import Head
-from server.store.port import Store
+from server.store.port import Fenced, Store
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +48,28 @@ async def test_large_events_come_as_a_notice(store: Store) -> None:
     read = await store.read_entry(CHAT, Head.parse(news.head).entry_id)
     assert read is not None
     assert (read.events, read.head) == (large, request.head)
+
+
+@pytest.mark.row("SES-3", "SES-8")
+async def test_what_followers_hear_is_in_the_log_and_a_refused_append_is_told_to_nobody(store: Store) -> None:
+    async with store.follow(CHAT) as notices:
+        taken = await owned(store)
+        with pytest.raises(Fenced):
+            await store.append(entry("1-1 00000000000000aa 0"))
+        first = entry(taken.head)
+        await store.append(first)
+        with pytest.raises(Fenced):
+            await store.append(entry(taken.head, digest="00000000000000bb"))
+        last = entry(first.head)
+        await store.append(last)
+        heard: list[str] = []
+        with anyio.fail_after(WAIT_SECONDS):
+            async for notice in notices:
+                heard.append(notice.head)
+                assert notice.head in [each.head for each in await store.read_log(CHAT)]
+                if notice.head == last.head:
+                    break
+    assert heard == [taken.head, first.head, last.head]
 
 
 async def test_followers_learn_of_a_delete(store: Store) -> None:

@@ -33,6 +33,7 @@ async def test_trap_16_repeated_append_is_dup_and_has_one_effect(store: Store) -
     assert await store.read_inbox(CHAT, 10) == []
 
 
+@pytest.mark.row("SES-8")
 async def test_append_onto_another_head_is_fenced(store: Store) -> None:
     taken = await owned(store)
     await store.append(entry(taken.head, digest="00000000000000aa"))

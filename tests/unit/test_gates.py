@@ -14,7 +14,9 @@ from protocol.commands import (
     ToolDecisions,
 )
 from protocol.deltas import SetToolCalls
+from protocol.events import MessageAdded, ToolStatus
 from protocol.principal import Principal
+from protocol.snapshot import active_path
 from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
@@ -183,6 +185,25 @@ def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
         "ack",
     ]
     assert not chat.state.runtime.paused
+    answers = [event.message for event in chat.events[since:] if isinstance(event, MessageAdded)]
+    assert [(each.tool_call_id, each.tool_failed, each.content) for each in answers] == [
+        (call_id, True, "Aborted by the user before it finished.") for call_id in ("c0", "c1")
+    ]
+    statuses = [event for event in chat.events[since:] if isinstance(event, ToolStatus)]
+    assert [(each.tool_call_id, each.status) for each in statuses] == [("c0", "aborted"), ("c1", "aborted")]
+    assert chat.state.runtime.outcome == "aborted"
+
+
+@pytest.mark.row("GATE-7")
+def test_a_message_that_comes_during_a_pause_waits_in_the_queue_and_decides_nothing() -> None:
+    chat = paused_chat("mail")
+    chat.command(say("b", "and then?"))
+    assert [item.client_request_id for item in chat.state.runtime.queued_items] == ["b"]
+    assert [reason.tool_call_id for reason in chat.state.runtime.pause_reasons] == ["c0"]
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True))
+    chat.tool_answers("sent")
+    chat.finish()
+    assert [message.content for message in active_path(chat.state) if message.role == "user"] == ["hi", "and then?"]
 
 
 def test_a_pause_outlives_its_worker() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.commands import SetParams
+from protocol.commands import Regenerate, SetParams
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import ThreadUpdated
 from protocol.fact_fold import ASIDES_KEPT, RAW_ANSWERS_KEPT, WITHHELD_KEPT, fold_fact
@@ -87,9 +87,20 @@ def test_a_bound_in_tokens_drops_whole_turns_but_never_the_question() -> None:
 
 
 @pytest.mark.row("HIST-1")
-def test_tool_messages_of_earlier_runs_can_be_left_out() -> None:
+@pytest.mark.parametrize(
+    ("wish", "roles", "calls"),
+    [
+        ("none", ["user", "assistant", "assistant", "user", "assistant", "tool"], [0, 0, 0, 0, 1, 0]),
+        ("full", ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"], [0, 1, 0, 0, 0, 1, 0]),
+        (None, ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"], [0, 1, 0, 0, 0, 1, 0]),
+    ],
+)
+def test_tool_messages_of_earlier_runs_are_shown_unless_they_are_not_wanted(
+    wish: str | None, roles: list[str], calls: list[int]
+) -> None:
     chat = PureChat(table({"clock": FakeTool(name="clock")}))
-    chat.command(SetParams(client_request_id="p", patch={"history_tools": "none"}))
+    if wish is not None:
+        chat.command(SetParams(client_request_id="p", patch={"history_tools": wish}))
     for name in ("one", "two"):
         chat.command(say(name, name))
         chat.stream(AppendContent("wait"), SetToolCalls([call(f"c{name}", "clock")]))
@@ -99,8 +110,21 @@ def test_tool_messages_of_earlier_runs_can_be_left_out() -> None:
             chat.stream(AppendContent("done"))
             chat.finish()
     view = model_view(chat.state, {})
-    assert [m.role for m in view] == ["user", "assistant", "assistant", "user", "assistant", "tool"]
-    assert [len(m.tool_calls) for m in view] == [0, 0, 0, 0, 1, 0]
+    assert [m.role for m in view] == roles
+    assert [len(m.tool_calls) for m in view] == calls
+
+
+@pytest.mark.row("HIST-1")
+def test_a_model_reads_the_active_path_and_no_other_branch() -> None:
+    chat = PureChat()
+    chat.command(say("q", "question"))
+    chat.stream(AppendContent("first answer"))
+    chat.finish()
+    chat.command(Regenerate(client_request_id="again"))
+    chat.stream(AppendContent("second answer"))
+    chat.finish()
+    chat.command(say("more", "and more"))
+    assert [m.content for m in model_view(chat.state, {})] == ["question", "second answer", "and more"]
 
 
 @pytest.mark.row("HIST-7")

@@ -56,6 +56,22 @@ async def test_a_store_that_fails_in_the_middle_of_a_reload_leaves_no_reader_beh
         assert socket.watcher.snapshot == await house.snapshot()
 
 
+@pytest.mark.row("SES-3")
+async def test_nothing_of_an_entry_is_shown_before_it_is_in_the_log(house: House) -> None:
+    writer = await house.writer()
+    await writer.commit(title("a"))
+    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket, anyio.create_task_group() as t:
+        await stands(socket, writer)
+        held = house.store.hold("append")
+        t.start_soon(writer.commit, title("b"))
+        await held.entered()
+        await turns()
+        state = socket.watcher.state
+        assert state is not None and state.thread.title == "a", "the append has not been carried out"
+        held.let_go()
+        await socket.watcher.until(lambda w: w.state is not None and w.state.thread.title == "b", DEADLINE_SECONDS)
+
+
 async def test_an_entry_that_arrives_during_a_load_is_not_taken_back_by_what_that_load_read(house: House) -> None:
     writer = await house.writer()
     await writer.commit(title("a"))

@@ -99,13 +99,14 @@ def test_a_bound_call_runs_with_its_completed_arguments() -> None:
     ("summarize", "left"),
     [
         (("id", "items.name"), '{"id":1,"items":[{"name":"a"}]}'),
-        ("first_sentence", '{"id":1,"secret":"x","items":[{"name":"a","size":2}]}'),
-        (lambda text: f"{len(text)} bytes", "53 bytes"),
+        ("first_sentence", '{"id":1,"text":"One.'),
+        (lambda text: f"{len(text)} bytes", "72 bytes"),
     ],
 )
 def test_a_summary_is_what_the_model_reads_and_the_whole_is_a_payload(summarize: object, left: str) -> None:
     made = FakeTool(name="t", traits=Traits(summarize=summarize, payload_type="thing"))  # type: ignore[arg-type]  # of the table
-    told = tell(ToolResult(content='{"id":1,"secret":"x","items":[{"name":"a","size":2}]}'), made)
+    whole = '{"id":1,"text":"One. Two.","secret":"x","items":[{"name":"a","size":2}]}'
+    told = tell(ToolResult(content=whole), made)
     assert told.result.content == left and told.withheld is None
     (payload,) = told.result.payloads
     assert (payload.type, payload.data["secret"]) == ("thing", "x")
