@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.deltas import AppendContent
-from protocol.events import StreamDelta
-from protocol.messages import JsonObject
-from tests.integration.fake_openai import Reply, serve_fake_openai
+from protocol.deltas import AppendContent, MergeExtra, SetUsage
+from protocol.events import StreamDelta, StreamFinished
+from protocol.messages import JsonObject, Usage
+from tests.integration.fake_openai import DONE, STOP, Reply, chunk, serve_fake_openai, text
 from tests.integration.harness import command, start, user_message, watching
 
 pytestmark = pytest.mark.anyio
@@ -61,3 +61,33 @@ async def test_a_model_that_does_not_stream_is_one_delta_and_answers_and_chats_s
     costs = [state.nodes[key].usage for key in state.path if state.nodes[key].role == "assistant"]
     assert [usage.cost_usd if usage else None for usage in costs] == [pytest.approx(each)] * 2
     assert state.thread.usage.cost_usd == pytest.approx(2 * each)
+
+
+@pytest.mark.row("EVT-12")
+async def test_usage_and_timings_are_told_as_they_come_close_the_answer_and_sum_up_in_the_thread(
+    tmp_path: Path,
+) -> None:
+    timings: JsonObject = {"prompt_ms": 12.5, "predicted_per_second": 40.0}
+    usage: JsonObject = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    with serve_fake_openai() as model:
+        config = tmp_path / "threadcast.toml"
+        config.write_text(f'[models.providers.fake]\nbase_url = "{model.base_url}"\nmodels = [{{ name = "tiny" }}]\n')
+        with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as server:
+            await server.ready()
+            async with watching(server.url, "c1") as watcher:
+                for number in (1, 2):
+                    model.replies = [Reply([text("Hi."), STOP, chunk(usage=usage, timings=timings), DONE])]
+                    await command(server.url, "c1", user_message(f"q{number}", "hello"))
+                    await watcher.at_rest(number)
+            async with watching(server.url, "c1") as late:
+                assert late.snapshot == watcher.snapshot
+    told = Usage(prompt_tokens=7, completion_tokens=2, total_tokens=9)
+    ops = [op for event in watcher.events if isinstance(event, StreamDelta) for op in event.ops]
+    assert [op.usage for op in ops if isinstance(op, SetUsage)] == [told, told]
+    assert [op.extra["timings"] for op in ops if isinstance(op, MergeExtra) and "timings" in op.extra] == [timings] * 2
+    ends = [event for event in watcher.events if isinstance(event, StreamFinished)]
+    assert [(end.usage, end.timings, end.finish_reason) for end in ends] == [(told, timings, "stop")] * 2
+    state = watcher.state
+    assert state is not None
+    assert [state.nodes[key].usage for key in state.path if state.nodes[key].role == "assistant"] == [told, told]
+    assert state.thread.usage == Usage(prompt_tokens=14, completion_tokens=4, total_tokens=18)

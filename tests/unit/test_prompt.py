@@ -1,11 +1,16 @@
 """Prompts: sections in order, each optional, written from exactly what the request has."""
 
+import re
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from protocol.commands import UserMessage
 from protocol.messages import JsonObject
+from server.agent.history.request import build_request
 from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.place.prompt import (
     HIGHLIGHT_MAX_CHARACTERS,
     INTERACTION_MAX_CHARACTERS,
@@ -18,6 +23,10 @@ from server.agent.place.prompt import (
     system_prompt,
 )
 from server.providers.base import ToolSpec
+from server.tools.base import Tool
+from server.tools.traits import Traits
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat
 
 CHART = PayloadType(
     name="chart", description="Numbers as bars.", marker="CHART", schema={"type": "object", "required": ["bars"]}
@@ -193,3 +202,34 @@ def test_a_section_must_not_wait_for_anything() -> None:
 
     with pytest.raises(TypeError, match="must be a plain function"):
         section("waits")(waits)  # type: ignore[arg-type]  # what is refused
+
+
+@pytest.mark.row("CTX-5")
+def test_the_capabilities_of_a_request_name_the_tools_payloads_and_actions_of_that_very_request() -> None:
+    tools: dict[str, Tool] = {
+        "clock": FakeTool(name="clock", description="The time."),
+        "mail": FakeTool(name="mail", description="Sends a mail."),
+        "hidden": FakeTool(name="hidden", description="Switched off."),
+        "elsewhere": FakeTool(name="elsewhere", traits=Traits(scopes=(("sales",),))),
+    }
+    profile = Profile(
+        name="desk",
+        sections=(SECTIONS["capabilities"],),
+        payload_types={"chart": CHART},
+        actions={"publish": Action(action="publish", handler="client")},
+    )
+    offered = ChatTools(profile, tools, frozenset({"hidden"}), "demo/echo", scope=("reports",))
+    chat = PureChat(offered)
+    chat.command(UserMessage(client_request_id="a", content="hi"))
+    request = build_request(chat.state, offered, "demo", "echo", with_tools=True)
+    assert [spec.name for spec in request.tools] == ["clock", "mail"]
+    named = re.findall(r"^- (\w+): ", request.system.partition("Tools you can call:")[2].partition("\n\n")[0], re.M)
+    assert named == ["clock", "mail"]
+    assert f"Write: {CHART.marker}: " in request.system and "- publish (handler client)" in request.system
+    assert "hidden" not in request.system and "elsewhere" not in request.system
+    summing_up = build_request(chat.state, offered, "demo", "echo", with_tools=False)
+    assert summing_up.tools == [] and "Tools you can call" not in summing_up.system
+    bare = ChatTools(Profile(name="bare", sections=profile.sections), {"mail": tools["mail"]}, frozenset(), "demo/echo")
+    told = build_request(chat.state, bare, "demo", "echo", with_tools=True).system
+    assert "- mail: Sends a mail." in told
+    assert not any(word in told for word in ("clock", "publish", "chart", "SUGGESTED_ACTIONS"))
