@@ -144,6 +144,19 @@ def test_use_of_the_window_is_shown_and_warned_about() -> None:
     assert chat.state.thread.usage == Usage(125, 14, 139)
 
 
+@pytest.mark.row("EVT-12")
+def test_the_threads_usage_counts_every_round_of_every_run() -> None:
+    chat = PureChat(table({"clock": FakeTool(name="clock")}))
+    for number in (1, 2):
+        chat.command(say(f"q{number}"))
+        chat.stream(SetToolCalls([call(f"c{number}", "clock")]))
+        chat.finish(usage=Usage(10, 1, 11))
+        chat.tool_answers("noon")
+        chat.stream(AppendContent("done"))
+        chat.finish(usage=Usage(20, 2, 22))
+    assert chat.state.thread.usage == Usage(60, 6, 66)
+
+
 @pytest.mark.row("HIST-7")
 def test_a_profile_says_when_a_window_is_nearly_full() -> None:
     chat = PureChat(table(windows={"demo/echo": 100}, context_warn_ratio=0.3))
