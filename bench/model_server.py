@@ -7,6 +7,7 @@ It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so o
 """
 
 import asyncio
+import math
 import multiprocessing
 import re
 import socket
@@ -49,7 +50,7 @@ class _Answers(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._asked = bytearray()
         self._left = 0
-        self._due = 0.0
+        self._due = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

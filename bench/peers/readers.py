@@ -26,7 +26,7 @@ class Reader(asyncio.Protocol):
     def __init__(self, tokens: int) -> None:
         self._wanted = tokens
         self._tail = b""
-        self._headed_us = 0
+        self._headed_us: int | None = None
         self._seen: set[bytes] = set()
         self.bytes = 0
         self.latencies_us: list[int] = []
@@ -41,7 +41,7 @@ class Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns() // 1000
         self.bytes += len(data)
-        if not self._headed_us:
+        if self._headed_us is None:
             self._headed_us = now
             self.headed.set()
             line = data.partition(b"\r\n")[0].decode(errors="replace")

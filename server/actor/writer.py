@@ -12,6 +12,7 @@ append starts when the last one is answered and 30 ms after it left or 1 kB are 
 
 import asyncio
 import hashlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -99,7 +100,7 @@ class Writer:
         self._full: asyncio.Future[None] | None = None
         self._room = anyio.Event()
         self._changed = asyncio.Event()
-        self._last_append_at = 0.0
+        self._last_append_at = -math.inf
         self._is_over = False
         self._appending = Appending(store, metrics)
         self._meta: tuple[tuple[str, str], ...] = ()
@@ -235,7 +236,7 @@ class Writer:
             self._pace.end(self)
         elif after.draft is not None and before.draft is None:
             self._pace.begin(self)
-            self._last_append_at = 0.0  # the first piece of an answer waits for nothing
+            self._last_append_at = -math.inf  # the first piece of an answer waits for nothing
         if after.private is not before.private:
             self._changed.set()  # for those who wait now
             self._changed.clear()

@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._expiry: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_lost = False
-        self.idle_since = 0.0
+        self.idle_since = -math.inf
         self._begin()
 
     def _begin(self) -> None:
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._head: Head | None = None
         self._pieces: list[bytes] = []
         self._reads_count = 0
-        self._next_read_at = 0.0
+        self._next_read_at = -math.inf
         self._is_whole = self._may_go_on = False
         self._wrong: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None

@@ -6,6 +6,7 @@ carries the principal whose chat it is. It knows neither chats' logs nor HTTP. T
 and never costs the readers of a chat anything.
 """
 
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -98,7 +99,7 @@ class PresenceRooms:
         """Tell the others; a repetition within a second is dropped. Raises Unavailable."""
         key = (principal_id, chat_id, stream_id)
         now = time.monotonic()
-        last, said_at = self._typed.get(key, (not typing, 0.0))
+        last, said_at = self._typed.get(key, (not typing, -math.inf))
         if last == typing and now - said_at < TYPING_SECONDS:
             return
         self._typed[key] = (typing, now)

@@ -70,7 +70,7 @@ class Channels:
         self._unanswered: dict[bytes, int] = {}
         self._outbox: list[bytes] = []
         self._has_outbox = asyncio.Event()
-        self._heard_at = 0.0
+        self._heard_at = -math.inf
         self._outage = Outage()
 
     @asynccontextmanager

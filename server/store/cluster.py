@@ -61,7 +61,7 @@ class Node:
         self.redis = Redis(Route(url), lanes=lanes)
         self.channels = Channels(self.redis, SHARDED, partial(on_loss, self))
         self.trouble = ""
-        self.used_at = 0.0
+        self.used_at = asyncio.get_running_loop().time()
         self.opened = asyncio.Event()
         self.closed = asyncio.Event()
 
@@ -321,7 +321,6 @@ class Cluster:
         node = self._nodes.get(address)
         if node is None:
             node = self._nodes[address] = Node(address, self._url.of(address), self._lanes, self._lost)
-            node.used_at = asyncio.get_running_loop().time()
             await self.tasks.start(node.run)
         await node.opened.wait()
         return node

@@ -7,6 +7,7 @@ a moment later.
 """
 
 import hashlib
+import math
 import re
 import time
 from collections import OrderedDict
@@ -71,7 +72,7 @@ class Resolvers:
     async def _id_of(self, arg: str, name: str, find: Resolver, context: ToolContext) -> str:
         place = _canonical.encode([context.chat_id, context.scope, context.context])
         key = (context.principal.id, hashlib.sha256(place).digest(), arg, name)
-        until, found = self._found.get(key, (0.0, ""))
+        until, found = self._found.get(key, (-math.inf, ""))
         if until <= time.monotonic():
             found = await find(name, context)
             self._found[key] = (time.monotonic() + KEEP_SECONDS, found)

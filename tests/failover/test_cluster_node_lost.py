@@ -5,6 +5,7 @@ the clients see it, so that they send it again, and that then every command has 
 printed: `pytest -s tests/failover/test_cluster_node_lost.py`.
 """
 
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ class Timed(Watcher):
     def __init__(self, chat_id: str) -> None:
         super().__init__(chat_id)
         self.came_at: list[float] = []
-        self.thrown_back_at = 0.0
+        self.thrown_back_at = -math.inf
 
     def take(self, frame: EventFrame) -> None:
         before = self.snapshots

@@ -6,6 +6,7 @@ is in `real_client.py`.
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Pace:
 
     def __init__(self, per_second: float) -> None:
         self._gap_seconds = 1 / per_second
-        self._next_at = 0.0
+        self._next_at = -math.inf
         self.has_ended = False
 
     async def wait(self) -> bool:
@@ -215,7 +216,7 @@ class Driver:
             await self._change(1.0)
             state = self.reader.folds[self.chat_id].state
             for reason in state.runtime.pause_reasons if state is not None else ():
-                if self._decided.get(reason.tool_call_id, 0.0) + REDECIDE_SECONDS > clock():
+                if self._decided.get(reason.tool_call_id, -math.inf) + REDECIDE_SECONDS > clock():
                     continue
                 self._decided[reason.tool_call_id] = clock()
                 asked = decision(self.chat_id, self._new_id("d"), reason, self._random)

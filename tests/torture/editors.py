@@ -6,6 +6,7 @@ nothing about who was right: that is read in the log (`calls.py`).
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -49,7 +50,8 @@ class Editors:
     async def look(self, state: ChatState) -> None:
         """Do something about every call that nobody is busy with."""
         now = asyncio.get_running_loop().time()
-        waiting = [call for call in state.runtime.ide_calls if self._busy_until.get(call.tool_call_id, 0.0) <= now]
+        busy_until = self._busy_until
+        waiting = [call for call in state.runtime.ide_calls if busy_until.get(call.tool_call_id, -math.inf) <= now]
         async with asyncio.TaskGroup() as tasks:
             for call in waiting:
                 self._busy_until[call.tool_call_id] = now + AGAIN_SECONDS

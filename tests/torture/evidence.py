@@ -4,6 +4,7 @@ Gathered by `audit.py`, `poster.py` and the readers; judged by `verdict.py`, whi
 by hand, and doctor it.
 """
 
+import math
 from typing import TypeAlias
 
 import msgspec
@@ -23,7 +24,7 @@ class Asked(msgspec.Struct, kw_only=True):
 
     `answers` are the statuses of HTTP answers in their order. `is_seen`: its id came by in the poster's own stream.
     `was_cancelled`: a DELETE said that it took this one back. `lost_at`: when (on the loop's clock) an answer to it was
-    last lost, or said that nobody knows.
+    last lost, or said that nobody knows; minus infinity: never.
     """
 
     chat_id: str
@@ -34,7 +35,7 @@ class Asked(msgspec.Struct, kw_only=True):
     answers: list[str] = []
     is_seen: bool = False
     was_cancelled: bool = False
-    lost_at: float = 0.0
+    lost_at: float = -math.inf
 
     @property
     def kept_count(self) -> int:

@@ -7,6 +7,7 @@ holds of what was answered. What the last life came to is judged as every chat's
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -83,7 +84,7 @@ class Mortal:
         self._lines = Lines()
         self._life = 0
         self._count = 0
-        self._lost_at = self._import_lost_at = 0.0
+        self._lost_at = self._import_lost_at = -math.inf
         self._children: set[str] = set()
         self._posts: list[asyncio.Task[None]] = []
 

@@ -6,6 +6,7 @@ comes until it is asked for again, and what comes then goes on where it stopped 
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ class Tabs(Reader):
         """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, from
         places of the past. A client that meets this opens its stream anew. Of other chats nothing wrong can come, nor
         of a removal that is late."""
-        unsure_until = self._unsure_until.get(wrong.chat_id, 0.0)
+        unsure_until = self._unsure_until.get(wrong.chat_id, -math.inf)
         is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
         self._counts["late changes of streams"] += is_mine
         return is_mine
