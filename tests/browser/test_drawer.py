@@ -135,7 +135,7 @@ def test_on_a_phone_the_list_slides_in_and_out_and_the_focus_goes_with_it(
     expect(chats).to_be_hidden()
     page.get_by_role("button", name="Chats").click()
     expect(chats).to_be_visible()
-    assert chats.evaluate("list => list.contains(document.activeElement)")
+    expect(chats.locator(":focus")).to_have_count(1)
     page.keyboard.press("Escape")
     expect(chats).to_be_hidden()
     expect(page.get_by_role("button", name="Chats")).to_be_focused()
