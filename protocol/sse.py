@@ -104,13 +104,17 @@ def _inside(event_json: bytes) -> bytes:
 
 
 def heartbeat(unix_seconds: int) -> bytes:
-    """A comment, as a block of its own: browsers skip it, everyone else sees that the line is alive."""
-    return b": hb %d\n\n" % unix_seconds
+    """A comment line: browsers skip it, everyone else sees that the line is alive. It may stand between two blocks.
+
+    No empty line follows. An empty line dispatches an event, and httpx-sse, sseclient-py and fetch-event-source hand
+    on one without data, which WHATWG HTML drops ("If the data buffer is an empty string").
+    """
+    return b": hb %d\n" % unix_seconds
 
 
 def retry(milliseconds: int) -> bytes:
-    """Tells the client how long to wait before it connects again."""
-    return b"retry: %d\n\n" % milliseconds
+    """Tells the client how long to wait before it connects again. A line that ends no event, like `heartbeat`."""
+    return b"retry: %d\n" % milliseconds
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

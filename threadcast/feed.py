@@ -76,8 +76,8 @@ async def follow_feed(wire: Wire) -> AsyncGenerator[FeedEvent, None]:
             async with wire.stream("/v1/chats/feed") as chunks:
                 async for chunk in chunks:
                     for frame in parser.feed(chunk):
-                        if isinstance(frame, RetryFrame):
-                            asked_seconds = frame.milliseconds / 1000
+                        # Only a `retry` that nothing follows is a goodbye (PROTOCOL §4).
+                        asked_seconds = frame.milliseconds / 1000 if isinstance(frame, RetryFrame) else 0.0
                         if not isinstance(frame, EventFrame):
                             continue
                         head = _heads.decode(frame.data)

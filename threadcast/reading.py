@@ -18,7 +18,7 @@ from protocol.places import parse_places
 from protocol.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
 from protocol.transient import ChatRemoved, Presence, Typing
 
-__all__ = ["Arrival", "Beat", "ChatEvent", "Missed", "RawEvent", "Reading", "Retry", "event_of", "position_of"]
+__all__ = ["Arrival", "Beat", "ChatEvent", "Missed", "RawEvent", "Reading", "event_of", "position_of"]
 
 
 class RawEvent(msgspec.Struct, frozen=True):
@@ -47,12 +47,6 @@ class Beat(msgspec.Struct, frozen=True):
     """A heartbeat: the line is alive, and all that was there has been sent."""
 
 
-class Retry(msgspec.Struct, frozen=True):
-    """How long the server asks us to stay away after the end of this connection."""
-
-    seconds: float
-
-
 class Missed(Exception):
     """What came cannot be continued with; start again from a snapshot."""
 
@@ -73,15 +67,20 @@ _SEQ_MAX_DIGITS = 15
 
 class Reading:
     """One connection. `seqs` is the seq that each chat's reader stands at; it is shared with the connections before and
-    after, and kept up to date. A chat that is not in it begins with a snapshot, unless `begins_anywhere`."""
+    after, and kept up to date. A chat that is not in it begins with a snapshot, unless `begins_anywhere`.
+
+    `goodbye_seconds` is how long the server asks us to stay away, once the connection has ended: the `retry` that came
+    last, or 0 when anything came after it (PROTOCOL §4).
+    """
 
     def __init__(self, seqs: dict[str, int], *, begins_anywhere: bool = False) -> None:
         self._seqs = seqs
         self._begins_anywhere = begins_anywhere
+        self.goodbye_seconds = 0.0
         self._bases: dict[str, int] = {}
         self._parser = FrameParser()
 
-    def feed(self, chunk: bytes) -> Iterator[Arrival | Beat | Retry]:
+    def feed(self, chunk: bytes) -> Iterator[Arrival | Beat]:
         """What these bytes bring.
 
         Raises:
@@ -89,14 +88,13 @@ class Reading:
             TooLarge: a frame is larger than any that a server sends.
         """
         for frame in self._parser.feed(chunk):
+            self.goodbye_seconds = frame.milliseconds / 1000 if isinstance(frame, RetryFrame) else 0.0
             match frame:
                 case EventFrame() if (arrival := _arrival(frame)) is not None:
                     self._check(arrival)
                     yield arrival
                 case CommentFrame():
                     yield Beat()
-                case RetryFrame():
-                    yield Retry(frame.milliseconds / 1000)
                 case _:
                     pass
 

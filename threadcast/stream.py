@@ -16,7 +16,7 @@ from protocol.errors import NotFound, TooLarge
 from protocol.ids import Position
 from threadcast.backoff import Backoff
 from threadcast.errors import Refused, Unreachable
-from threadcast.reading import Arrival, Beat, Missed, Reading, Retry
+from threadcast.reading import Arrival, Beat, Missed, Reading
 from threadcast.wire import Busy, Wire
 
 __all__ = ["ChatGone", "Lost", "Opened", "Stream", "StreamItem"]
@@ -121,6 +121,7 @@ class Stream:
         except (Missed, TooLarge) as wrong:
             reason, self._place = str(wrong), ""
             self._seqs.clear()
+        self._retry_seconds = max(self._retry_seconds, reading.goodbye_seconds)
         # A server that takes connections and drops them at once is not met by a herd of ours.
         if anyio.current_time() - opened_at > self._wire.patience.pause_max_seconds:
             self._backoff.reset()
@@ -128,9 +129,6 @@ class Stream:
 
     def _take(self, reading: Reading, chunk: bytes, take: Callable[[StreamItem], None]) -> None:
         for item in reading.feed(chunk):
-            if isinstance(item, Retry):
-                self._retry_seconds = item.seconds
-                continue
             if isinstance(item, Arrival) and item.seq is not None:
                 self._place = item.event_id
             take(item)

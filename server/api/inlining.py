@@ -16,6 +16,9 @@ from server.store.port import Store
 
 __all__ = ["InliningSend"]
 
+_LINES = re.compile(rb"(?:(?::|retry:)[^\n]*\n)*")
+"""Heartbeats and `retry`, which stand before blocks and end none."""
+
 _BLOCK = re.compile(rb"data: (\{.*\})(\n.*)?", re.DOTALL)
 _END = b"\n\n"
 
@@ -39,19 +42,27 @@ class InliningSend:
             return
         body = message.get("body", b"")
         is_last = not message.get("more_body", False)
-        before = self._pieces[-1][-1:] if self._pieces else b""
+        before = self._pieces[-1][-1:] if self._pieces else None
         self._pieces.append(body)
-        if not is_last and _END not in before + body:
+        if not is_last and before is not None and _END not in before + body:
             return  # in the middle of a long block
         *blocks, rest = b"".join(self._pieces).split(_END)
-        self._pieces = [rest] if rest and not is_last else []
-        ready = [await self._inlined(block) + _END for block in blocks]
-        await self._send({**message, "body": b"".join(ready) + (rest if is_last else b"")})
+        lines = rest if is_last else _lines_before(rest)
+        self._pieces = [rest[len(lines) :]] if len(lines) < len(rest) else []
+        ready = b"".join([await self._inlined(block) + _END for block in blocks]) + lines
+        if ready or is_last:
+            await self._send({**message, "body": ready})
 
     async def _inlined(self, block: bytes) -> bytes:
-        found = _BLOCK.fullmatch(block)
+        lines = _lines_before(block)
+        found = _BLOCK.fullmatch(block, len(lines))
         if found is None:
             return block
         chat_id = msgspec.json.decode(found[1], type=_Place).chat_id
         fetch = functools.partial(self._store.get_blob, chat_id, self._owner)
-        return b"data: " + await inline_blobs(found[1], fetch) + (found[2] or b"")
+        return lines + b"data: " + await inline_blobs(found[1], fetch) + (found[2] or b"")
+
+
+def _lines_before(block: bytes) -> bytes:
+    found = _LINES.match(block)
+    return found[0] if found is not None else b""

@@ -180,7 +180,7 @@ async def test_ctrl_c_ends_all_of_them_politely(fleet: Fleet) -> None:
         os.killpg(web.pid, signal.SIGINT)  # as a terminal does: to whoever is in its foreground
         assert await web.ended() == 0
         await reader.until(lambda w: w.has_ended)
-        assert reader.retries == 1, "it was told when to come back"
+        assert reader.has_goodbye, "it was told when to come back"
     for pid in pids(fleet):
         await gone(pid)
     assert "Traceback" not in fleet.log.read_text()
@@ -195,7 +195,7 @@ async def test_a_signal_that_reaches_all_of_them_is_one_signal(fleet: Fleet) -> 
         for pid in (*pids(fleet), web.pid):
             os.kill(pid, signal.SIGTERM)
         await reader.until(lambda w: w.has_ended)
-        assert reader.retries == 1
+        assert reader.has_goodbye
     assert await web.ended() == 0
 
 

@@ -24,7 +24,7 @@ TOOLS = Path(__file__).with_name("deploy_tools.py")
 CHATS = 6
 ROUNDS_MIN = 2
 MODEL = "demo/essay?words=60&rate=60&seed={}"
-RETRY_BYTES = re.compile(rb"retry: (\d+)")
+RETRY_BYTES = re.compile(rb"\nretry: (\d+)\n$")
 
 
 class Front:

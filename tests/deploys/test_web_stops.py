@@ -79,7 +79,11 @@ async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: F
             await line.until(b": hb")
             tasks.start_soon(read, line)
         assert await web.stop() == 0
-    pauses_ms = [int(found[1]) for goodbye in goodbyes if (found := re.search(rb"\nretry: (\d+)\n\n", b"\n" + goodbye))]
+    pauses_ms = [
+        int(found[1])
+        for goodbye in goodbyes
+        if (found := re.search(rb"\nretry: (\d+)\n\r\n0\r\n\r\n$", b"\n" + goodbye))
+    ]
     assert len(pauses_ms) == READERS
     assert all(500 <= pause <= 3_000 for pause in pauses_ms)
     assert len(set(pauses_ms)) > READERS / 2

@@ -50,7 +50,7 @@ class ManyWatcher:
         self.chats: dict[str, ChatOfMany] = {}
         self.transient: list[JsonObject] = []
         self.comments = 0
-        self.retries = 0
+        self.has_goodbye = False
         self.last_id = ""
         self.has_ended = False
         self.is_reading = anyio.Event()
@@ -68,8 +68,7 @@ class ManyWatcher:
                 self.transient.append(body)
         elif isinstance(frame, CommentFrame):
             self.comments += 1
-        else:
-            self.retries += 1
+        self.has_goodbye = isinstance(frame, RetryFrame)
         self.notify()
 
     def notify(self) -> None:

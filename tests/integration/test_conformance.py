@@ -5,6 +5,7 @@ that every rule of the runner is seen to catch what it is there for.
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -98,6 +99,10 @@ class Damaging(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+LINES_BETWEEN = re.compile(r"\A(?:(?::|retry:).*\n)+")
+"""Heartbeats and `retry`, which end no event."""
+
+
 class _Damaged(httpx2.AsyncByteStream):
     def __init__(self, response: httpx2.Response, damage: Damage) -> None:
         self._response = response
@@ -108,7 +113,7 @@ class _Damaged(httpx2.AsyncByteStream):
         assert isinstance(self._response.stream, httpx2.AsyncByteStream)
         async for chunk in self._response.stream:
             *blocks, text = (text + chunk.decode()).split("\n\n")
-            for block in blocks:
+            for block in (LINES_BETWEEN.sub("", block) for block in blocks):
                 if block.startswith("data: "):
                     data, event_id = block.removeprefix("data: ").split("\n")
                     for event in self._damage([json.loads(data)]):

@@ -31,6 +31,7 @@ class Sidebar:
         self._changed = anyio.Event()
 
     def take(self, frame: object) -> None:
+        self.retry_ms = None
         if isinstance(frame, EventFrame):
             body: JsonObject = json.loads(frame.data)
             self.frames.append(body)

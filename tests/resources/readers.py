@@ -102,8 +102,9 @@ class HerdReader(asyncio.Protocol):
 
     @property
     def retry_ms(self) -> int | None:
-        told = re.findall(rb"(?m)^retry: ?(\d+)$", self.body)
-        return int(told[-1]) if told else None
+        """Of the goodbye, which is a `retry` that nothing follows."""
+        told = re.search(rb"\nretry: ?(\d+)\n+$", self.body)
+        return int(told[1]) if told else None
 
 
 def fold_all(

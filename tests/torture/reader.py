@@ -108,10 +108,10 @@ class Reader:
             self._failures = 0
             async for chunk in chunks:
                 for frame in parser.feed(chunk):
+                    # A goodbye is a `retry` that nothing follows (PROTOCOL §4).
+                    self._pause_seconds = frame.milliseconds / 1_000 if isinstance(frame, RetryFrame) else 0.0
                     if isinstance(frame, EventFrame):
                         self._take(frame, begun)
-                    elif isinstance(frame, RetryFrame):
-                        self._pause_seconds = frame.milliseconds / 1_000
                     elif isinstance(frame, CommentFrame):
                         self._expect_no_forgery_resumed()
                 chunks_count += 1

@@ -30,7 +30,7 @@ from threadcast.listeners import QUEUE_MAX_COUNT, Listeners
 pytestmark = pytest.mark.anyio
 
 URL = "http://127.0.0.1:1"
-BEAT = b": hb 1\n\n"
+BEAT = b": hb 1\n"
 
 
 def ids(server: Server) -> list[str]:

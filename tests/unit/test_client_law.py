@@ -56,7 +56,7 @@ class PlayingServer(httpx2.AsyncBaseTransport):
         for event in self._chat.events[position : self._length]:
             position += 1
             blocks.append(Frame("c1", encode(event), self._epoch, position).for_base(base))
-        blocks.append(b": hb 1\n\n")
+        blocks.append(b"retry: 500\n: hb 1\n")
         spot = at % len(blocks)
         match fault:
             case "break":
@@ -75,7 +75,7 @@ class PlayingServer(httpx2.AsyncBaseTransport):
                 self._length = boundaries[at % len(boundaries)]
                 self._epoch += 1
             case "goodbye":
-                blocks.append(b"retry: 0\n\n")
+                blocks.append(b"retry: 0\n")
             case _:
                 pass
         return blocks

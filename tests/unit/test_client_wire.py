@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.unit.client_house import BROKEN, DOWN, QUICK, Server, frame, refused, snapshot, stream
 from threadcast import Client, Patience, Refused, Unreadable
 from threadcast.backoff import Backoff
+from threadcast.feed import FeedSnapshot, follow_feed
 from threadcast.reading import Arrival
 from threadcast.stream import Lost, Opened, StreamItem
-from threadcast.wire import FAILING_PAUSE_MAX_SECONDS, Busy, trouble_of
+from threadcast.wire import FAILING_PAUSE_MAX_SECONDS, Busy, Wire, trouble_of
 
 pytestmark = pytest.mark.anyio
 
@@ -110,9 +111,7 @@ async def test_a_silent_line_is_given_up_after_three_heartbeats() -> None:
 
 
 async def test_the_server_may_say_when_to_come_back() -> None:
-    server = Server(
-        stream(snapshot(), b"retry: 40\n\n"), refused(503, **{"retry-after": "0"}), stream(frame(1), "hold")
-    )
+    server = Server(stream(snapshot(), b"retry: 40\n"), refused(503, **{"retry-after": "0"}), stream(frame(1), "hold"))
     _, changes = await watch(server, 2)
     ended, busy = [change for change in changes if isinstance(change, Lost)]
     assert (ended.reason, busy.reason) == ("the server ended the stream", "no")
@@ -120,14 +119,39 @@ async def test_the_server_may_say_when_to_come_back() -> None:
     assert busy.retry_in_seconds <= QUICK.pause_max_seconds
 
 
-async def test_a_wish_to_stay_away_holds_for_one_time_only() -> None:
-    server = Server(stream(snapshot(), b"retry: 40\n\n"), stream(frame(1)), stream(frame(2), "hold"))
+@pytest.mark.parametrize("goodbye", [b"retry: 40\n", b"retry: 40\n\n"], ids=["ours", "of an older server"])
+async def test_a_wish_to_stay_away_holds_for_one_time_only(goodbye: bytes) -> None:
+    server = Server(stream(snapshot(), goodbye), stream(frame(1)), stream(frame(2), "hold"))
     _, changes = await watch(server, 3)
     assert [change.retry_in_seconds >= 0.04 for change in changes if isinstance(change, Lost)] == [True, False]
 
 
+@pytest.mark.parametrize("after", [b": hb 1\n", frame(1), b"data: rubbish\n\n", b"retry: 0\n"])
+async def test_a_retry_that_anything_follows_is_no_goodbye(after: bytes) -> None:
+    last = frame(2 if after == frame(1) else 1)
+    server = Server(stream(snapshot(), b"retry: 60000\n", after), stream(last, "hold"))
+    _, changes = await watch(server, 3 if after == frame(1) else 2)
+    (lost,) = [change for change in changes if isinstance(change, Lost)]
+    assert lost.retry_in_seconds <= QUICK.pause_max_seconds
+
+
+@pytest.mark.parametrize(
+    ("last", "waits"), [(b"retry: 40\n", True), (b"retry: 40\n\n", True), (b"retry: 60000\n: hb 1\n", False)]
+)
+async def test_the_list_too_waits_only_after_a_goodbye(last: bytes, waits: bool) -> None:
+    listed = b'data: {"seq":"0","type":"feed_snapshot","chats":[]}\n\n'
+    server = Server(stream(listed, last), stream(listed, "hold"))
+    began = anyio.current_time()
+    async with Wire("http://127.0.0.1:1", None, QUICK, server) as wire:
+        feed = follow_feed(wire)
+        with anyio.fail_after(30):
+            assert isinstance(await anext(feed), FeedSnapshot) and isinstance(await anext(feed), FeedSnapshot)
+        await feed.aclose()
+    assert not waits or anyio.current_time() - began >= 0.04
+
+
 async def test_transient_frames_heartbeats_and_rubbish_are_no_events() -> None:
-    noise = b': hb 1\n\ndata: {"chat_id":"c1","type":"presence"}\n\ndata: rubbish\n\ndata: [1]\n\n'
+    noise = b': hb 1\ndata: {"chat_id":"c1","type":"presence"}\n\ndata: rubbish\n\ndata: [1]\n\n'
     server = Server(stream(noise, snapshot(), noise, frame(1), "hold"))
     assert (await watch(server, 2))[0] == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
 

@@ -76,9 +76,9 @@ def test_transient_frame_has_neither_seq_nor_id() -> None:
 
 
 @pytest.mark.row("NET-4")
-def test_heartbeat_is_a_comment_and_retry_a_field_each_in_a_block_of_its_own() -> None:
-    assert heartbeat(1_763_690_000) == b": hb 1763690000\n\n"
-    assert retry(750) == b"retry: 750\n\n"
+def test_heartbeat_is_a_comment_and_retry_a_field_and_neither_ends_an_event() -> None:
+    assert heartbeat(1_763_690_000) == b": hb 1763690000\n"
+    assert retry(750) == b"retry: 750\n"
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])

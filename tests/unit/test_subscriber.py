@@ -27,6 +27,10 @@ from tests.unit.readers import Socket, reading
 pytestmark = pytest.mark.anyio
 
 
+GREETING = rb"retry: 500\n: hb \d+\n"
+"""What follows the first snapshot: the pause after a cut, and a sign of life. Neither ends an event."""
+
+
 def title(text: str) -> Callable[[Ledger], None]:
     return lambda ledger: ledger.say(ThreadUpdated(title=text))
 
@@ -119,7 +123,7 @@ async def test_while_nothing_blocks_no_task_is_made_and_bytes_are_sent_where_the
         for number in range(100):
             setting.subscriber.write(b"%d " % number)
         expected = b"".join(b"%d " % number for number in range(100))
-        assert re.fullmatch(re.escape(missed.for_base(7)) + rb": hb \d+\n\n" + expected, setting.pipe.taken)
+        assert re.fullmatch(re.escape(missed.for_base(7)) + GREETING + expected, setting.pipe.taken)
         assert asyncio.all_tasks() == before
         assert setting.subscriber.base == 7
 
@@ -193,7 +197,7 @@ async def test_a_snapshot_larger_than_the_queue_goes_out_in_slices_and_what_foll
         setting.subscriber.write(b"[1]")
         setting.subscriber.write(b"[2]")
         await setting.pipe.until(b"[2]")
-        assert re.fullmatch(rb"<1000:s{200000}>: hb \d+\n\n\[1\]\[2\]", setting.pipe.taken)
+        assert re.fullmatch(rb"<1000:s{200000}>" + GREETING + rb"\[1\]\[2\]", setting.pipe.taken)
 
 
 async def test_a_resync_in_the_middle_of_a_snapshot_finishes_its_block_first() -> None:
@@ -205,7 +209,7 @@ async def test_a_resync_in_the_middle_of_a_snapshot_finishes_its_block_first() -
         setting.subscriber.write(b"[dropped]")
         setting.subscriber.resync("lost_position")
         await setting.pipe.until(b"<2000:" + b"s" * 200_000 + b">")
-        assert re.match(rb"<1000:s{200000}>: hb \d+\n\n<2000:", setting.pipe.taken)
+        assert re.match(rb"<1000:s{200000}>" + GREETING + rb"<2000:", setting.pipe.taken)
         assert b"dropped" not in setting.pipe.taken
 
 
@@ -243,7 +247,7 @@ async def test_an_end_tells_those_who_may_come_back_how_long_to_wait(reason: Any
             setting.subscriber.write(b"[2]")
             await anyio.sleep_forever()
     assert setting.pipe.last is True
-    found = re.fullmatch(rb"\[1\](?:retry: (\d+)\n\n)?", setting.pipe.taken)
+    found = re.fullmatch(rb"\[1\](?:retry: (\d+)\n)?", setting.pipe.taken)
     assert found is not None
     assert (found[1] is not None) is says_retry
     assert found[1] is None or 500 <= int(found[1]) <= 3_000
@@ -259,7 +263,7 @@ async def test_a_heartbeat_is_sent_only_after_silence_and_never_into_a_queue() -
         setting.connection.beat(now + 14.9, 15.0)
         assert setting.pipe.taken == b"[1]"
         setting.connection.beat(now + 15.0, 15.0)
-        assert re.fullmatch(rb"\[1\]: hb \d+\n\n", setting.pipe.taken)
+        assert re.fullmatch(rb"\[1\]: hb \d+\n", setting.pipe.taken)
         setting.pipe.shut()
         setting.subscriber.write(b"[2]")
         setting.connection.beat(now + 1_000.0, 15.0)
@@ -309,14 +313,15 @@ async def test_a_slow_reader_folds_to_the_same_state_with_a_new_base_and_seq_fro
         assert fast.watcher.snapshots == 1
 
 
-async def test_the_first_snapshot_is_followed_by_a_heartbeat_at_once() -> None:
+async def test_the_first_snapshot_is_followed_by_the_pause_after_a_cut_and_a_heartbeat() -> None:
     house = House()
     async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
         await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
         with anyio.fail_after(DEADLINE_SECONDS):
-            while len(socket.frames) < 2:
+            while len(socket.frames) < 3:
                 await anyio.lowlevel.checkpoint()
-        assert isinstance(socket.frames[1], CommentFrame) and socket.frames[1].text.startswith("hb ")
+        assert socket.frames[1] == RetryFrame(500)
+        assert isinstance(socket.frames[2], CommentFrame) and socket.frames[2].text.startswith("hb ")
 
 
 async def test_at_shutdown_every_stream_ends_and_says_when_to_come_back() -> None:
@@ -329,4 +334,4 @@ async def test_at_shutdown_every_stream_ends_and_says_when_to_come_back() -> Non
         for socket in (one, two):
             await socket.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
             assert socket.ended == "shutdown"
-            assert any(isinstance(frame, RetryFrame) for frame in socket.frames)
+            assert isinstance(socket.frames[-1], RetryFrame), "a goodbye is a retry that nothing follows"

@@ -50,7 +50,7 @@ export async function followFeed(wire: Wire, take: (list: ChatsList) => void, si
         const { done, value } = await reader.read().finally(after(wire.patience.silenceMs, end));
         if (done) break;
         for (const frame of parser.feed(value)) {
-          if (frame.kind === "retry") asked = frame.milliseconds;
+          asked = frame.kind === "retry" ? frame.milliseconds : 0; // a goodbye is one that nothing follows
           if (frame.kind !== "event") continue;
           const item = JSON.parse(frame.data) as FeedItem;
           if (item.type === "feed_snapshot") expected = 0;

@@ -166,12 +166,12 @@ export class Stream {
           stop();
         });
         const { done, value } = await reader.read();
-        // Only a server that goes down says when to come back (PROTOCOL §4).
+        // A `retry` that nothing follows is the goodbye of a server that goes down (PROTOCOL §4).
         if (done) return signal.aborted ? "" : this.retryMs ? "the server is shutting down" : reason;
         for (const frame of parser.feed(value)) {
-          if (frame.kind === "retry") this.retryMs = frame.milliseconds;
-          else if (frame.kind === "comment") this.take({ kind: "beat" });
-          else this.arrived(frame.data, frame.id);
+          this.retryMs = frame.kind === "retry" ? frame.milliseconds : 0;
+          if (frame.kind === "comment") this.take({ kind: "beat" });
+          else if (frame.kind === "event") this.arrived(frame.data, frame.id);
         }
       }
     } catch (wrong) {

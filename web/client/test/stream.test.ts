@@ -30,7 +30,7 @@ async function scripted(...answers: Answer[]): Promise<{ url: string; asked: (st
 
 function begin(response: ServerResponse, ...blocks: string[]): void {
   response.writeHead(200, { "Content-Type": "text/event-stream" });
-  response.write(": hb 0\n\n" + blocks.join(""));
+  response.write(": hb 0\n" + blocks.join(""));
 }
 
 const RUNTIME = { state: "idle", paused: false, error: null, queue_size: 0, queued_items: [], pause_reasons: [] };
@@ -97,12 +97,26 @@ test("what is missing is told, and whether a connection went on where the last o
 
 test("a server that says when to come back is shutting down; one that ends without a word is not said to be", async () => {
   const { url } = await scripted(
-    (response) => (begin(response, "retry: 10\n\n"), response.end()),
+    (response) => (begin(response, "retry: 10\n"), response.end()),
+    (response) => (begin(response, "retry: 10\n\n"), response.end()), // a server of an older version
     (response) => (begin(response), response.end()),
     (response) => begin(response, SNAPSHOT),
   );
   const reasons = (await follow(url, 1)).flatMap((item) => (item.kind === "lost" ? [item.reason] : []));
-  assert.deepEqual(reasons, ["the server is shutting down", "the server ended the stream"]);
+  const goodbye = "the server is shutting down";
+  assert.deepEqual(reasons, [goodbye, goodbye, "the server ended the stream"]);
+});
+
+test("a retry that anything follows is no goodbye", async () => {
+  const { url } = await scripted(
+    (response) => (begin(response, SNAPSHOT, "retry: 60000\n: hb 1\n"), response.end()),
+    (response) => (begin(response, "retry: 60000\n", cleared(1)), response.end()),
+    (response) => (begin(response, "retry: 60000\n"), setTimeout(() => (response.write(": hb 1\n"), response.end()), 20)),
+    (response) => begin(response, cleared(2)),
+  );
+  const lost = (await follow(url, 3)).flatMap((item) => (item.kind === "lost" ? [item] : []));
+  assert.deepEqual(lost.map((item) => item.reason), Array(3).fill("the server ended the stream"));
+  assert.ok(lost.every((item) => item.retryMs < 60_000));
 });
 
 test("a cut ends a pause, and lets a connection be that is being made", async () => {
