@@ -264,10 +264,10 @@ class Actor:
 
     def _can_continue(self, ledger: Ledger, tools: ChatTools) -> bool:
         try:
-            provider, _ = self._place.models.resolve(wanted_model(ledger, tools))
+            provider, model = self._place.models.resolve(wanted_model(ledger, tools))
         except ModelFailed:
             return False
-        return provider.can_continue
+        return provider.prefills(model)
 
     async def _work(self, writer: Writer, tasks: TaskGroup, postman: Postman) -> End:
         while True:

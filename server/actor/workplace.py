@@ -12,8 +12,9 @@ from protocol.state import ChatState
 from server.actor.pace import Pace
 from server.actor.traces import Traces
 from server.actor.upkeep import Upkeep
-from server.agent.loop import ANSWER_SECONDS, Authorizations, ModelTable
+from server.agent.loop import ANSWER_SECONDS
 from server.agent.place.profile import Profiles
+from server.agent.ports import Authorizations, ModelTable
 from server.store.port import Store
 from server.telemetry import Metrics
 from server.tools.process_pool import ProcessPool

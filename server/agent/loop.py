@@ -10,23 +10,22 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import anyio
 import structlog
 from msgspec.structs import replace
 
-from protocol.blobs import Blob
-from protocol.deltas import DeltaOp, MergeExtra
+from protocol.deltas import MergeExtra
 from protocol.errors import ModelFailed
 from protocol.events import ToolStatus
 from protocol.ids import NewId
-from protocol.ledger import Ledger
 from protocol.params import effective
 from protocol.runs import asking_message_id
-from protocol.state import ChatState, Run
+from protocol.state import Run
 from server.agent.answer.assembler import Assembler
-from server.agent.calls.client_events import Emitted, as_event
+from server.agent.answer.continuation import Continuation
+from server.agent.calls.client_events import as_event
 from server.agent.calls.hiding import hides
 from server.agent.calls.memory import recall
 from server.agent.calls.results import KeptResult, keep_result
@@ -36,21 +35,18 @@ from server.agent.history.request import build_request
 from server.agent.history.summaries import SUMMARY_SECONDS, summary_request
 from server.agent.outcomes import break_off, finish, say_fallback, summarized, tool_done
 from server.agent.place.context import context_of, interaction_of, payloads_of
-from server.agent.place.profile import ChatTools
+from server.agent.ports import Authorizations, ChatPort, ModelTable
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
-from server.agent.tracing import RoundTrace, Trace, aborted_trace, summary_trace, tool_trace
-from server.providers.base import Provider, model_info
+from server.agent.tracing import RoundTrace, aborted_trace, summary_trace, tool_trace
+from server.providers.base import Delta, model_info
 from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, Tool, ToolContext, no_authorization
-from server.tools.chats import ChatsPort
-from server.tools.processes import ProcessesPort
 from server.tools.runner import ToolRun, ToolRunner
 
-__all__ = ["ANSWER_SECONDS", "AgentLoop", "Authorizations", "ChatPort", "ModelTable"]
+__all__ = ["ANSWER_SECONDS", "AgentLoop"]
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
 
 
 ANSWER_SECONDS = 1_800.0
@@ -58,55 +54,15 @@ ANSWER_SECONDS = 1_800.0
 keeps its connection alive and says nothing. The longest answers of slow local models take some ten minutes."""
 
 
-class ChatPort(Protocol):
-    """What the actor lends to the loop."""
-
-    @property
-    def state(self) -> ChatState: ...
-
-    async def commit(self, write: Callable[[Ledger], _T]) -> _T:
-        """Write one entry, behind everything that was offered before; returns once it is durable."""
-
-    async def stream(self, op: DeltaOp) -> None:
-        """Offer a delta of the open answer; waits while too much is not yet durable."""
-
-    def offer(self, event: ToolStatus | Emitted) -> None:
-        """Offer a progress report or a tool's event; never waits, the latest progress of a call wins."""
-
-    async def fetch_blob(self, hash: str) -> Blob | None:
-        """A blob of this chat; None when it is gone."""
-
-    async def put_blob(self, blob: Blob) -> bool:
-        """Lay a blob beside this chat, for an entry that refers to it; False when that cannot be."""
-
-    def trace(self, record: Trace) -> None:
-        """Offer a piece of the run's trace; never waits, and may be dropped."""
-
-    def tools(self) -> ChatTools:
-        """The tools that this chat is offered now."""
-
-    def chats_of(self, tool_call_id: str) -> ChatsPort:
-        """What this call may do with chats of its own."""
-
-    def processes_of(self, tool_call_id: str) -> ProcessesPort:
-        """What this call may do with processes."""
-
-
-class ModelTable(Protocol):
-    def resolve(self, name: str) -> tuple[Provider, str]:
-        """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
-
-
-class Authorizations(Protocol):
-    async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
-        """The `Authorization` value that came with the latest of these requests; None: nobody holds it."""
-
-
 def is_down(failure: ModelFailed) -> bool:
     """May another model answer where this one could not? Not when the request itself was refused, which the next one
     would refuse as well. A key that no longer holds is the operator's business, and in the log; people get their
     answer."""
     return failure.retryable or failure.code == "auth_failed"
+
+
+def too_long(seconds: float) -> ModelFailed:
+    return ModelFailed("timeout", f"The model did not finish within {seconds:g} s and was stopped.", retryable=True)
 
 
 class _Ended(NamedTuple):
@@ -218,10 +174,13 @@ class AgentLoop:
         except ModelFailed as unknown:
             raise ModelFailed(unknown.code, unknown.message, detail=unknown.detail, retryable=True) from None
         assembler.provider = provider.name
-        prefix = str(state.draft.content) if step.continuing and state.draft is not None else ""
+        shown = str(state.draft.content) if step.continuing and state.draft is not None else ""
+        prefills = provider.prefills(model)
+        tools = self._chat.tools()
         request = build_request(
-            state, self._chat.tools(), provider.name, model, with_tools=step.with_tools, prefix=prefix
+            state, tools, provider.name, model, with_tools=step.with_tools, shown=shown, prefills=prefills
         )
+        unsaid = Continuation(shown, is_prefilled=bool(request.prefix))
         info = model_info(provider, model)
         assembler.prices = info.prices if info is not None else None
         if info is not None:
@@ -230,18 +189,26 @@ class AgentLoop:
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()
-        with anyio.move_on_after(self._answer_seconds) as patience:
-            async with aclosing(provider.stream(request)) as deltas:
-                async for delta in deltas:
-                    if not assembler.has_started:
-                        self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
-                    trace.feed(delta)
-                    op = assembler.feed(delta)
-                    if op is not None:
-                        await self._chat.stream(op)
-        if patience.cancelled_caught:
-            text = f"The model did not finish within {self._answer_seconds:g} s and was stopped."
-            raise ModelFailed("timeout", text, retryable=True)
+        try:
+            with anyio.move_on_after(self._answer_seconds) as patience:
+                async with aclosing(provider.stream(request)) as deltas:
+                    async for delta in deltas:
+                        if not assembler.has_started:
+                            self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
+                        trace.feed(delta)
+                        await self._show(unsaid.feed(delta), assembler)
+            if patience.cancelled_caught:
+                raise too_long(self._answer_seconds)
+        except ModelFailed:
+            await self._show(unsaid.end(), assembler)
+            raise
+
+    async def _show(self, deltas: Sequence[Delta], assembler: Assembler) -> None:
+        """Raises ModelFailed: the answer is longer than one may be."""
+        for delta in deltas:
+            op = assembler.feed(delta)
+            if op is not None:
+                await self._chat.stream(op)
 
     async def _ask_another(self, step: CallModel, model: str) -> CallModel:
         """The same round and the same message, answered by `model`, since the one that was asked is down (EVT-14)."""

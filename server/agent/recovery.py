@@ -21,9 +21,9 @@ __all__ = ["recover"]
 def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
     """Settle what is broken, by the chat's `on_owner_loss`.
 
-    A broken answer is continued where the provider can (`can_continue`), or where the run was asked to continue it;
-    else it is taken back and asked for again. A tool that was started and not answered runs again only if it is
-    declared safe or idempotent.
+    A broken answer is continued where the provider can be given its beginning (`can_continue`), where the run was asked
+    to continue it, or where the chat wishes so; else it is taken back and asked for again. A tool that was started and
+    not answered runs again only if it is declared safe or idempotent.
     """
     run = ledger.state.private.run
     if run is None:
@@ -46,7 +46,9 @@ def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
         end_run(ledger, "interrupted")
         return
     if draft is not None and run.continues is None:
-        goes_on = can_continue and wish in ("auto", "continue") and not draft.message.tool_calls
+        is_wanted = wish == "continue" or (wish == "auto" and can_continue)
+        # Calls and thoughts cannot be handed back as the beginning of an answer: they would be said again.
+        goes_on = is_wanted and not draft.message.tool_calls and bool(draft.content or not draft.reasoning)
         if not goes_on:
             ledger.say(MessageRemoved(draft.message.message_id))
             ledger.note(RoundStarted(round=run.round - 1, summarizing=run.summarizing))

@@ -12,7 +12,7 @@ from protocol.messages import Message, text_of
 from protocol.starts import TITLE_MAX_CHARACTERS, first_line
 from protocol.state import ChatState
 from protocol.thread import Thread
-from server.agent.loop import ModelTable
+from server.agent.ports import ModelTable
 from server.providers.base import ModelParams, Request
 from server.providers.complete import complete
 

@@ -52,7 +52,7 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
 
             return Anthropic(
                 name,
-                can_continue=wanted.can_continue,
+                prefill=wanted.prefill,
                 is_caching=wanted.prompt_caching,
                 vertex_project=wanted.vertex_project,
                 vertex_location=wanted.vertex_location,
@@ -77,7 +77,9 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
         case "openai_chat":
             from server.providers.openai.chat import OpenAIChat
 
-            return OpenAIChat(name, send_reasoning_back=wanted.send_reasoning_back, **_reach(wanted))
+            return OpenAIChat(
+                name, send_reasoning_back=wanted.send_reasoning_back, prefill=wanted.prefill, **_reach(wanted)
+            )
 
 
 def _reach(wanted: ProviderSettings) -> Reach:

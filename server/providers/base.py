@@ -19,6 +19,7 @@ __all__ = [
     "ModelInfo",
     "ModelNamed",
     "ModelParams",
+    "Prefill",
     "Prices",
     "Provider",
     "ProviderData",
@@ -35,6 +36,11 @@ __all__ = [
 ]
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+
+
+Prefill: TypeAlias = Literal["auto", "none", "trailing", "prefix", "continue_final_message"]
+"""How a wire is given the beginning of an answer: as the last message alone, with `prefix: true` in it, or with
+`continue_final_message: true` beside the messages. auto: what the address or the model's name tells for certain."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -134,9 +140,9 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One model call. `model` is without the provider's prefix; `messages` is the model's view of the path.
 
-    `prefix` is text already shown of this very answer: a provider with `can_continue` goes on after it, the others
-    are never given one. `provider_data` is, by the id of an earlier answer, what this provider gave with it as
-    `ProviderData`, in order.
+    `prefix` is text already shown of this very answer, without white space at its end: a provider that `prefills` this
+    model goes on after it, the others are never given one. `provider_data` is, by the id of an earlier answer, what
+    this provider gave with it as `ProviderData`, in order.
     """
 
     model: str
@@ -182,9 +188,8 @@ class Provider(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def can_continue(self) -> bool:
-        """Can go on after a given prefix of its own answer (DESIGN §7)."""
+    def prefills(self, model: str) -> bool:
+        """Can this model's API be given the beginning of the answer, and goes on exactly behind it (DESIGN §7)?"""
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Ends after `Finished`; closing it closes the connection.

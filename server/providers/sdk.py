@@ -48,9 +48,6 @@ class Reach(TypedDict, total=False):
 class SdkProvider(ABC, Generic[ClientT]):
     """A `Provider` but for its `stream`."""
 
-    can_continue = False
-    """Most wires have no way to go on after a prefix that all their servers would honour."""
-
     usual_base_url: ClassVar[str] = ""
 
     def __init__(self, name: str, **reach: Unpack[Reach]) -> None:
@@ -66,6 +63,10 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     def models(self) -> list[ModelInfo]:
         return list(self._models)
+
+    def prefills(self, model: str) -> bool:
+        """Most wires have no way to go on after a prefix that all their servers would honour."""
+        return False
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

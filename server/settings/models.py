@@ -89,9 +89,12 @@ class Provider(Section, frozen=True):
     """Silence in the middle of an answer, or before it, after which the call has failed. Raise it for local models
     that load first or think long."""
 
-    can_continue: bool = False
-    """Only `anthropic`, and only its models up to 4.5: an answer that broke off goes on where it stopped, without
-    thinking; otherwise it begins again."""
+    prefill: Literal["auto", "none", "trailing", "prefix", "continue_final_message"] = "auto"
+    """How the server is given the beginning of an answer that it must go on with. `openai_chat`: trailing (llama.cpp,
+    Ollama, many models of OpenRouter: the last message, if it is the assistant's, is continued), prefix (DeepSeek
+    under /beta, Mistral), continue_final_message (vLLM), none; auto knows the addresses of Mistral and DeepSeek and
+    takes none for all others. `anthropic`: auto goes by the model's name, up to Claude 4.5; trailing and none hold for
+    all its models. Without a prefill a model is asked to go on, and after a crash it begins again."""
 
     prompt_caching: bool = True
     """Only `anthropic`: what a prompt begins with is kept there for five minutes. It costs a quarter more once and a
@@ -116,6 +119,9 @@ class Provider(Section, frozen=True):
     def __post_init__(self) -> None:
         if (self.kind == "script") != bool(self.file):
             raise ValueError('file: a provider of the kind "script", and no other, has one')
+        ways = {"openai_chat": ("trailing", "prefix", "continue_final_message"), "anthropic": ("trailing",)}
+        if self.prefill not in ("auto", "none", *ways.get(self.kind, ())):
+            raise ValueError(f"prefill: {self.prefill!r} is not spoken by providers of the kind {self.kind!r}")
         if self.vertex_project and self.kind not in ("google", "anthropic"):
             raise ValueError('vertex_project: only providers of the kinds "google" and "anthropic" are on Vertex AI')
         if self.base_url == OPENAI_API and self.kind in BASE_URLS:

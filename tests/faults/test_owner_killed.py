@@ -19,6 +19,7 @@ import redis
 from protocol.messages import JsonObject
 from server.store.keys import Keys
 from server.store.server_process import ServerProcess, find_binary
+from tests.integration.fake_openai import DONE, HANG, STOP, Reply, serve_fake_openai, text
 from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, user_message, watching
 from tests.integration.harness import start as start_process
 from tests.integration.store_fixtures import running_server
@@ -41,12 +42,19 @@ FAST = {
 
 
 class House:
-    """One web process, two workers, one store. A killed worker is replaced at once."""
+    """One web process, two workers, one store. A killed worker is replaced at once. `config` is for all of them."""
 
     def __init__(
-        self, store: ServerProcess, log: Path, stack: ExitStack, limits: dict[str, str], app: Path = MISBEHAVING
+        self,
+        store: ServerProcess,
+        log: Path,
+        stack: ExitStack,
+        limits: dict[str, str],
+        app: Path = MISBEHAVING,
+        config: Path | None = None,
     ) -> None:
         self._app = app
+        self._config = ["--config", str(config)] if config is not None else []
         self._environment = {"REDIS_URL": store.url, **limits}
         self._stack = stack
         self._log = log
@@ -81,7 +89,9 @@ class House:
         return True
 
     def start(self, *arguments: str) -> Process:
-        return self._stack.enter_context(start_process(*arguments, log=self._log, environment=self._environment))
+        return self._stack.enter_context(
+            start_process(*arguments, *self._config, log=self._log, environment=self._environment)
+        )
 
 
 @pytest.fixture
@@ -160,6 +170,45 @@ async def test_an_owner_that_was_stopped_for_longer_than_its_lease_writes_nothin
             assert joined.snapshot == stayed.snapshot
     assert stayed.messages == [*reference.messages, ("user", "again"), ("assistant", "You said: again")]
     assert stayed.snapshots == 1
+
+
+@pytest.mark.row("OLD-11", "SES-4")
+@pytest.mark.parametrize(
+    ("prefill", "wish", "second", "is_retracted"),
+    [
+        ("trailing", "auto", "and the town counts them.", False),
+        ("none", "continue", "Boats leave at dawn, and the town counts them.", False),
+        ("none", "auto", "The harbour wakes early. Boats leave at dawn, and the town counts them.", True),
+        ("trailing", "restart", "The harbour wakes early. Boats leave at dawn, and the town counts them.", True),
+    ],
+)
+async def test_an_answer_cut_by_kill_9_goes_on_where_the_model_can_be_given_its_beginning(
+    tmp_path: Path, prefill: str, wish: str, second: str, is_retracted: bool
+) -> None:
+    """A real server of models on HTTP: what was shown is only taken back where nothing else is left."""
+    shown = "The harbour wakes early. Boats leave at dawn, "
+    with ExitStack() as stack:
+        model = stack.enter_context(serve_fake_openai())
+        config = tmp_path / "threadcast.toml"
+        config.write_text(
+            f'[models]\ndefault = "local/tiny"\n[models.providers.local]\nbase_url = "{model.base_url}"\n'
+            f'prefill = "{prefill}"\n'
+        )
+        store = stack.enter_context(contextmanager(running_server)(find_binary(), tmp_path))
+        house = House(store, tmp_path / "log", stack, FAST, config=config)
+        await house.open()
+        model.replies = [Reply([text(shown), HANG]), Reply([text(second), STOP, DONE])]
+        async with watching(house.web.url, "c1") as watcher:
+            await essay(house.web.url, "c1", {"on_owner_loss": wish})
+            await watcher.until(lambda w: shown_characters(w) >= len(shown))
+            assert house.kill_owner("c1")
+            await watcher.at_rest()
+    answer = shown + "and the town counts them."
+    assert watcher.messages == [("user", "write"), ("assistant", answer)]
+    assert ("message_removed" in watcher.types()) == is_retracted
+    roles = [message["role"] for message in model.asked[1].body["messages"]]
+    beginning = {"trailing": ["user", "assistant"], "none": ["user", "assistant", "user"]}[prefill]
+    assert roles[1:] == (["user"] if is_retracted else beginning)
 
 
 @pytest.mark.parametrize("house", [{}], indirect=True, ids=["default"])

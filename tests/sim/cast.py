@@ -47,10 +47,13 @@ class ScriptedModel:
 
     def __init__(self, world: "World", *, can_continue: bool) -> None:
         self._world = world
-        self.can_continue = can_continue
+        self._can_continue = can_continue
 
     def models(self) -> list[ModelInfo]:
         return []
+
+    def prefills(self, model: str) -> bool:
+        return self._can_continue
 
     async def aclose(self) -> None:
         """There is nothing to close."""

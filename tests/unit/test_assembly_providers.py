@@ -20,7 +20,7 @@ from server.settings.sources import load_settings
 KINDS = Models(
     providers={
         "o": Provider(),
-        "a": Provider(kind="anthropic", can_continue=True, models=[Model("m", max_output_tokens=64_000)]),
+        "a": Provider(kind="anthropic", prefill="trailing", models=[Model("m", max_output_tokens=64_000)]),
         "g": Provider(kind="google"),
     }
 )
@@ -30,7 +30,7 @@ def test_each_kind_has_its_adapter() -> None:
     found = providers_of(KINDS)
     made = [found.resolve(f"{name}/m")[0] for name in "oag"]
     assert [type(provider) for provider in made] == [OpenAIChat, Anthropic, Google]
-    assert [provider.can_continue for provider in made] == [False, True, False]
+    assert [provider.prefills("m") for provider in made] == [False, True, False]
     assert found.model_infos()["a/m"].max_output_tokens == 64_000
 
 

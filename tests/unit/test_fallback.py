@@ -17,8 +17,6 @@ pytestmark = pytest.mark.anyio
 class Moody:
     """A provider that fails as a test wants, after so many words. It counts how often it was asked."""
 
-    can_continue = False
-
     def __init__(self, name: str, fails: Cause | None = None, *, words: int = 0, named: str = "") -> None:
         self.name = name
         self._fails: Cause | None = fails
@@ -40,6 +38,9 @@ class Moody:
 
     def models(self) -> list[ModelInfo]:
         return []
+
+    def prefills(self, model: str) -> bool:
+        return False
 
     async def aclose(self) -> None:
         return None

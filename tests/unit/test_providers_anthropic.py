@@ -13,7 +13,7 @@ from protocol.messages import (
     Part,
     TextPart,
 )
-from server.providers.anthropic.request import request_body
+from server.providers.anthropic.request import request_body, takes_prefill
 from server.providers.base import (
     ModelParams,
     Request,
@@ -95,9 +95,34 @@ def test_conversation_begins_and_ends_with_the_user_whatever_is_left_of_it() -> 
     assert turns_of(message("user", " \n"), message("assistant", "")) == []
 
 
-def test_prefix_is_the_last_word_and_loses_only_white_space() -> None:
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [
+        ("claude-3-5-sonnet-20241022", True),
+        ("claude-2.1", True),
+        ("claude-instant-1.2", True),
+        ("claude-sonnet-4-20250514", True),
+        ("claude-opus-4-1@20250805", True),
+        ("claude-haiku-4-5", True),
+        ("us.anthropic.claude-opus-4-5-20251101-v1:0", True),
+        ("claude-opus-4-6", False),
+        ("claude-sonnet-4-6-20260217", False),
+        ("claude-opus-4-10", False),
+        ("claude-sonnet-5", False),
+        ("claude-mythos-5", False),
+        ("claude-20", False),
+        ("my-own-name", False),
+    ],
+)
+def test_models_up_to_4_5_take_the_beginning_of_their_answer_and_no_others_that_we_know(
+    model: str, takes: bool
+) -> None:
+    assert takes_prefill(model) == takes
+
+
+def test_prefix_is_the_last_word_and_nothing_is_thought_after_it() -> None:
     params = ModelParams(thinking_budget=5_000)
-    body = body_of(message("user", "hi"), prefix="Once upon \n", params=params)
+    body = body_of(message("user", "hi"), prefix="Once upon", params=params)
     assert body["messages"][-1] == {"role": "assistant", "content": [text("Once upon")]}
     assert "thinking" not in body
 

@@ -248,11 +248,3 @@ def test_answer_that_paused_goes_on_with_numbers_that_add_up() -> None:
         UsageReported(Usage(12, 18, 30)),
         Finished("tool_calls"),
     ]
-
-
-def test_white_space_that_the_prefix_had_is_not_said_twice() -> None:
-    reader = EventReader(drops_leading_space=True)
-    pieces = ({"type": "text_delta", "text": " "}, {"type": "text_delta", "text": "\n a "})
-    stream = block(0, {"type": "text", "text": ""}, *pieces)
-    deltas = [d for data in SseSplitter().feed(stream) for d in reader.read(msgspec.json.decode(data, type=Event))]
-    assert deltas == [TextDelta("a ")]

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.anyio
 class Named:
     """A provider that is nothing but its name; it notes that it was closed, or refuses to be."""
 
-    can_continue = False
-
     def __init__(self, name: str, models: list[str] | None = None, goodbye: Exception | None = None) -> None:
         self.name = name
         self.is_closed = False
@@ -29,6 +27,9 @@ class Named:
 
     def models(self) -> list[ModelInfo]:
         return [ModelInfo(name=name, context_tokens=1) for name in self._models]
+
+    def prefills(self, model: str) -> bool:
+        return False
 
     async def aclose(self) -> None:
         if self._goodbye is not None:

@@ -6,9 +6,11 @@ leaves the server by any other way than this request.
 
 from collections.abc import Sequence
 
-from protocol.messages import JsonObject
+from protocol.messages import JsonObject, Message
 from protocol.params import all_set
+from protocol.reducer import drafted_message
 from protocol.state import ChatState
+from server.agent.answer.continuation import INSTRUCTION
 from server.agent.history.view import model_view
 from server.agent.place.context import context_of, interaction_of, payloads_of
 from server.agent.place.profile import ChatTools
@@ -21,20 +23,37 @@ _PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra
 """None of them has a default of the server's own: what nobody has set is the provider's to choose."""
 
 
+_GO_ON = Message(role="user", content=INSTRUCTION, message_id="continue", hidden=True, kind="continue")
+
+
 def build_request(
-    state: ChatState, tools: ChatTools, provider: str, model: str, *, with_tools: bool, prefix: str = ""
+    state: ChatState,
+    tools: ChatTools,
+    provider: str,
+    model: str,
+    *,
+    with_tools: bool,
+    shown: str = "",
+    prefills: bool = False,
 ) -> Request:
-    """The request for the round that is open. `model` is as its `provider` knows it; `prefix` is text of this very
-    answer that is shown already."""
+    """The request for the round that is open. `model` is as its `provider` knows it; `shown` is text of this very
+    answer that people have seen already. A provider that `prefills` is given it as the beginning of the answer, any
+    other one as a message, and is asked to go on."""
     run = state.private.run
     defaults = tools.profile.params
     values = {name: found.value for name, found in all_set(state, defaults).items()}
     instructions = values.get("custom_instructions") or ""
     offered = tools.specs() if with_tools else []
     chosen: JsonObject = {name: values[name] for name in _PARAMS if name in values}
+    messages, prefix = model_view(state, defaults), ""
+    if shown and state.draft is not None:
+        if prefills:
+            prefix = shown.rstrip()
+        else:
+            messages += [drafted_message(state.draft), _GO_ON]
     return Request(
         model=model,
-        messages=model_view(state, defaults),
+        messages=messages,
         system=system_prompt(tools.profile.sections, prompt_context(state, tools, offered, instructions)),
         tools=offered,
         params=ModelParams(**chosen),

@@ -104,10 +104,9 @@ class EventReader:
     asked again with `blocks` as they are.
     """
 
-    def __init__(self, *, drops_leading_space: bool = False) -> None:
+    def __init__(self) -> None:
         self.has_begun = False
         self.blocks: list[JsonObject] = []
-        self._drops_leading_space = drops_leading_space
         self._block: JsonObject | None = None
         self._parts: list[str] = []
         self._calls_count = 0
@@ -177,9 +176,6 @@ class EventReader:
 
     def _say(self, text: str, deltas: list[Delta]) -> None:
         self._parts.append(text)
-        if self._drops_leading_space:  # the prefix ends with the white space that the model says again
-            text = text.lstrip()
-            self._drops_leading_space = not text
         if text:
             deltas.append(TextDelta(text))
 

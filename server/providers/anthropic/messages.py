@@ -16,8 +16,8 @@ import msgspec
 
 from protocol.messages import JsonObject
 from server.providers.anthropic.events import Event, EventReader
-from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body
-from server.providers.base import Delta, Request, model_info
+from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body, takes_prefill
+from server.providers.base import Delta, Prefill, Request, model_info
 from server.providers.failures import checked, model_failed
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EventTooLarge, SseSplitter
@@ -41,9 +41,9 @@ _decode_event = msgspec.json.Decoder(Event).decode
 
 
 class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
-    """A `Provider`. `can_continue`: going on after a given prefix works with models up to 4.5, so somebody must say
-    that all models asked here are such; such a call goes without thinking. `is_caching`: prompts are marked to be kept
-    at the provider for a few minutes.
+    """A `Provider`. `prefill`: "auto" goes by the models' names, any other way but "none" says that all models asked
+    here take one; a call that is given the beginning of its answer goes without thinking, as the API wants it.
+    `is_caching`: prompts are marked to be kept at the provider for a few minutes.
 
     With `vertex_project` the models are asked on Vertex AI in `vertex_location` ('' is `global`), with the application
     default credentials of the machine; `api_key` is not used then. There the API is the same but for three things: the
@@ -57,18 +57,21 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         self,
         name: str,
         *,
-        can_continue: bool = False,
+        prefill: Prefill = "auto",
         is_caching: bool = True,
         vertex_project: str = "",
         vertex_location: str = "",
         **reach: Unpack[Reach],
     ) -> None:
         super().__init__(name, **reach)
-        self.can_continue = can_continue
+        self._prefill = prefill
         self._vertex = (vertex_project, vertex_location or "global") if vertex_project else None
         # The SDK adds /v1 itself, and everybody else's base URL ends with it.
         self._base_url = self._base_url.rstrip("/").removesuffix("/v1")
         self._is_caching = is_caching
+
+    def prefills(self, model: str) -> bool:
+        return takes_prefill(model) if self._prefill == "auto" else self._prefill != "none"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
@@ -78,7 +81,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         info = model_info(self, request.model)
         max_tokens = info.max_output_tokens if info is not None else None
         body = request_body(request, max_tokens=max_tokens or DEFAULT_MAX_TOKENS, is_caching=self._is_caching)
-        reader = EventReader(drops_leading_space=request.prefix != request.prefix.rstrip())
+        reader = EventReader()
         try:
             for _ in range(MAX_PAUSES):
                 asked = {**body, "messages": [*body["messages"], *_so_far(reader)]}

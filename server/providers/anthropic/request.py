@@ -13,13 +13,16 @@ from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, Te
 from server.providers.base import ModelParams, Request
 from server.providers.turns import Turns, arguments_object, split_data_url
 
-__all__ = ["DEFAULT_MAX_TOKENS", "request_body"]
+__all__ = ["DEFAULT_MAX_TOKENS", "request_body", "takes_prefill"]
 
 DEFAULT_MAX_TOKENS = 8_192
 """The API wants a number. Every model since 3.5 takes this one; `max_output_tokens` of a model raises it."""
 
 THINKING_MIN_TOKENS = 1_024
 """Below this the API refuses a budget."""
+
+_NAME = re.compile(r"claude-(?:opus|sonnet|haiku)-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
+_OLD_NAME = re.compile(r"claude-(?:instant|[23])(?!\d)")
 
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _EPHEMERAL = {"type": "ephemeral"}
@@ -43,8 +46,8 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
     turns.begin_and_end_with_the_user(_text("[Earlier messages are left out.]"), _text("[Continue.]"))
     if is_caching and turns.last:
         turns.last[-1] = {**turns.last[-1], "cache_control": _EPHEMERAL}
-    if prefix := request.prefix.rstrip():
-        # The API refuses white space at the end of it; `anthropic.py` drops what the model repeats.
+    prefix = request.prefix
+    if prefix:
         turns.answer([_text(prefix)])
     body: JsonObject = {
         "model": request.model,
@@ -67,6 +70,15 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
         # The API asks for a name that says nothing about the person.
         body["metadata"] = {"user_id": hashlib.sha256(request.user.encode()).hexdigest()[:32]}
     return {**body, **request.params.extra_body}
+
+
+def takes_prefill(model: str) -> bool:
+    """Does the model of this name take the beginning of its answer? From Claude 4.6 on all refuse it (Anthropic's
+    "What's new in Claude 4.6", prefill removal); of a name that does not tell its generation nobody knows."""
+    if _OLD_NAME.search(model):
+        return True
+    found = _NAME.search(model)
+    return found is not None and (int(found[1]), int(found[2] or 0)) <= (4, 5)
 
 
 def _params(params: ModelParams, max_tokens: int, *, may_think: bool) -> JsonObject:

@@ -120,7 +120,6 @@ class Demo:
     """The demo `Provider`."""
 
     name = "demo"
-    can_continue = True
 
     def check(self, model: str) -> None:
         """Raises ModelFailed: there is no such model, or not with these options."""
@@ -130,6 +129,10 @@ class Demo:
         return [
             ModelInfo(name=name, context_tokens=CONTEXT_TOKENS, supports_tools=name == "tools") for name in _NUMBERS
         ]
+
+    def prefills(self, model: str) -> bool:
+        """Its answers are always the same, so any of them can be continued."""
+        return True
 
     async def aclose(self) -> None:
         """Nothing is held."""

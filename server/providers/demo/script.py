@@ -111,8 +111,6 @@ def read_scenes(path: str) -> _File:
 class Script:
     """A `Provider` whose models all play the one script of `path`. Raises ValueError, as `read_scenes`."""
 
-    can_continue = False
-
     def __init__(self, name: str, path: str) -> None:
         self.name = name
         self._file = read_scenes(path)
@@ -126,6 +124,10 @@ class Script:
     def models(self) -> list[ModelInfo]:
         return [ModelInfo(name=name, context_tokens=CONTEXT_TOKENS, supports_images=True) for name in self._file.models]
 
+    def prefills(self, model: str) -> bool:
+        """What is written down can be continued anywhere."""
+        return True
+
     async def aclose(self) -> None:
         """Nothing is held."""
 
@@ -135,8 +137,12 @@ class Script:
         yield ModelNamed(f"{self.name}/{request.model}")
         played, places = _next_round(self._file.scene, request.system, request.messages)
         said = 0
-        for text, kind in ((played.reasoning, ReasoningDelta), (played.text, TextDelta)):
-            for word in words_of(_filled(text, places)):
+        reasoning = "" if request.prefix else _filled(played.reasoning, places)
+        text = _filled(played.text, places)
+        if request.prefix:  # words that a person has changed since are followed by nothing
+            text = text.removeprefix(request.prefix) if text.startswith(request.prefix) else ""
+        for said_text, kind in ((reasoning, ReasoningDelta), (text, TextDelta)):
+            for word in words_of(said_text):
                 await asyncio.sleep(1 / self._file.rate if self._file.rate else 0)
                 said += 1
                 yield kind(word)

@@ -17,6 +17,7 @@ from server.providers.base import (
     Finished,
     FinishReason,
     ModelNamed,
+    Prefill,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -24,7 +25,15 @@ from server.providers.base import (
     UsageReported,
 )
 from server.providers.failures import model_failed
-from server.providers.openai.chat_wire import CallNumbers, Chunk, Spoken, finish_reason, request_body, usage_of
+from server.providers.openai.chat_wire import (
+    CallNumbers,
+    Chunk,
+    Spoken,
+    finish_reason,
+    prefill_at,
+    request_body,
+    usage_of,
+)
 from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream
 from server.providers.sdk import Reach
 
@@ -38,17 +47,27 @@ _decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 class OpenAIChat(OpenAIServer):
-    """The `Provider`. `send_reasoning_back` is for servers that want `reasoning_content` again (PROV-6)."""
+    """The `Provider`. `send_reasoning_back` is for servers that want `reasoning_content` again (PROV-6); `prefill` says
+    how this server is given the beginning of an answer."""
 
-    def __init__(self, name: str, *, send_reasoning_back: bool = False, **reach: Unpack[Reach]) -> None:
+    def __init__(
+        self, name: str, *, send_reasoning_back: bool = False, prefill: Prefill = "auto", **reach: Unpack[Reach]
+    ) -> None:
         super().__init__(name, **reach)
         self._send_reasoning_back = send_reasoning_back
+        self._prefill = prefill_at(self._base_url) if prefill == "auto" else prefill
         # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
         self.max_tokens_field = "max_completion_tokens" if self._is_official else "max_tokens"
 
+    def prefills(self, model: str) -> bool:
+        return self._prefill != "none"
+
     def _body(self, request: Request) -> JsonObject:
         return request_body(
-            request, max_tokens_field=self.max_tokens_field, send_reasoning_back=self._send_reasoning_back
+            request,
+            max_tokens_field=self.max_tokens_field,
+            send_reasoning_back=self._send_reasoning_back,
+            prefill=self._prefill,
         )
 
     def _reader(self) -> "ChunkReader":

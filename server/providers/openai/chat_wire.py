@@ -5,11 +5,13 @@ official one does (reasoning in two spellings, timings, whole answers instead of
 Nothing that is not the model's business passes: messages of pass-through roles never go out.
 """
 
+from urllib.parse import urlsplit
+
 import msgspec
 
 from protocol.bodies import read_object
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, ToolCall, Usage, text_of
-from server.providers.base import FinishReason, ModelParams, Request, ToolCallDelta
+from server.providers.base import FinishReason, ModelParams, Prefill, Request, ToolCallDelta
 
 __all__ = [
     "CallFragment",
@@ -18,6 +20,7 @@ __all__ = [
     "ErrorBody",
     "finish_reason",
     "object_text",
+    "prefill_at",
     "request_body",
     "usage_of",
 ]
@@ -145,7 +148,20 @@ class CallNumbers:
         return ToolCallDelta(call.index, None, name, arguments)
 
 
-def request_body(request: Request, *, max_tokens_field: str, send_reasoning_back: bool) -> JsonObject:
+def prefill_at(base_url: str) -> Prefill:
+    """How the server at this address is given the beginning of an answer, where the address tells: the API of Mistral,
+    and that of DeepSeek under /beta, document `prefix: true`. Whether a server at another address continues a last
+    message of the assistant or answers it, only its operator knows."""
+    parts = urlsplit(base_url)
+    if parts.hostname == "api.mistral.ai":
+        return "prefix"
+    is_beta = parts.hostname == "api.deepseek.com" and parts.path.strip("/").startswith("beta")
+    return "prefix" if is_beta else "none"
+
+
+def request_body(
+    request: Request, *, max_tokens_field: str, send_reasoning_back: bool, prefill: Prefill = "none"
+) -> JsonObject:
     """The JSON body. What is None is left to the provider; `extra_body` has the last word (PROV-5)."""
     messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
     shown: list[JsonObject] = []  # images of tool results, until the results are all there
@@ -177,7 +193,20 @@ def request_body(request: Request, *, max_tokens_field: str, send_reasoning_back
             body["parallel_tool_calls"] = request.params.parallel_tool_calls
     if request.user:
         body["user"] = request.user
-    return {**body, **request.params.extra_body}
+    body = {**body, **request.params.extra_body}
+    return _prefilled(body, request.prefix, prefill) if request.prefix else body
+
+
+def _prefilled(body: JsonObject, prefix: str, prefill: Prefill) -> JsonObject:
+    """`body`, whose answer begins with `prefix`. Templates that think first would think after it, and llama.cpp refuses
+    the two together ("Assistant response prefill is incompatible with enable_thinking"), so servers with templates of
+    their own are told not to think; those that do not know the word ignore it."""
+    beginning: JsonObject = {"role": "assistant", "content": prefix}
+    if prefill == "prefix":
+        return {**body, "messages": [*body["messages"], {**beginning, "prefix": True}]}
+    how = {"continue_final_message": True, "add_generation_prompt": False} if prefill != "trailing" else {}
+    template = {**body.get("chat_template_kwargs", {}), "enable_thinking": False}
+    return {**body, "messages": [*body["messages"], beginning], **how, "chat_template_kwargs": template}
 
 
 def _seen(images: list[JsonObject]) -> JsonObject:
