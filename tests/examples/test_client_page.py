@@ -1,8 +1,6 @@
-"""docs/client.md and the README's part about Python: every block of Python is run, against a real server."""
+"""docs/client.md: each function that its blocks define is called, against a real server."""
 
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,20 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.docs.pages import blocks_of
 from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
 from threadcast import Client, FileOutbox
 
 pytestmark = pytest.mark.anyio
 
-PAGE_URL = "http://127.0.0.1:8000"
 CONFIG = '[tools.open_file]\npolicy = "client"\ndescription = "x"\n[models]\ndefault = "demo/echo"\n'
 
 
-def blocks_of(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-
-
-BLOCKS = blocks_of(ROOT / "docs" / "client.md")
+BLOCKS = [block.text for block in blocks_of(ROOT / "docs" / "client.md") if block.language == "python"]
 FUNCTIONS = {name: block for block in BLOCKS for name in re.findall(r"^async def (\w+)\(", block, re.MULTILINE)}
 
 
@@ -43,14 +37,7 @@ def function(name: str) -> Callable[..., Awaitable[None]]:
     return found
 
 
-async def test_the_first_lines_of_the_page_run_as_they_stand(house: Process) -> None:
-    printed = await anyio.run_process(
-        [sys.executable, "-c", BLOCKS[0].replace(PAGE_URL, house.url)], cwd=ROOT, stderr=subprocess.STDOUT
-    )
-    assert printed.stdout.decode().strip() == "You said: What is a lease?"
-
-
-async def test_every_other_example_of_the_page_runs(
+async def test_every_function_of_the_page_does_what_it_says(
     house: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = {"main", "watch", "talk", "read_aloud", "apply_edit", "serve_tools", "sidebar", "come_back"}
@@ -77,11 +64,3 @@ async def test_every_other_example_of_the_page_runs(
             for chat, text in ((earlier, "from an earlier life"), (offline, "goes out when it can")):
                 await chat.at_rest(DEADLINE_SECONDS)
                 assert str(chat.messages[0].content) == text
-
-
-async def test_the_readmes_lines_run_as_they_stand(house: Process) -> None:
-    (block,) = [block for block in blocks_of(ROOT / "README.md") if "threadcast import" in block]
-    printed = await anyio.run_process(
-        [sys.executable, "-c", block.replace(PAGE_URL, house.url)], cwd=ROOT, stderr=subprocess.STDOUT
-    )
-    assert "You said: Hello from Python!" in printed.stdout.decode()

@@ -55,10 +55,25 @@ def test_every_test_that_a_page_names_exists() -> None:
             assert (f"{name}.py" in files) if is_file else (name in names), f"{page.name} names {name}"
 
 
-def test_no_link_is_dead() -> None:
-    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", PAGES["PROTOCOL"]]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def anchors(page: Path) -> set[str]:
+    """What `#…` can name in a page: its headings, as forges spell them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_link_and_no_anchor_is_dead() -> None:
+    tops = [ROOT, *(ROOT / room for room in ("bench", "docs", "examples", "protocol", "scripts", "web/client"))]
+    pages = {page for top in tops for page in top.glob("*.md")} | {*(ROOT / "docs").rglob("*.md")}
+    pages |= {*(ROOT / "examples").glob("*/*.md")}
+    for page in sorted(pages):
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            named = (page.parent / target) if target else page
+            assert named.exists(), f"{page.relative_to(ROOT)} links to {link}"
+            if anchor:
+                assert anchor in anchors(named), f"{page.relative_to(ROOT)} links to {link}"
 
 
 def test_every_promise_of_the_readme_has_its_line_and_its_tests() -> None:

@@ -1,4 +1,5 @@
-"""What is installed: a wheel holds the built page and nothing of what it was built with, and asks for no Node.js.
+"""What is installed: a wheel holds the built page and nothing of what it was built with, asks for no Node.js, and its
+description has no link that leads nowhere.
 
 The build hook is asked as hatchling asks it, with an npm of ours on the PATH; the wheel is made of the files that stand
 in this clone.
@@ -6,8 +7,10 @@ in this clone.
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from email.parser import Parser
@@ -29,15 +32,54 @@ def has_node_wheel(packages: list[str]) -> bool:
     return any("node" in package for package in packages)
 
 
-@pytest.fixture
-def hook(tmp_path: Path) -> Any:  # Any: see Hook
-    """The hook of a clone at `tmp_path` for the wheel."""
-    (tmp_path / "web" / "app").mkdir(parents=True)
+def hatch_build() -> Any:  # Any: see Hook
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.PageBuildHook(str(tmp_path), {}, None, SimpleNamespace(), str(tmp_path), "wheel")
+    return module
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Any:  # Any: see Hook
+    """The hook of a clone at `tmp_path` for the wheel."""
+    (tmp_path / "web" / "app").mkdir(parents=True)
+    return hatch_build().PageBuildHook(str(tmp_path), {}, None, SimpleNamespace(), str(tmp_path), "wheel")
+
+
+def relative_links(description: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", description) if not re.match("https?://", link)]
+
+
+def description(metadata: dict[str, Any]) -> str:  # Any: the `project` table
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    hatch_build().ReadmeHook(str(ROOT), config).update(metadata)
+    assert metadata["readme"]["content-type"] == "text/markdown"
+    return str(metadata["readme"]["text"])
+
+
+def test_links_and_pictures_of_the_readme_are_absolute_where_the_repository_has_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("THREADCAST_SOURCE_URL", raising=False)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    count = len(relative_links(readme))
+    urls = {"Source": "https://forge.example/threadcast"}
+    text = description({"version": "1.2.3", "urls": urls})
+    assert relative_links(text) == [] and text.count("](https://forge.example/threadcast/") == count > 20
+    assert "[docs/page.md](https://forge.example/threadcast/blob/v1.2.3/docs/page.md)" in text
+    assert "](https://forge.example/threadcast/raw/v1.2.3/docs/page-approval.png)" in text
+
+    monkeypatch.setenv("THREADCAST_SOURCE_URL", "https://mirror.example/threadcast/")
+    assert description({"version": "1.2.3"}).count("](https://mirror.example/threadcast/") == count
+
+
+def test_links_of_the_readme_become_their_words_where_the_repository_has_no_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("THREADCAST_SOURCE_URL", raising=False)
+    text = description({"version": "1.2.3"})
+    assert "](" not in text and "- protocol/PROTOCOL.md: the wire, in full" in text
 
 
 def npm_that_ends_with(status: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +136,11 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        required = Parser().parsestr(files.read(metadata).decode()).get_all("Requires-Dist", [])
+        fields = Parser().parsestr(files.read(metadata).decode())
+    required = fields.get_all("Requires-Dist", [])
+    description = str(fields.get_payload())
+    assert fields["Description-Content-Type"] == "text/markdown"
+    assert description.startswith("# Threadcast") and not relative_links(description)
     assert "server/static/index.html" in names
     assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {"js", "css"}
     assert not [name for name in names if "node_modules" in name or name.startswith("web/") or name.endswith(".ts")]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["APP", "CLIENT", "node_test"]
+__all__ = ["APP", "CLIENT", "WEB", "node_is_missing", "node_test"]
 
 WEB = Path(__file__).parents[2] / "web"
 CLIENT = WEB / "client"
@@ -24,7 +24,7 @@ NODE_SECONDS = 120
 
 
 @cache
-def _missing() -> str:
+def node_is_missing() -> str:
     """Why there is nothing to run; empty when there is something."""
     if shutil.which("node") is None:
         return "node is not installed; with it, `scripts/web` installs what this test needs"
@@ -45,7 +45,7 @@ def _compile(config: Path) -> None:
 
 def node_test(name: str, environment: Mapping[str, str] | None = None, room: Path = CLIENT) -> None:
     """Run `test/<name>.test.ts` of a room; fails with what node printed."""
-    if missing := _missing():
+    if missing := node_is_missing():
         pytest.skip(missing)
     if room == APP:  # which imports the client as who installs it does
         _compile(CLIENT / "tsconfig.json")

@@ -1,0 +1,311 @@
+"""A reader who goes through a page from top to bottom in a clone, and pastes each block where it belongs.
+
+    toml      goes to the end of threadcast.toml; a server must start with the block alone, and with all of them
+    python    that imports `server.…` goes to the end of my_tools.py, likewise; else it is a program and must end well
+    ts        is compiled and run by node
+    sh        is run command by command; commands that do not end have a terminal of their own for the rest of the page
+    text      after one of the others in the same section is what was printed: each line must have come, in this order,
+              in one of the terminals. `…` stands for anything, and so does each number of ten digits or more
+    (others)  are an error: a new kind of block wants somebody who runs it
+
+The clone is a directory of links to this one, so that its scripts run as they are, with a data directory and a
+configuration of its own. Three addresses of the pages are replaced by free ones: the server's, the store's and that of
+a local model. A server is started when a block first needs one, and again when the configuration or the tools changed.
+"""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+
+from server.assembly import furnish
+from server.settings.sources import BadSettings, load_settings
+from tests.docs.pages import EXCUSED, ROOT, Block, commands_of
+from tests.integration.harness import DEADLINE_SECONDS
+from tests.web.installed import WEB, node_is_missing
+
+__all__ = ["PAGE_URL", "SMALLER", "Reader", "Terminal", "reading"]
+
+PAGE_URL = "http://127.0.0.1:8000"
+CONFIG, TOOLS = "threadcast.toml", "my_tools.py"
+_SERVER = re.compile(r"(\w+=\S+ )*(\./scripts/run|\.venv/bin/threadcast (serve|web|worker))\b")
+_ENDLESS = re.compile(r"curl -N \S+/(subscribe|feed)\b|npx vite$|\.venv/bin/threadcast tail ")
+_NEEDS_SERVER = re.compile(rf"{PAGE_URL}|threadcast (chat|tail)")
+SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--inputs 1000000": "--inputs 500"}
+"""Numbers of the pages that take minutes: the same command is run with fewer."""
+
+CALLED_ELSEWHERE = {"client.md": "tests/examples/test_client_page.py calls each of its functions"}
+"""Pages whose programs may consist of definitions alone."""
+
+
+class Terminal:
+    """One command in a shell of its own, and everything it printed."""
+
+    def __init__(self, command: str, here: Path, environment: Mapping[str, str]) -> None:
+        self.command = command
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._popen = subprocess.Popen(
+            ["sh", "-c", command],
+            cwd=here,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+        self._has_ended = False
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as printed:
+            for line in printed:
+                with self._changed:
+                    self.lines.append(line.decode().rstrip("\n"))
+                    self._changed.notify_all()
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def until(self, is_so: Callable[[list[str]], bool]) -> None:
+        """Wait until the lines are so. Raises AssertionError when the command ends before, or in vain."""
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._has_ended or is_so(self.lines), DEADLINE_SECONDS)
+            assert came and is_so(self.lines), f"$ {self.command}\n{self.shown()}"
+
+    def ended(self) -> int:
+        """Wait for the end; the exit status."""
+        return self._popen.wait(DEADLINE_SECONDS)
+
+    def shown(self) -> str:
+        return "\n".join(self.lines[-60:])
+
+    def close(self) -> None:
+        """End it, as closing a terminal does."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self._popen.pid, number)
+                self._popen.wait(DEADLINE_SECONDS / 2)
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self._popen.wait(DEADLINE_SECONDS)
+        self._reading.join(DEADLINE_SECONDS)
+
+
+def _a_clone(here: Path) -> Path:
+    """A directory that looks like a fresh clone with its environment made: links, and an up-to-date stamp."""
+    here.mkdir()
+    for entry in ROOT.iterdir():
+        if not entry.name.startswith(".") and entry.name != CONFIG:
+            (here / entry.name).symlink_to(entry)
+    (here / ".venv").mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name != "stamp":
+            (here / ".venv" / entry.name).symlink_to(entry)
+    with (ROOT / "pyproject.toml").open("rb") as project:
+        checksum = subprocess.run(["cksum"], stdin=project, capture_output=True, check=True)
+    (here / ".venv" / "stamp").write_text(f"{checksum.stdout.decode().strip()} test\n")
+    return here
+
+
+class Reader:
+    """`addresses` maps what stands in a page to what is really there; one of them is the server's."""
+
+    def __init__(self, here: Path, addresses: Mapping[str, str], programs: Path) -> None:
+        self.here = _a_clone(here)
+        self._addresses = addresses
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "THREADCAST_", "REDIS_"))}
+        port = addresses[PAGE_URL].rpartition(":")[2]
+        self._environment = {
+            **clean,
+            "THREADCAST_SERVER__PORT": port,
+            "THREADCAST_PAGE": "skip",  # scripts/run would build it, which others do
+            "PYTHONUNBUFFERED": "1",
+            "CURL_HOME": str(programs),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        }
+        self.missing: set[str] = set()
+        self._terminals: list[Terminal] = []
+        self._servers: list[Terminal] = []
+        self._is_stale = False
+        self._last: Block | None = None
+
+    def paste(self, block: Block) -> None:
+        """Do with a block what it is for. Raises AssertionError when it does not work."""
+        follows = self._last is not None and self._last.section == block.section
+        match block.language:
+            case "toml":
+                self._configure(block)
+            case "python" if re.search(r"^(from|import) server\b", block.text, re.MULTILINE):
+                self._offer_tools(block)
+            case "python":
+                self._run_program(block)
+            case "ts":
+                self._run_typescript(block)
+            case "sh":
+                self._run_commands(block)
+            case "text":
+                if follows:
+                    self._expect(block)
+                return
+            case language:
+                raise AssertionError(f"{block}: nobody runs blocks of {language!r}; see tests/docs/reader.py")
+        self._last = block
+
+    def finish(self) -> None:
+        """The page is read: a server starts with all of its configuration and tools, if none has yet."""
+        if self._is_stale:
+            self._need_server()
+
+    def close(self) -> None:
+        for terminal in self._terminals:
+            terminal.close()
+
+    def _really(self, text: str) -> str:
+        for written, real in {**self._addresses, **SMALLER}.items():
+            text = text.replace(written, real)
+        return text
+
+    def _open(self, command: str, here: Path | None = None) -> Terminal:
+        terminal = Terminal(self._really(command), here or self.here, self._environment)
+        self._terminals.append(terminal)
+        return terminal
+
+    def _configure(self, block: Block) -> None:
+        alone = self.here / f"alone-{block.line}.toml"
+        alone.write_text(self._really(block.text))
+        _check(block, {}, alone)
+        with (self.here / CONFIG).open("a") as file:
+            file.write(f"\n{alone.read_text()}")
+        self._is_stale = True
+
+    def _offer_tools(self, block: Block) -> None:
+        alone = self.here / f"tools_{block.line}.py"
+        alone.write_text(block.text)
+        _check(block, {"server.app": str(alone)}, Path(os.devnull))
+        with (self.here / TOOLS).open("a") as file:
+            file.write(f"\n{block.text}")
+        self._is_stale = True
+
+    def _need_server(self) -> None:
+        """One that was started with variables of its own was for a look."""
+        if not self._servers or self._is_stale or "=" in self._servers[-1].command:
+            self._start_server("./scripts/run" + (f" --app {TOOLS}" if (self.here / TOOLS).exists() else ""))
+
+    def _start_server(self, command: str) -> None:
+        """In place of the one that has the port; a worker joins the web processes that are there."""
+        if " worker" not in command:
+            while self._servers:
+                self._servers.pop().close()
+        self._is_stale = False
+        self._servers.append(self._open(command))
+        self._servers[-1].until(_is_up)
+
+    def _run_program(self, block: Block) -> None:
+        whole = ast.parse(block.text).body
+        is_run = any(isinstance(part, ast.Expr | ast.For | ast.With | ast.If) for part in whole)
+        assert is_run or block.page.name in CALLED_ELSEWHERE, f"{block} only defines something: nobody would run it"
+        self._need_server()
+        file = self.here / f"program_{block.line}.py"
+        file.write_text(self._really(block.text))
+        self._ends_well(block, f".venv/bin/python {file.name}")
+
+    def _run_typescript(self, block: Block) -> None:
+        if missing := node_is_missing():
+            self.missing.add(missing)
+            return
+        self._need_server()
+        program = self.here / f"program_{block.line}"
+        program.mkdir()
+        (program / "package.json").write_text('{"type": "module"}')
+        (program / "node_modules").mkdir()
+        (program / "node_modules" / "threadcast-client").symlink_to(WEB / "client")
+        (program / "page.ts").write_text(self._really(block.text))
+        options = f"--strict --target ES2022 --module NodeNext --typeRoots {WEB}/node_modules/@types --types node"
+        self._ends_well(block, f"{WEB}/node_modules/.bin/tsc {options} page.ts", program)
+        self._ends_well(block, "node page.js", program)
+
+    def _run_commands(self, block: Block) -> None:
+        exported = ""
+        for command in commands_of(block.text):
+            if command in EXCUSED:
+                continue
+            if command.startswith("export "):
+                exported += f"{command}; "
+                continue
+            if "npx" in command and (missing := node_is_missing()):
+                self.missing.add(missing)
+                continue
+            if _SERVER.match(command):
+                self._start_server(exported + command)
+                continue
+            if _NEEDS_SERVER.search(command):
+                self._need_server()
+            if _ENDLESS.search(command):
+                self._open(exported + command).until(bool)
+            else:
+                self._ends_well(block, exported + command)
+
+    def _ends_well(self, block: Block, command: str, here: Path | None = None) -> None:
+        terminal = self._open(command, here)
+        status = terminal.ended()
+        assert status == 0, f"{block}\n$ {command}\nends with {status}:\n{terminal.shown()}"
+
+    def _expect(self, block: Block) -> None:
+        """The newest terminal first: it is the likeliest, and the one that is shown when none has it."""
+        wanted = [_pattern(self._really(line)) for line in block.text.splitlines() if line.strip()]
+        if any(_has_all(terminal.lines, wanted) for terminal in self._terminals):
+            return
+        going_on = [terminal for terminal in self._terminals if _ENDLESS.search(terminal.command)]
+        assert going_on, f"{block}\n{block.text}\nwas not printed:\n{self._terminals[-1].shown()}"
+        going_on[-1].until(lambda lines: _has_all(lines, wanted))
+
+
+def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
+    """What each start does with its configuration and tools before it opens anything."""
+
+    async def put_together() -> None:
+        furniture = furnish(load_settings({}, flags, str(config)).settings)
+        await furniture.providers.aclose()
+        await furniture.http.aclose()
+
+    try:
+        anyio.run(put_together)
+    except (BadSettings, ValueError) as wrong:
+        raise AssertionError(f"{block}, pasted alone, starts no server:\n{wrong}") from None
+
+
+def _is_up(lines: list[str]) -> bool:
+    return any("listens on" in line or "ready" in line for line in lines)
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    parts = re.split(r"\s*…\s*|\d{10,}", line.rstrip())
+    return re.compile(".*".join(r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in parts))
+
+
+def _has_all(lines: list[str], wanted: list[re.Pattern[str]]) -> bool:
+    left = iter(lines)
+    return all(any(pattern.fullmatch(line.rstrip()) for line in left) for pattern in wanted)
+
+
+@contextmanager
+def reading(here: Path, addresses: Mapping[str, str], programs: Path) -> Iterator[Reader]:
+    """`programs` comes first in the PATH."""
+    reader = Reader(here, addresses, programs)
+    try:
+        yield reader
+    finally:
+        reader.close()
