@@ -264,13 +264,16 @@ class Reader:
         assert status == 0, f"{block}\n$ {command}\nends with {status}:\n{terminal.shown()}"
 
     def _expect(self, block: Block) -> None:
-        """The newest terminal first: it is the likeliest, and the one that is shown when none has it."""
         wanted = [_pattern(self._really(line)) for line in block.text.splitlines() if line.strip()]
         if any(_has_all(terminal.lines, wanted) for terminal in self._terminals):
             return
-        going_on = [terminal for terminal in self._terminals if _ENDLESS.search(terminal.command)]
-        assert going_on, f"{block}\n{block.text}\nwas not printed:\n{self._terminals[-1].shown()}"
-        going_on[-1].until(lambda lines: _has_all(lines, wanted))
+        newest = self._terminals[-1]
+        try:
+            going_on = next(terminal for terminal in reversed(self._terminals) if _ENDLESS.search(terminal.command))
+            going_on.until(lambda lines: _has_all(lines, wanted))
+        except (StopIteration, AssertionError):
+            shown = f"{newest.command}\n{newest.shown()}"
+            raise AssertionError(f"{block}\n{block.text}\nwas not printed; the newest is\n$ {shown}") from None
 
 
 def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
