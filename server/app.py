@@ -120,6 +120,7 @@ async def _edge(
         keeps_traces=limits.trace_hours > 0,
         vault=vault if furniture.forwards_authorization else None,
         shares_port=seat is not None,
+        endpoints=furniture.endpoints,
     )
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         if edge.vault is not None:

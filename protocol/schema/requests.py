@@ -17,36 +17,41 @@ OnDisconnect: TypeAlias = Literal["abort", "detach"]
 
 
 class TextChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /chat`. Without `session_id` a new chat is made."""
+    """`POST /chat`. Without `session_id` a new chat is made. `mode` is read where the operator allows it."""
 
     message: str
     session_id: str | None = None
+    mode: str | None = None
     on_disconnect: OnDisconnect | None = None
 
 
 class AgentChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first."""
+    """`POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. A
+    `conversation_id` that does not exist is made. `mode` is read where the operator allows it."""
 
     message: str
     context_type: str | Annotated[list[str], Meta(min_length=1, max_length=3)]
     context: JsonObject | None = None
     conversation_id: str | None = None
+    mode: str | None = None
     on_disconnect: OnDisconnect | None = None
 
 
 class PageChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope."""
+    """`POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names.
+    `mode` is read where the operator allows it."""
 
     message: str
     context: JsonObject | None = None
-    interaction_type: Literal["text", "value_selected", "action_selected", "form_submitted"] | None = None
-    conversation_id: str | None = None
+    interaction_type: str | None = None
+    conversation_id: str | int | None = None
+    mode: str | None = None
     on_disconnect: OnDisconnect | None = None
 
 
 class CompletionsRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """`POST /v1/chat/completions`, as OpenAI has it; of `messages` the last one with role user is taken.
-    `metadata.chat_id` names the chat."""
+    `metadata.chat_id` names the chat. `mode` is read where the operator allows it."""
 
     messages: list[JsonObject]
     model: str | None = None
@@ -61,4 +66,5 @@ class CompletionsRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     presence_penalty: float | None = None
     reasoning_effort: str | None = None
     parallel_tool_calls: bool | None = None
+    mode: str | None = None
     on_disconnect: OnDisconnect | None = None

@@ -151,7 +151,10 @@ def _one_shot(name: str, summary: str, body: str) -> JsonObject:
                 "in": "query",
                 "description": "What the caller's leaving means for its run; also a key of the body.",
                 "schema": {"enum": ["abort", "detach"], "default": "abort"},
-            }
+            },
+            query_parameter(
+                "mode", {"type": "string"}, "A profile, where the operator allows it; also a key of the body."
+            ),
         ],
         body={"required": True, "content": {"application/json": {"schema": ref(body)}}},
     )

@@ -16,6 +16,7 @@ from protocol.queue import is_steered
 from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
+from server.agent.answer.guard import RETRY_STATUS
 from server.agent.calls.gates import ToolTable, ask_about_limit, next_call, tools_offered
 from server.agent.calls.previews import next_commit
 from server.agent.history.summaries import begin_summary
@@ -144,7 +145,7 @@ def _ask_again(ledger: Ledger, run: Run, answer: Message, table: ToolTable) -> S
             created_at=ledger.now_ms,
         )
         ledger.note(SetAside(aside=Aside(told, answer.message_id)))
-    return _start_round(ledger, run, table, status_text="answering again: wrong language")
+    return _start_round(ledger, run, table, status_text=RETRY_STATUS)
 
 
 def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:

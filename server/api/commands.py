@@ -142,9 +142,17 @@ async def carry_out(edge: Edge, principal: Principal, chat_id: str, command: Int
 
 
 async def lay_down(
-    edge: Edge, principal: Principal, chat_id: str, command: Command, authorization: str | None = None
+    edge: Edge,
+    principal: Principal,
+    chat_id: str,
+    command: Command,
+    authorization: str | None = None,
+    *,
+    new_mode: str = "",
 ) -> None:
-    """What `post_command` does, for an endpoint that speaks for its caller under a request id of its own.
+    """What `post_command` does, for an endpoint that speaks for its caller under a request id of its own. `new_mode` is
+    the profile of a chat that the command makes; it is set just before, within the command's own turn, so that what is
+    refused makes no chat.
 
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: the command itself.
@@ -156,7 +164,8 @@ async def lay_down(
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
-    posted = await _post(edge, post, principal, command, authorization)
+    first = _mode_request(chat_id, principal, command, new_mode) if new_mode else None
+    posted = await _post(edge, post, principal, command, authorization, first)
     if posted.outcome is PostOutcome.ACCEPTED:
         _tell_accepted(edge, post, command)
     elif posted.outcome is PostOutcome.FULL:
@@ -218,12 +227,24 @@ def _checked_params(edge: Edge, params: object, path: str) -> JsonObject:
     return {**read, "mode": profile.name}
 
 
+def _mode_request(chat_id: str, principal: Principal, command: Command, mode: str) -> PostRequest:
+    setting = SetParams(client_request_id=f"{command.client_request_id}-mode", patch={"mode": mode})
+    return _request_of(chat_id, principal, setting, body_digest(encode_command(setting)))
+
+
 async def _post(
-    edge: Edge, post: PostRequest, principal: Principal, command: Command, authorization: str | None
+    edge: Edge,
+    post: PostRequest,
+    principal: Principal,
+    command: Command,
+    authorization: str | None,
+    first: PostRequest | None = None,
 ) -> Posted:
-    """The one atomic step, within the caller's quota: what is over it takes no room among the values held. Raises
-    QuotaSpent, Unavailable."""
+    """The one atomic step, within the caller's quota: what is over it takes no room among the values held. `first` is
+    laid down before it. Raises QuotaSpent, Unavailable."""
     async with edge.quotas.turn(principal, post.chat_id, command) as turn:
+        if first is not None:
+            await post_until_answered(edge.store, first)
         _hold(edge, post, command, authorization)
         posted = await post_until_answered(edge.store, post)
         if posted.outcome is PostOutcome.ACCEPTED:

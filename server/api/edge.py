@@ -1,6 +1,7 @@
 """What every endpoint is lent: store, hub, authenticator and limits, built once by `app.py`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import anyio
 from starlette.datastructures import Headers
@@ -11,6 +12,7 @@ from protocol.errors import NotFound, TooLarge
 from protocol.principal import Principal
 from server.agent.place.profile import Profiles
 from server.api.auth import Authenticator
+from server.api.endpoints import EndpointRule
 from server.api.errors import BodyTooSlow
 from server.api.quotas import Quotas
 from server.providers.registry import Providers
@@ -56,6 +58,8 @@ class Edge:
     """None: no tool wants callers' credentials, so none are held."""
     shares_port: bool = False
     """Other processes answer on the same port, so what is asked of one process cannot be asked here."""
+    endpoints: Mapping[str, EndpointRule] = field(default_factory=dict)
+    """What is configured of the one-shot endpoints, by their path."""
 
     def principal(self, scope: Scope) -> Principal:
         """Who is calling. Raises Unauthorized."""

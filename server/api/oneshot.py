@@ -26,6 +26,7 @@ from server.agent.place.profile import Profiles
 from server.api.commands import lay_down, take_back
 from server.api.diagnostics import diagnostics_within, may_diagnose
 from server.api.edge import Edge, edge_of, read_body
+from server.api.endpoints import NO_RULE
 from server.api.errors import STATUS_OF_CODE, answer
 from server.api.oneshot_bodies import (
     Ask,
@@ -39,6 +40,7 @@ from server.api.oneshot_bodies import (
 from server.api.opening import ABORT, SSE_HEADERS
 from server.api.run_watch import RunWatch, watch_chat
 from server.projections.base import AWAITS_DECISION, OutFrame, RunSlice
+from server.store.port import ChatMeta
 
 __all__ = ["agent_chat", "chat_completions", "page_chat", "text_chat"]
 
@@ -61,25 +63,25 @@ _Reader: TypeAlias = Callable[[bytes, Fresh, Profiles], Ask]
 
 async def text_chat(request: Request) -> Response:
     """`POST /chat`."""
-    return await _answer(request, read_text_chat)
+    return await _answer(request, "/chat", read_text_chat)
 
 
 async def agent_chat(request: Request) -> Response:
     """`POST /v1/agent/chat`."""
-    return await _answer(request, read_agent_chat)
+    return await _answer(request, "/v1/agent/chat", read_agent_chat)
 
 
 async def page_chat(request: Request) -> Response:
     """`POST /api/chat/stream`."""
-    return await _answer(request, read_page_chat)
+    return await _answer(request, "/api/chat/stream", read_page_chat)
 
 
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
-    return await _answer(request, read_completions)
+    return await _answer(request, "/v1/chat/completions", read_completions)
 
 
-async def _answer(request: Request, read: _Reader) -> Response:
+async def _answer(request: Request, path: str, read: _Reader) -> Response:
     edge = edge_of(request)
     principal = edge.principal(request.scope)
     body = await read_body(request, edge.body_max_bytes)
@@ -88,16 +90,30 @@ async def _answer(request: Request, read: _Reader) -> Response:
     wish = request.query_params.get("on_disconnect", ask.on_disconnect or "abort")
     if wish not in ("abort", "detach"):
         raise BadRequest("on_disconnect must be abort or detach", path="/on_disconnect")
-    mode = ""
-    if not ask.is_new:
-        meta = await edge.own(ask.chat_id, principal)
-        if meta.state == "paused":
-            raise Conflict(AWAITS_DECISION)
-        mode = meta.mode
-    check_scope(ask, edge.profiles.named(mode))
+    rule = edge.endpoints.get(path, NO_RULE)
+    wanted = rule.wanted(request.query_params.get("mode") or ask.mode, edge.profiles)
+    meta = await _chat_of(edge, ask, principal)
+    if meta is not None and meta.state == "paused":
+        raise Conflict(AWAITS_DECISION)
+    profile = edge.profiles.named(wanted or (rule.profile if meta is None else meta.mode))
+    check_scope(ask, profile)
+    new_mode = profile.name if meta is None and (wanted or rule.profile) else ""
+    if meta is not None and wanted:
+        ask = ask.in_mode(wanted)
+    ask.projection.retry_text = profile.reply_guard.retry_text if profile.reply_guard is not None else ""
     prefers_json = _prefers_json(request.headers.get("accept", ""))
     wants_json = prefers_json if ask.wants_stream is None else not ask.wants_stream
-    return _OneShot(edge, principal, ask, wants_json=wants_json, detaches=wish == "detach")
+    return _OneShot(edge, principal, ask, new_mode, wants_json=wants_json, detaches=wish == "detach")
+
+
+async def _chat_of(edge: Edge, ask: Ask, principal: Principal) -> ChatMeta | None:
+    """The chat that the caller names; None for one that this request makes. Raises NotFound: it is not the caller's, or
+    it is not there and this wire does not make it."""
+    if ask.is_new:
+        return None
+    if ask.makes_chat:
+        return await edge.own_or_new(ask.chat_id, principal)
+    return await edge.own(ask.chat_id, principal)
 
 
 def _prefers_json(accept: str) -> bool:
@@ -108,8 +124,11 @@ def _prefers_json(accept: str) -> bool:
 class _OneShot(Response):
     """An answer that lives as long as its run. Until the run has begun, what leaves with its caller is the message."""
 
-    def __init__(self, edge: Edge, principal: Principal, ask: Ask, *, wants_json: bool, detaches: bool) -> None:
+    def __init__(
+        self, edge: Edge, principal: Principal, ask: Ask, new_mode: str, *, wants_json: bool, detaches: bool
+    ) -> None:
         super().__init__()
+        self._new_mode = new_mode
         self._edge = edge
         self._principal = principal
         self._ask = ask
@@ -128,6 +147,7 @@ class _OneShot(Response):
                     self._ask.chat_id,
                     self._ask.command,
                     Headers(scope=scope).get("authorization"),
+                    new_mode=self._new_mode,
                 )
             except Refused as refusal:
                 raise self._ask.in_body(refusal) from None

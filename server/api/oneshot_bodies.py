@@ -1,14 +1,14 @@
 """The bodies of the one-shot endpoints, each read into an `Ask`: an ordinary `user_message` and its projection.
 
-Pure but for ids and time, which come in. It knows neither store nor streams; `oneshot.py` calls it before the first
-byte of an answer. The one rule: the message takes a turn of its own (`merge_queued` false for it), so that its run is
-its caller's alone and may be aborted with the caller.
+Pure but for ids and time, which come in; `oneshot.py` calls it before the first byte of an answer. The message takes a
+turn of its own (`merge_queued` false for it), so that its run is its caller's alone and may be aborted with the caller.
 """
 
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from protocol.bodies import decode_body
 from protocol.commands import Interaction, InteractionType, UserMessage
@@ -16,12 +16,13 @@ from protocol.errors import BadRequest, Refused
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
 from server.agent.place.profile import Profile, Profiles
-from server.agent.place.scopes import SCOPE_MAX_DEPTH, is_declared, path_of, read_scope
+from server.agent.place.scopes import is_declared, path_of, read_scope, scope_of_page
 from server.projections.agent_chat import AgentChat
 from server.projections.base import Projection
 from server.projections.openai_chunks import OpenAIChunks
 from server.projections.page_chat import PageChat
 from server.projections.text_chat import TextChat
+from server.tools.traits import SCOPE_MAX_DEPTH, SCOPE_NAME_MAX_CHARACTERS
 
 __all__ = ["Ask", "Fresh", "check_scope", "read_agent_chat", "read_completions", "read_page_chat", "read_text_chat"]
 
@@ -38,31 +39,40 @@ class Fresh(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a one-shot request asks. `is_new`: the caller named no chat. `wants_stream`: None when the `Accept` header
-    says it. `content_path` and `scope_path` are where its words and its scope stand in the body."""
+    """What a one-shot request asks. `is_new`: the caller named no chat. `makes_chat`: a chat that the caller names and
+    that does not exist is made. `mode` is what the body says of it, unread. `wants_stream`: None when the `Accept`
+    header says it. `content_path` and `scope_path` are where its words and its scope stand in the body; a scope without
+    a path is never refused."""
 
     chat_id: str
     is_new: bool
     command: UserMessage
     projection: Projection
+    makes_chat: bool = False
+    mode: object = None
     on_disconnect: OnDisconnect | None = None
     wants_stream: bool | None = None
     content_path: str = "/message"
     scope_path: str = ""
+
+    def in_mode(self, mode: str) -> "Ask":
+        """The same with another profile for this run alone."""
+        return replace(self, command=replace(self.command, params={**self.command.params, "mode": mode}))
 
     def in_body(self, refusal: Refused) -> Refused:
         """A refusal of the command, with its path pointing into the caller's own body."""
         path = refusal.path or ""
         if path.startswith("/content"):
             refusal.path = self.content_path + path.removeprefix("/content")
-        elif path.startswith("/patch"):
-            refusal.path = path.removeprefix("/patch")
+        elif path.startswith(("/patch", "/params")):
+            refusal.path = path.removeprefix("/patch").removeprefix("/params")
         return refusal
 
 
 class _TextChat(msgspec.Struct, frozen=True):
     message: Text
     session_id: str | None = None
+    mode: object = None
     on_disconnect: OnDisconnect | None = None
 
 
@@ -71,14 +81,16 @@ class _AgentChat(msgspec.Struct, frozen=True):
     context_type: object
     context: JsonObject | None = None
     conversation_id: str | None = None
+    mode: object = None
     on_disconnect: OnDisconnect | None = None
 
 
 class _PageChat(msgspec.Struct, frozen=True):
     message: Text
     context: JsonObject | None = None
-    interaction_type: InteractionType | None = None
-    conversation_id: str | None = None
+    interaction_type: str | None = None
+    conversation_id: str | int | None = None
+    mode: object = None
     on_disconnect: OnDisconnect | None = None
 
 
@@ -105,6 +117,7 @@ class _Completions(msgspec.Struct, frozen=True):
     presence_penalty: object = None
     reasoning_effort: object = None
     parallel_tool_calls: object = None
+    mode: object = None
     on_disconnect: OnDisconnect | None = None
 
 
@@ -119,20 +132,37 @@ _PARAMS = (
 )
 """Passed on as parameters of the run, with the bounds of PROTOCOL §16."""
 
+WORD_MAX = 256
+"""Characters of a foreign word that are kept."""
+
+_PLACES = ("current_page", "active_tab", "subtab")
+"""Keys of a page's context that say where its user is, the widest first."""
+
+_INTERACTIONS: dict[str, InteractionType] = {
+    **{kind: kind for kind in get_args(InteractionType)},
+    "text_input": "text",
+    "action_executed": "action_selected",
+}
+"""By the words of `/api/chat/stream`'s clients."""
+
 
 def read_text_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
-    """`{message, session_id?}`. Raises BadRequest."""
+    """`{message, session_id?, mode?}`. Raises BadRequest."""
     asked = _decode(body, _TextChat)
     chat_id, is_new = _chat(asked.session_id, fresh, "/session_id")
-    command = _message(fresh, asked.message)
-    projection = TextChat(chat_id)
     return Ask(
-        chat_id=chat_id, is_new=is_new, command=command, projection=projection, on_disconnect=asked.on_disconnect
+        chat_id=chat_id,
+        is_new=is_new,
+        command=_message(fresh, asked.message),
+        projection=TextChat(chat_id),
+        mode=asked.mode,
+        on_disconnect=asked.on_disconnect,
     )
 
 
 def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
-    """`{message, context_type, context?, conversation_id?}`. Raises BadRequest."""
+    """`{message, context_type, context?, conversation_id?, mode?}`; a conversation that does not exist is made under
+    the client's own id. Raises BadRequest."""
     asked = _decode(body, _AgentChat)
     chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
     params = {"scope": _scope(asked.context_type, "/context_type")}
@@ -142,28 +172,32 @@ def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
         is_new=is_new,
         command=command,
         projection=AgentChat(chat_id),
+        makes_chat=True,
+        mode=asked.mode,
         on_disconnect=asked.on_disconnect,
         scope_path="/context_type",
     )
 
 
 def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
-    """`{message, context{current_page?, active_tab?, subtab?, …}, interaction_type?, conversation_id?}`. Raises
+    """`{message, context{current_page?, active_tab?, subtab?, …}, interaction_type?, conversation_id?, mode?}`. A page
+    of any name is taken; what holds there is that of the nearest place around it that the profile declares. Raises
     BadRequest."""
     asked = _decode(body, _PageChat)
-    chat_id, is_new = _chat(asked.conversation_id, fresh, "/conversation_id")
+    named = None if asked.conversation_id is None else str(asked.conversation_id)
+    chat_id, is_new = _chat(named, fresh, "/conversation_id")
     context = asked.context or {}
-    place = [context[key] for key in ("current_page", "active_tab", "subtab") if context.get(key)]
-    params: JsonObject = {"scope": _scope(place, "/context")} if place else {}
-    interaction = None if asked.interaction_type is None else Interaction(type=asked.interaction_type)
+    place = scope_of_page(context.get(key) for key in _PLACES)
+    params: JsonObject = {"scope": list(place)} if place else {}
+    interaction = _interaction(asked.interaction_type)
     command = _message(fresh, asked.message, params=params, context=context, interaction=interaction)
     return Ask(
         chat_id=chat_id,
         is_new=is_new,
         command=command,
         projection=PageChat(chat_id),
+        mode=asked.mode,
         on_disconnect=asked.on_disconnect,
-        scope_path="/context",
     )
 
 
@@ -195,6 +229,7 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
         is_new=is_new,
         command=_message(fresh, asked.messages[at].content, params=params),
         projection=projection,
+        mode=asked.mode,
         on_disconnect=asked.on_disconnect,
         content_path=f"/messages/{at}/content",
         wants_stream=bool(asked.stream),  # OpenAI's clients accept application/json and nothing else, always
@@ -202,12 +237,13 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
 
 
 def check_scope(ask: Ask, profile: Profile) -> None:
-    """Is what the body calls its place one of the profile's? Where a profile declares no scopes, any name may be meant.
+    """Refuse a scope that the body names and the profile does not declare. Where a profile declares no scopes, any name
+    may be meant.
 
     Raises:
         BadRequest: no such scope; `path` is where it stands in the body.
     """
-    scope = read_scope(ask.command.params.get("scope"))
+    scope = read_scope(ask.command.params.get("scope")) if ask.scope_path else None
     if scope is not None and not is_declared(scope, profile.scopes):
         known = ", ".join(sorted(map(path_of, profile.scopes)))
         raise BadRequest(
@@ -220,8 +256,8 @@ def _scope(scope: object, path: str) -> list[str]:
     names = read_scope(scope)
     if not names:
         raise BadRequest(
-            f"unknown scope: it must be 1 to {SCOPE_MAX_DEPTH} names, each of 1 to 64 characters of "
-            "A-Z a-z 0-9 _ . -, as a list or with / between",
+            f"unknown scope: it must be 1 to {SCOPE_MAX_DEPTH} names, each of 1 to {SCOPE_NAME_MAX_CHARACTERS} "
+            "printable characters without white space, as a list or with / between",
             path=path,
         )
     return list(names)
@@ -235,6 +271,15 @@ def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:
         return check_chat_id(named), False
     except BadRequest as wrong:
         raise BadRequest(wrong.message, path=path) from None
+
+
+def _interaction(word: str | None) -> Interaction | None:
+    """How the user spoke. A word that this server does not know is a text, and is kept beside it for prompts and
+    tools."""
+    if not word:
+        return None
+    kind = _INTERACTIONS.get(word)
+    return Interaction(type=kind) if kind else Interaction(type="text", data={"interaction_type": word[:WORD_MAX]})
 
 
 def _message(

@@ -11,8 +11,10 @@ from server.actor.host import Rhythm
 from server.actor.traces import Traces
 from server.agent.place.profile import Profiles
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
+from server.api.endpoints import EndpointRule
 from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of
+from server.assembly.endpoints import endpoints_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.assembly.providers import check_models, providers_of
@@ -37,6 +39,7 @@ class Furniture:
     providers: Providers
     tools: Tools
     profiles: Profiles
+    endpoints: dict[str, EndpointRule]
     mcp: McpHub
     http: HttpClient
 
@@ -59,7 +62,7 @@ def furnish(settings: Settings) -> Furniture:
         settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
     )
     profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
-    return Furniture(providers, tools, profiles, mcp, http)
+    return Furniture(providers, tools, profiles, endpoints_of(settings, profiles), mcp, http)
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

@@ -17,6 +17,7 @@ from server.agent.answer.guard import INSTRUCTION, ReplyGuard
 from server.agent.place.payload_types import Action, PayloadType
 from server.agent.place.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
 from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, Section
+from server.agent.place.scopes import path_of
 from server.settings import Action as ActionSettings
 from server.settings import Binding as BindingSettings
 from server.settings import Models, Settings
@@ -24,7 +25,7 @@ from server.settings import Profile as ProfileSettings
 from server.settings import ReplyGuard as GuardSettings
 from server.settings import Scope as ScopeSettings
 from server.tools.base import Tool
-from server.tools.traits import Binding
+from server.tools.traits import Binding, Scope, scope_at
 
 __all__ = ["profiles_of"]
 
@@ -148,10 +149,7 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
         params=_params(name, wanted, max_rounds),
         payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),
         actions=_actions(wanted.actions),
-        scopes={
-            tuple(place.split("/")): _scope(table, f'{path}.scopes."{place}"', known)
-            for place, table in wanted.scopes.items()
-        },
+        scopes=_scopes(wanted, path, known),
         reply_guard=_reply_guard(wanted.reply_guard),
         fallback=models.fallback if wanted.fallback is None else wanted.fallback,
         summarizer=models.summarizer if wanted.summarizer is None else wanted.summarizer,
@@ -167,7 +165,19 @@ def _reply_guard(wanted: GuardSettings) -> ReplyGuard | None:
         forbid_scripts=list(wanted.forbid_scripts),
         instruction=wanted.instruction or INSTRUCTION,
         max_retries=wanted.max_retries,
+        retry_text=wanted.retry_text,
     )
+
+
+def _scopes(wanted: ProfileSettings, path: str, known: _Known) -> dict[Scope, ScopeTable]:
+    scopes: dict[Scope, ScopeTable] = {}
+    for name, table in wanted.scopes.items():
+        place = scope_at(name)
+        if not place or place in scopes:
+            wrong = "has no name" if not place else f"is the place {path_of(place)!r} again, which stands there already"
+            raise ValueError(f'{path}.scopes."{name}": {wrong}')
+        scopes[place] = _scope(table, f'{path}.scopes."{name}"', known)
+    return scopes
 
 
 def _scope(wanted: ScopeSettings, path: str, known: _Known) -> ScopeTable:

@@ -1,16 +1,24 @@
 """`POST /v1/agent/chat`: named JSON events around each turn of the model (PROTOCOL §14).
 
-`message_start` for each model call, `content_chunk`, `tool_call_start` as soon as a call has a name,
-`tool_call_result`, `<type>_preview`; at the end `message_complete` or, when the run did not complete, `error` and
-nothing after it. It knows nothing of HTTP; `server/api/oneshot.py` feeds it. The one rule: an error is told when the
-run is over, because a limit may still be followed by a summary.
+`message_start` for each model call (turns count from 0), `content_chunk`, `tool_call_start` as soon as a call has a
+name, `tool_call_result`, `<type>_preview`; at the end `message_complete` or, when the run did not complete, `error` and
+nothing after it. `server/api/oneshot.py` feeds it. An error is sent when the run is over, because a limit may still be
+followed by a summary.
 """
 
 import re
 
 from protocol.codec import encode
 from protocol.deltas import SetToolCalls
-from protocol.events import FINAL_TOOL_STATUSES, Event, PayloadAdded, StreamDelta, StreamStarted, ToolStatus
+from protocol.events import (
+    FINAL_TOOL_STATUSES,
+    Event,
+    PayloadAdded,
+    RuntimeUpdated,
+    StreamDelta,
+    StreamStarted,
+    ToolStatus,
+)
 from protocol.messages import JsonObject
 from server.projections.base import OutFrame, Projection, appended_text
 
@@ -32,7 +40,7 @@ class AgentChat(Projection):
 
     def body(self) -> JsonObject:
         """`{conversation_id, message, tool_calls: [{tool_use_id, name, is_error}], previews: [{type, data}], error?}`;
-        `is_error` is absent for a call that has no result."""
+        `is_error` is absent for a call that has no result. `message` is what the model wrote, without `retry_text`."""
         body: JsonObject = {
             "conversation_id": self.chat_id,
             "message": "".join(self._texts),
@@ -44,8 +52,10 @@ class AgentChat(Projection):
     def _show(self, event: Event) -> list[OutFrame]:
         match event:
             case StreamStarted():
-                self._turn += 1
-                return [_json("message_start", {"turn": self._turn, "conversation_id": self.chat_id})]
+                turn, self._turn = self._turn, self._turn + 1
+                return [_json("message_start", {"turn": turn, "conversation_id": self.chat_id})]
+            case RuntimeUpdated() if self._is_retry(event) and self.retry_text:
+                return [_json("content_chunk", {"chunk": self.retry_text})]
             case StreamDelta():
                 return [*self._chunk(event), *self._named_calls(event)]
             case ToolStatus() if event.status in FINAL_TOOL_STATUSES:
@@ -59,7 +69,7 @@ class AgentChat(Projection):
             case PayloadAdded(source="preview"):
                 kind = event.payload_type if _EVENT_NAME.fullmatch(event.payload_type) else "payload"
                 self._previews.append({"type": event.payload_type, "data": event.data})
-                return [_json(f"{kind}_preview", event.data)]
+                return [_json(f"{kind}_preview", _preview(kind, event.payload_id, event.data))]
             case _:
                 return []
 
@@ -83,6 +93,13 @@ class AgentChat(Projection):
         if self.failure is None:
             return [_json("message_complete", {})]
         return [_json("error", {"message": self.failure.message})]
+
+
+def _preview(kind: str, payload_id: str, data: JsonObject) -> JsonObject:
+    """The preview's data, with the object once more under the name of its type and its id beside it, as clients of this
+    wire read them: a `workflow_preview` has `workflow` and `workflow_id`, null where the object is new."""
+    named = {kind: data.get("object"), f"{kind}_id": data.get("object_id"), "payload_id": payload_id}
+    return {**named, **data}
 
 
 def _json(event: str, data: JsonObject) -> OutFrame:

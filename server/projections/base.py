@@ -22,6 +22,7 @@ from protocol.events import (
     ThreadUpdated,
 )
 from protocol.messages import JsonObject
+from server.agent.answer.guard import RETRY_STATUS
 
 __all__ = ["AWAITS_DECISION", "Failure", "OutFrame", "Projection", "RunSlice", "appended_text"]
 
@@ -98,6 +99,7 @@ def _refusal_of(ack: Ack) -> Failure:
 class Projection(ABC):
     """One run on one foreign wire. `failure` is set with the last frame when the run did not complete.
 
+    `retry_text`: what the chat's reply guard has its callers told before the model answers again; '' for nothing.
     `shows_diagnostics`: the wire has a place for the run's trace; who feeds it sets `diagnostics` before the run's last
     event, for a caller who may see it.
     """
@@ -106,11 +108,13 @@ class Projection(ABC):
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
+        self.retry_text = ""
         self.diagnostics: JsonObject | None = None
         self.is_done = False
         self.failure: Failure | None = None
         self._error: Failure | None = None
         self._answers: set[str] = set()
+        self._retried_round: int | None = None
 
     def begin(self) -> list[OutFrame]:
         """What is said as soon as the message is kept, before any run."""
@@ -155,6 +159,14 @@ class Projection(ABC):
     @abstractmethod
     def _last(self, outcome: str) -> list[OutFrame]:
         """The frames that end the wire; the very last of them is the terminal one."""
+
+    def _is_retry(self, event: RuntimeUpdated) -> bool:
+        """The reply guard refused an answer and the model is asked again. True once for each such round, which a crash
+        may announce twice."""
+        if event.status_text != RETRY_STATUS or event.round == self._retried_round:
+            return False
+        self._retried_round = event.round
+        return True
 
     def _is_mine(self, message_id: str) -> bool:
         """An answer of this run, not a message that somebody edits meanwhile."""

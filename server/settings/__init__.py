@@ -13,7 +13,7 @@ from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
 from server.settings.payloads import Payload
-from server.settings.serving import Auth, Server, Store, Token
+from server.settings.serving import Auth, Endpoint, OneShotPath, Server, Store, Token
 from server.settings.values import Name, Secret, Section
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Action",
     "Auth",
     "Binding",
+    "Endpoint",
     "Limits",
     "Mcp",
     "Model",
@@ -49,6 +50,7 @@ class Settings(Section, frozen=True):
     auth: Auth = Auth()
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
+    endpoints: dict[OneShotPath, Endpoint] = {}
     payloads: dict[Name, Payload] = {}
     tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}

@@ -25,9 +25,13 @@ class ReplyGuard(Section, frozen=True):
     max_retries: Annotated[int, Meta(ge=1, le=5)] = 1
     """How often in one run; then the answer is taken as it is."""
 
+    retry_text: str = "[Retrying in English...]"
+    """What stands between the refused answer and the new one in the stream of `POST /v1/agent/chat`; "": nothing."""
 
-ScopePath: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,2}$")]
-"""A place in a profile: up to three names, from the outside in."""
+
+SCOPE_PATH = r"/?[^/\x00-\x1f]{1,64}(/[^/\x00-\x1f]{1,64}){0,2}/?"
+ScopePath: TypeAlias = Annotated[str, Meta(pattern=rf"^{SCOPE_PATH}$(?!\n)")]
+"""A place in a profile: up to three names, from the outside in, as the pages call them: "/Drug search/Results"."""
 
 
 class Action(Section, frozen=True):

@@ -9,9 +9,12 @@ from msgspec import Meta
 from server.settings.store_url import CLUSTER_SCHEMES, SENTINEL_SCHEMES, parse_cluster_url, parse_sentinel_url
 from server.settings.values import Name, Secret, Section
 
-__all__ = ["Auth", "Permission", "Server", "Store", "Token"]
+__all__ = ["Auth", "Endpoint", "OneShotPath", "Permission", "Server", "Store", "Token"]
 
 Permission: TypeAlias = Literal["approve", "diagnostics"]
+
+OneShotPath: TypeAlias = Literal["/chat", "/v1/agent/chat", "/api/chat/stream", "/v1/chat/completions"]
+"""The endpoints for clients of older wires (PROTOCOL §14)."""
 
 
 class Server(Section, frozen=True):
@@ -123,3 +126,15 @@ class Auth(Section, frozen=True):
             {token.id for token in self.tokens}
         ):
             raise ValueError("tokens: those of one id have different turns; they count together, so write the same")
+
+
+class Endpoint(Section, frozen=True):
+    """A one-shot endpoint and the assistant behind it, such as [endpoints."/v1/agent/chat"]."""
+
+    profile: str = ""
+    """The profile of chats that begin here, with its limits, guard and tools; a chat that exists keeps its own. Unset:
+    the default profile."""
+
+    mode: bool | list[str] = False
+    """Whether callers may choose a profile by `mode`, in the body or the query. true: any profile; a list: these and
+    `profile`; false: `mode` is not read here."""

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from server.settings import Secret, Settings
-from server.settings.agent import ScopePath
+from server.settings.agent import SCOPE_PATH, ScopePath
 
 __all__ = ["Wrong", "check_shape", "fields_of", "from_text", "hint_at", "leaves"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SCOPE_PATH = re.compile(rf"{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
+_SCOPE_PATH = re.compile(SCOPE_PATH)
 
 
 class Wrong(Exception):
@@ -57,8 +57,11 @@ def _key_pattern(hint: Any) -> re.Pattern[str]:  # Any: as above
     return _SCOPE_PATH if get_args(_plain(hint))[0] == ScopePath else _NAME
 
 
-def _between(hint: Any) -> str:  # Any: as above
-    return ", and up to three of them with / between" if _key_pattern(hint) is _SCOPE_PATH else ""
+def _rule(hint: Any) -> str:  # Any: as above
+    """What keys of a table with free names look like, in words."""
+    if _key_pattern(hint) is _SCOPE_PATH:
+        return "a place is one to three names with / between, each of 1 to 64 characters"
+    return "use letters, digits, _ and -"
 
 
 def hint_at(keys: list[str]) -> Any:  # Any: as above
@@ -86,8 +89,13 @@ def _unknown(prefix: str, key: str, fields: Mapping[str, object]) -> str:
 
 
 def _check_name(key: str, hint: Any, path: str) -> None:  # Any: a type hint
+    choices = get_args(_plain(hint))[0]
+    if get_origin(choices) is Literal:
+        if key not in get_args(choices):
+            raise Wrong(f"{path}: there is no {key!r}; known here: {', '.join(get_args(choices))}")
+        return
     if not _key_pattern(hint).fullmatch(key):
-        raise Wrong(f"{path}: {key!r} is no name; use letters, digits, _ and -{_between(hint)}")
+        raise Wrong(f"{path}: {key!r} is no name; {_rule(hint)}")
 
 
 def check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hint

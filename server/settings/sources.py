@@ -27,6 +27,7 @@ from server.settings import (
     BASE_URLS,
     DEMO_PROVIDER,
     OPENAI_API,
+    Endpoint,
     Mcp,
     Payload,
     Profile,
@@ -69,6 +70,7 @@ _FLAGS = {"models.default": "model"}
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "models.providers": Provider,
     "profiles": Profile,
+    "endpoints": Endpoint,
     "payloads": Payload,
     "tools": Tool,
     "mcp": Mcp,

@@ -15,7 +15,7 @@ from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Retry, Tool, Tool
 from server.tools.bound import without_bound
 from server.tools.client import CLIENT_TIMEOUT_SECONDS
 from server.tools.resolvers import Resolvers
-from server.tools.traits import Traits
+from server.tools.traits import Traits, scope_at
 
 __all__ = ["OperatedTool"]
 
@@ -57,7 +57,7 @@ def _traits(own: Traits, wanted: ToolSettings) -> Traits:
     """Field by field; what the table does not say stays."""
     return replace(
         own,
-        scopes=own.scopes if wanted.scopes is None else tuple(tuple(scope.split("/")) for scope in wanted.scopes),
+        scopes=own.scopes if wanted.scopes is None else tuple(map(scope_at, wanted.scopes)),
         required_role=wanted.required_role or own.required_role,
         payload_type=wanted.payload_type or own.payload_type,
         commit_tool=wanted.commit_tool or own.commit_tool,

@@ -5,6 +5,7 @@ A tool's author may say it (`@tool(traits=Traits(...))`), the operator's table o
 model nor an MCP server has a word in this.
 """
 
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -14,10 +15,26 @@ import msgspec
 if TYPE_CHECKING:
     from server.tools.base import ToolContext
 
-__all__ = ["NO_TRAITS", "Binding", "Resolver", "Scope", "Summarizer", "Traits", "Visibility"]
+__all__ = [
+    "NO_TRAITS",
+    "SCOPE_MAX_DEPTH",
+    "SCOPE_NAME_MAX_CHARACTERS",
+    "Binding",
+    "Resolver",
+    "Scope",
+    "Summarizer",
+    "Traits",
+    "Visibility",
+    "scope_at",
+]
 
 Scope: TypeAlias = tuple[str, ...]
 """A place inside a profile: 0 to 3 names, from the outside in."""
+
+SCOPE_MAX_DEPTH = 3
+"""A page, a tab and a part of it (PROTOCOL §16)."""
+
+SCOPE_NAME_MAX_CHARACTERS = 64
 
 Visibility: TypeAlias = Literal["full", "summary", "hidden"]
 """What clients see of a result; the model reads it in full, or what `summarize` leaves (EVT-10)."""
@@ -55,3 +72,19 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_TRAITS = Traits()
+
+
+def scope_at(path: str) -> Scope:
+    """The place that a page or an operator calls `path`: names with / between, as "/Drug search/Results".
+
+    Empty names are left out. In each name white space and characters that cannot be printed become one _, and what is
+    beyond `SCOPE_NAME_MAX_CHARACTERS` is cut, so that both sides mean the same place by the same words. More than
+    `SCOPE_MAX_DEPTH` names are cut, too.
+    """
+    names = (_place_name(part) for part in path.split("/"))
+    return tuple(name for name in names if name)[:SCOPE_MAX_DEPTH]
+
+
+def _place_name(text: str) -> str:
+    words = "".join(letter if letter.isprintable() else " " for letter in unicodedata.normalize("NFC", text)).split()
+    return "_".join(words)[:SCOPE_NAME_MAX_CHARACTERS]

@@ -90,12 +90,28 @@ def test_tools_of_mcp_servers_and_tools_that_are_switched_off_may_be_named(tmp_p
     assert profiles(tmp_path, text)["a"].tools == ["mcp__files__*", "noise"]
 
 
-@pytest.mark.parametrize("place", ["a b", "a//b", "/a", "a/b/c/d", "a.b"])
+@pytest.mark.parametrize("place", ["a//b", "a/b/c/d", "", "/", "x" * 65])
 def test_a_scope_that_is_no_path_of_names_stops_the_start(tmp_path: Path, place: str) -> None:
-    with pytest.raises(
-        BadSettings, match=r"profiles\.p\.scopes: .* is no name; use letters, digits, _ and -, and up to"
-    ):
+    with pytest.raises(BadSettings, match=r"profiles\.p\.scopes: .* is no name; a place is one to three names with /"):
         profiles(tmp_path, f"[profiles.p.scopes.'{place}']\nguidelines = 'x'")
+
+
+@pytest.mark.row("OLD-3")
+def test_a_scope_is_called_as_the_pages_call_it(tmp_path: Path) -> None:
+    text = "[profiles.p.scopes.'/Drug search/Results 2']\n[profiles.p.scopes.'Отчёты']\ntools = ['clock']"
+    assert list(profiles(tmp_path, text)["p"].scopes) == [("Drug_search", "Results_2"), ("Отчёты",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[profiles.p.scopes.'a b']\n[profiles.p.scopes.'/a_b']", r"\"/a_b\": is the place 'a_b' again"),
+        ("[profiles.p.scopes.' ']", r"profiles\.p\.scopes\.\" \": has no name"),
+    ],
+)
+def test_a_place_without_a_name_or_with_two_tables_stops_the_start(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        profiles(tmp_path, text)
 
 
 def test_a_slash_belongs_into_scopes_alone(tmp_path: Path) -> None:

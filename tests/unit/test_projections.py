@@ -13,6 +13,8 @@ from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
 from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, StreamStarted
 from protocol.messages import JsonObject
 from protocol.sse import EventFrame, FrameParser, encode_event
+from server.agent.answer.guard import ReplyGuard
+from server.agent.place.profile import ChatTools, Profile
 from server.agent.steps import CallModel, RunTool
 from server.projections.agent_chat import AgentChat
 from server.projections.base import OutFrame, Projection, RunSlice
@@ -47,7 +49,11 @@ def shown(projection: Projection, events: list[Event], request_id: str = MINE) -
 
 def is_terminal(frame: OutFrame) -> bool:
     if frame.event is None:
-        return frame.data == "[DONE]" or json.loads(frame.data).get("type") in ("complete", "cancelled")
+        return frame.data == "[DONE]" or json.loads(frame.data).get("type") in (
+            "complete",
+            "cancelled",
+            "error",
+        )
     return frame.event in ("done", "message_complete")
 
 
@@ -235,7 +241,12 @@ def test_openai_argument_fragments_join_to_the_models_json_once() -> None:
 def test_previews_and_payloads_go_where_each_wire_has_room_for_them() -> None:
     def payload(source: str, kind: str) -> Event:
         return PayloadAdded(
-            payload_id=f"p-{kind}", payload_type=kind, data={"n": 1}, summary="", source=source, message_id="m"
+            payload_id=f"p-{kind}",
+            payload_type=kind,
+            data={"n": 1},
+            summary=f"A {kind}.",
+            source=source,
+            message_id="m",
         )
 
     events = [payload("preview", "mail"), payload("tool", "chart"), payload("preview", "x\nevent: forged")]
@@ -246,7 +257,104 @@ def test_previews_and_payloads_go_where_each_wire_has_room_for_them() -> None:
     assert data == ["mail", "chart", "x\nevent: forged"]
     for event in events:
         page.feed(event)
-    assert page.body()["custom_payload"] == {"type": "chart", "payload": {"n": 1}}
+    assert page.body()["custom_payload"] == {
+        "payload_id": "p-chart",
+        "type": "chart",
+        "summary": "A chart.",
+        "data": {"n": 1},
+    }
+
+
+@pytest.mark.row("OLD-2")
+@pytest.mark.parametrize("object_id", [None, "w-1"])
+def test_a_preview_of_the_agent_wire_has_its_object_under_the_name_of_its_type(object_id: str | None) -> None:
+    data: JsonObject = {"description": "New", "object": {"name": "mail"}, "is_update": object_id is not None}
+    data |= {} if object_id is None else {"object_id": object_id}
+    event = PayloadAdded(
+        payload_id="pl_1", payload_type="workflow", data=data, summary="mail", source="preview", message_id="m"
+    )
+    agent = AgentChat("c1")
+    (frame,) = agent.feed(event)
+    assert frame.event == "workflow_preview"
+    assert json.loads(frame.data) == {
+        "workflow": {"name": "mail"},
+        "workflow_id": object_id,
+        "payload_id": "pl_1",
+        **data,
+    }
+    assert agent.body()["previews"] == [{"type": "workflow", "data": data}]
+
+
+@pytest.mark.row("OLD-2")
+def test_turns_of_the_agent_wire_count_from_0_and_a_guards_retry_stands_between_the_answers() -> None:
+    guard = ReplyGuard(forbid_scripts=["Han"])
+    chat = PureChat(ChatTools(Profile(name="agent", reply_guard=guard), {}, frozenset(), "demo/echo"))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("这个问题很有意思"))
+    chat.finish()
+    chat.crash()  # the round of the second answer is announced again
+    chat.stream(AppendContent("A good question."))
+    chat.finish()
+    agent, quiet = AgentChat("c1"), AgentChat("c1")
+    agent.retry_text = guard.retry_text
+    frames = [(frame.event, json.loads(frame.data)) for frame in shown(agent, chat.events)]
+    assert [data["chunk"] for event, data in frames if event == "content_chunk"] == [
+        "这个问题很有意思",
+        "[Retrying in English...]",
+        "A good question.",
+    ]
+    turns = [data["turn"] for event, data in frames if event == "message_start"]
+    assert turns == [*range(len(turns))] and len(turns) >= 2
+    assert agent.body()["message"] == "这个问题很有意思A good question."
+    assert "Retrying" not in str(shown(quiet, chat.events))
+
+
+@pytest.mark.row("OLD-5")
+def test_the_page_wire_names_the_running_tool_and_ends_at_the_round_limit_with_complete_alone() -> None:
+    chat = PureChat(table(TOOLS, max_rounds=1))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("I look."), SetToolCalls([call("c1", "clock")]))
+    chat.finish()
+    chat.tool_answers("noon")
+    page = PageChat("c1")
+    frames = [json.loads(frame.data) for frame in shown(page, chat.events)]
+    assert [frame["type"] for frame in frames] == [
+        "status",
+        "status",
+        "text_delta",
+        "status",
+        "text_delta",
+        "tool_start",
+        "tool_complete",
+        "complete",
+    ]
+    assert [frame["message"] for frame in frames if frame["type"] == "status"] == [
+        "queued",
+        "generating",
+        "Running clock…",
+    ]
+    payload = frames[-1]["payload"]
+    assert payload["failure"]["outcome"] == "limit" and payload["failure"]["code"] == "max_tool_rounds"
+    assert payload["message"] == "I look.[[tool:c1]]"
+    assert page.failure is None
+
+
+@pytest.mark.row("OLD-5")
+def test_a_failed_run_ends_the_page_wire_with_its_error_alone() -> None:
+    chat = PureChat(table(TOOLS))
+    chat.command(say(MINE))
+    chat.stream(AppendContent("half"))
+    chat.break_off()
+    page = PageChat("c1")
+    frames = [json.loads(frame.data) for frame in shown(page, chat.events)]
+    assert frames[-1] == {
+        "type": "error",
+        "code": "stream_error",
+        "message": "The model failed.",
+        "conversation_id": "c1",
+    }
+    assert [frame["type"] for frame in frames] == ["status", "status", "text_delta", "error"]
+    assert page.body()["failure"]["outcome"] == "error" and page.body()["message"] == "half"
 
 
 @pytest.mark.row("FE-8")
@@ -270,7 +378,7 @@ def test_the_page_wire_takes_the_cleaned_answer_and_its_suggestions() -> None:
     assert payload["message"] == "look: [[tool:c1]]noon"
     assert payload["suggested_values"] == suggestions
     assert payload["tool_history"] == [
-        {"tool": "clock", "tool_use_id": "c1", "input": {}, "output": "noon", "status": "done"}
+        {"tool_name": "clock", "tool_use_id": "c1", "input": {}, "output": "noon", "status": "done"}
     ]
 
 

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.agent.place.scopes import TOP, is_declared, is_within, nearest, path_of, prefixes, read_scope
-from server.tools.traits import Scope
+from server.agent.place.scopes import (
+    TOP,
+    is_declared,
+    is_within,
+    nearest,
+    path_of,
+    prefixes,
+    read_scope,
+    scope_of_page,
+)
+from server.tools.traits import Scope, scope_at
 
 names = st.sampled_from(["a", "b", "c.d", "e-f"])
 scopes: st.SearchStrategy[Scope] = st.lists(names, max_size=3).map(tuple)
@@ -20,7 +29,8 @@ def test_a_scope_is_read_as_a_list_or_as_a_path(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, 7, "", {}, "a//b", "/a", "a/b/c/d", ["a", 1], ["a b"], ["a/b"], ["x" * 65], ["a", ""], ("a",)]
+    "value",
+    [None, 7, "", {}, "a//b", "/a", "a/b/c/d", ["a", 1], ["a b"], ["a/b"], ["x" * 65], ["a", ""], ("a",), ["a\n"]],
 )
 def test_what_is_no_scope_is_none(value: object) -> None:
     assert read_scope(value) is None
@@ -53,3 +63,29 @@ def test_a_place_around_a_declared_one_is_declared_with_it_and_one_inside_is_not
     assert nearest(("reports", "articles", "draft"), declared) == ("reports", "articles")
     assert nearest(("reports", "tables"), declared) == ("reports",)
     assert nearest(("sales", "articles"), declared) == TOP
+
+
+@pytest.mark.row("OLD-3")
+@given(st.lists(st.text() | st.integers() | st.floats() | st.none() | st.booleans() | st.lists(st.text()), max_size=4))
+def test_whatever_a_page_calls_itself_is_a_place_and_the_same_words_are_the_same_place(names: list[object]) -> None:
+    place = scope_of_page(names)
+    assert len(place) <= 3
+    assert not place or read_scope(list(place)) == place
+    assert scope_at(path_of(place)) == place
+    assert scope_of_page(f" /{name}/ " if isinstance(name, str) else name for name in names) == place
+
+
+@pytest.mark.row("OLD-3")
+@pytest.mark.parametrize(
+    ("names", "place"),
+    [
+        (["reports", "articles", "pubmed"], ("reports", "articles", "pubmed")),
+        (["/Drug search", " Results\u00a02 ", 7], ("Drug_search", "Results_2", "7")),
+        (["/patients/42/labs", "blood"], ("patients", "42", "labs")),
+        (["Отчёты", "報告", "a\x00b"], ("Отчёты", "報告", "a_b")),
+        (["x" * 100, None, "tab"], ("x" * 64, "tab")),
+        ([{"id": 1}, ["a"], True, "", "/"], ()),
+    ],
+)
+def test_names_of_pages_are_made_fit(names: list[object], place: Scope) -> None:
+    assert scope_of_page(names) == place

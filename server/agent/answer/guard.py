@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-__all__ = ["INSTRUCTION", "SCRIPTS", "ReplyGuard", "script_of"]
+__all__ = ["INSTRUCTION", "RETRY_STATUS", "RETRY_TEXT", "SCRIPTS", "ReplyGuard", "script_of"]
 
 SCRIPTS: dict[str, tuple[str, ...]] = {
     "Arabic": ("ARABIC ",),
@@ -40,14 +40,22 @@ INSTRUCTION = (
     "user's language and script."
 )
 
+RETRY_STATUS = "answering again: wrong language"
+"""The status text of a round that asks again; projections find that round by it."""
+
+RETRY_TEXT = "[Retrying in English...]"
+"""What the origin of `POST /v1/agent/chat` writes into its stream before it answers again."""
+
 
 class ReplyGuard(msgspec.Struct, frozen=True, kw_only=True):
     """`forbid_scripts`: names out of SCRIPTS. `instruction` is what the model is told of a refused answer,
-    `max_retries` how often it is asked again in one run."""
+    `max_retries` how often it is asked again in one run. `retry_text` stands between the two answers on one-shot wires
+    that have no other way to say it; '' says nothing."""
 
     forbid_scripts: list[str]
     instruction: str = INSTRUCTION
     max_retries: int = 1
+    retry_text: str = RETRY_TEXT
 
     def refuses(self, text: str) -> bool:
         """Is so much of `text`, apart from code, in a forbidden script that it cannot be a quotation?"""

@@ -1,25 +1,18 @@
 """Scopes: places inside a profile, paths of 0 to 3 names from the outside in, such as reports/articles. Pure.
 
-What holds in a place holds in all places inside it, so everything here is about prefixes. It knows no chat and no
-settings; the profile, the one-shot endpoints and the catalogue call it. The one rule: a scope that nobody declared
-never widens what is offered: a chat is then in the nearest place around it that is declared.
+What holds in a place holds in all places inside it, so everything here is about prefixes. The profile, the one-shot
+endpoints and the catalogue call it. A scope that is not declared never widens what is offered: a chat is then in the
+nearest place around it that is declared.
 """
 
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from server.tools.traits import Scope
+from server.tools.traits import SCOPE_MAX_DEPTH, SCOPE_NAME_MAX_CHARACTERS, Scope, scope_at
 
-__all__ = ["SCOPE_MAX_DEPTH", "TOP", "is_declared", "is_within", "nearest", "path_of", "prefixes", "read_scope"]
-
-SCOPE_MAX_DEPTH = 3
-"""A page, a tab and a part of it (PROTOCOL §16)."""
+__all__ = ["TOP", "is_declared", "is_within", "nearest", "path_of", "prefixes", "read_scope", "scope_of_page"]
 
 TOP: Scope = ()
 """The profile itself."""
-
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""The alphabet of ids, and a dot; no slash, which stands between names."""
 
 
 def read_scope(value: object) -> Scope | None:
@@ -27,7 +20,19 @@ def read_scope(value: object) -> Scope | None:
     names = value.split("/") if isinstance(value, str) and value else value
     if not isinstance(names, list) or len(names) > SCOPE_MAX_DEPTH:
         return None
-    return tuple(names) if all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) else None
+    return tuple(names) if all(isinstance(name, str) and _is_name(name) for name in names) else None
+
+
+def _is_name(text: str) -> bool:
+    """Printable without white space, and no slash, which stands between names."""
+    return 0 < len(text) <= SCOPE_NAME_MAX_CHARACTERS and text.isprintable() and " " not in text and "/" not in text
+
+
+def scope_of_page(names: Iterable[object]) -> Scope:
+    """The place that a page's own names lead to, the widest first: a page, its tab, a part of that. Any name is taken
+    (see `scope_at`), a number as its digits; what is neither is left out."""
+    texts = (str(name) for name in names if isinstance(name, str | int | float) and not isinstance(name, bool))
+    return scope_at("/".join(texts))
 
 
 def path_of(scope: Scope) -> str:

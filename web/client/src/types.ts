@@ -35,12 +35,13 @@ export interface Addition {
   from?: string | null;
 }
 
-/** `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. */
+/** `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. A `conversation_id` that does not exist is made. `mode` is read where the operator allows it. */
 export interface AgentChatRequest {
   message: string;
   context_type: string | string[];
   context?: JsonObject | null;
   conversation_id?: string | null;
+  mode?: string | null;
   on_disconnect?: "abort" | "detach" | null;
 }
 
@@ -215,7 +216,7 @@ export interface ChatTree {
 
 export type Command = UserMessage | RetryFromIndex | Regenerate | Abort | SetParams | UpdateMessage | RemoveMessage | ToolDecision | ToolDecisions | IdeToolResult | IdeToolClaim | BranchFromChat | RestoreMessages | BrowserContextDecision | EditQueued | ContinueMessage | SelectBranch;
 
-/** `POST /v1/chat/completions`, as OpenAI has it; of `messages` the last one with role user is taken. `metadata.chat_id` names the chat. */
+/** `POST /v1/chat/completions`, as OpenAI has it; of `messages` the last one with role user is taken. `metadata.chat_id` names the chat. `mode` is read where the operator allows it. */
 export interface CompletionsRequest {
   messages: JsonObject[];
   model?: string | null;
@@ -230,6 +231,7 @@ export interface CompletionsRequest {
   presence_penalty?: number | null;
   reasoning_effort?: string | null;
   parallel_tool_calls?: boolean | null;
+  mode?: string | null;
   on_disconnect?: "abort" | "detach" | null;
 }
 
@@ -534,12 +536,13 @@ export interface ModelCapabilities {
   type: "chat";
 }
 
-/** `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope. */
+/** `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names. `mode` is read where the operator allows it. */
 export interface PageChatRequest {
   message: string;
   context?: JsonObject | null;
-  interaction_type?: "action_selected" | "form_submitted" | "text" | "value_selected" | null;
-  conversation_id?: string | null;
+  interaction_type?: string | null;
+  conversation_id?: string | number | null;
+  mode?: string | null;
   on_disconnect?: "abort" | "detach" | null;
 }
 
@@ -862,10 +865,11 @@ export interface SubchatUpdate {
   attached_files?: string[];
 }
 
-/** `POST /chat`. Without `session_id` a new chat is made. */
+/** `POST /chat`. Without `session_id` a new chat is made. `mode` is read where the operator allows it. */
 export interface TextChatRequest {
   message: string;
   session_id?: string | null;
+  mode?: string | null;
   on_disconnect?: "abort" | "detach" | null;
 }
 

@@ -1,0 +1,34 @@
+"""Which profile a one-shot endpoint gives its chats, and whether its callers may choose another (PROTOCOL §14)."""
+
+import msgspec
+
+from protocol.errors import BadRequest
+from server.agent.place.profile import Profiles
+
+__all__ = ["NO_RULE", "EndpointRule"]
+
+
+class EndpointRule(msgspec.Struct, frozen=True):
+    """`profile` is that of chats that begin at the endpoint, '' for the default one. `modes` are the names of the
+    profiles that callers may ask for by `mode`: None for all, none for an endpoint that does not read `mode`."""
+
+    profile: str = ""
+    modes: frozenset[str] | None = frozenset()
+
+    def wanted(self, mode: object, profiles: Profiles) -> str:
+        """The name of the profile that a caller asks for; '' when it asks for none or cannot ask here.
+
+        Raises:
+            BadRequest: no such profile, or one that callers may not choose here.
+        """
+        if mode is None or mode == "" or (self.modes is not None and not self.modes):
+            return ""
+        profile = profiles.get(mode) if isinstance(mode, str) else None
+        if profile is None or (self.modes is not None and profile.name not in self.modes):
+            names = sorted(self.modes if self.modes is not None else (each.name for each in profiles.all))
+            raise BadRequest(f"mode: it is one of {', '.join(names)} here", path="/mode")
+        return profile.name
+
+
+NO_RULE = EndpointRule()
+"""Of an endpoint that the configuration says nothing of."""
