@@ -76,6 +76,19 @@ def test_no_link_and_no_anchor_is_dead() -> None:
                 assert anchor in anchors(named), f"{page.relative_to(ROOT)} links to {link}"
 
 
+def test_decisions_are_numbered_without_gaps_and_listed_with_their_titles_and_status() -> None:
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    assert [page.name[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    table = (ROOT / "docs/decisions/README.md").read_text().splitlines()
+    listed = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("| [")]
+    assert [row[0] for row in listed] == [f"[{page.name[:4]}]({page.name})" for page in pages]
+    for page, (_, title, status, sentence) in zip(pages, listed, strict=True):
+        head, _, dated, *_ = page.read_text().splitlines()
+        assert head == f"# {page.name[:4]} {title}"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d · (.+)", dated), dated
+        assert dated.partition(" · ")[2] == status and sentence.endswith(".")
+
+
 def test_every_promise_of_the_readme_has_its_line_and_its_tests() -> None:
     """Which test is named on the line exists: `test_every_test_that_a_page_names_exists`."""
     page = (ROOT / "docs/reliability.md").read_text()
