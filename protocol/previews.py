@@ -6,6 +6,8 @@ a commit tool waits for the chat to rest and is then a run of its own, which cal
 is decided once, and each decision carried out at most once, whoever dies in between.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import asdict, replace
 
@@ -108,15 +110,18 @@ def settle_commit(
     status: str,
     elapsed_ms: int | None = None,
     end_state: str | None = None,
-) -> str:
-    """How the open run's commit ended: committed, commit_failed or outcome_unknown; `text` is for the model. Returns
-    the id of the message that the preview stands on."""
+    payloads: Sequence[PayloadAdded] = (),
+) -> None:
+    """How the open run's commit ended: committed, commit_failed or outcome_unknown; `text` is for the model. Its
+    `payloads` stand on the message of the preview."""
     run = ledger.state.private.run
     commit = run.commit if run is not None else None
     preview = payload_of(ledger.state, commit.payload_id) if commit is not None else None
     if commit is None or preview is None:  # cannot be: payloads are never taken away
-        return ""
+        return
     _update(ledger, replace(preview, approval=approval))
+    for payload in payloads:
+        ledger.say(replace(payload, message_id=preview.message_id))
     ledger.say(
         ToolStatus(
             tool_call_id=commit_call_id(commit.payload_id),
@@ -131,7 +136,6 @@ def settle_commit(
     ledger.note(Progressed())
     outcome = _OUTCOMES[approval].format(_named(preview), commit.tool_name)
     _tell_model(ledger, preview, f"{outcome} {text[:RESULT_MAX_CHARACTERS]}".strip())
-    return preview.message_id
 
 
 _OUTCOMES = {

@@ -286,9 +286,11 @@ def _pause_cleared(state: ChatState, event: ev.PauseCleared) -> ChatState:
 
 
 def _tool_status(state: ChatState, event: ev.ToolStatus) -> ChatState:
-    tools = [tool for tool in state.runtime.tools if tool.tool_call_id != event.tool_call_id]
-    if event.status not in ev.FINAL_TOOL_STATUSES:
-        tools.append(event)
+    before = next((tool for tool in state.runtime.tools if tool.tool_call_id == event.tool_call_id), event)
+    tools = [tool for tool in state.runtime.tools if tool is not before]
+    if event.status not in ev.FINAL_TOOL_STATUSES:  # progress does not repeat what the call was begun with
+        shown = before.input if event.input is None else event.input
+        tools.append(replace(event, input=shown, label=event.label or before.label))
     calls = state.runtime.ide_calls if event.claimed_by is None else _claimed(state.runtime.ide_calls, event)
     return replace(state, runtime=replace(state.runtime, tools=tools, ide_calls=calls))
 

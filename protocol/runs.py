@@ -4,7 +4,7 @@ Everything here writes into a ledger and looks at nothing else. A run is open wh
 is, and `starts.py` opens it. What happens in between is the agent's plan.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from protocol.events import (
     ErrorHappened,
     MessageRemoved,
     PauseCleared,
+    PayloadAdded,
     RuntimeUpdated,
     StreamFinished,
     ThreadUpdated,
@@ -58,10 +59,11 @@ def answer_call(
     elapsed_ms: int | None = None,
     end_state: str | None = None,
     extra: JsonObject | None = None,
-    payloads: list[str] | None = None,
+    payloads: Sequence[PayloadAdded] = (),
     attachments: list[JsonObject] | None = None,
 ) -> str:
-    """The tool message of `call`, then its last `tool_status` (EVT-10). Returns the message's id."""
+    """The tool message of `call`, its payloads (EVT-11), then its last `tool_status` (EVT-10): who hears that a call is
+    done has all that it gave (OLD-8). Returns the message's id."""
     run = ledger.state.private.run
     message_id = ledger.new_id("msg")
     ledger.add_message(
@@ -69,7 +71,7 @@ def answer_call(
             role="tool",
             content=content,
             message_id=message_id,
-            payloads=payloads or [],
+            payloads=[payload.payload_id for payload in payloads],
             attachments=attachments or [],
             tool_call_id=call.id,
             tool_failed=status != "done",
@@ -77,6 +79,8 @@ def answer_call(
             created_at=ledger.now_ms,
         )
     )
+    for payload in payloads:
+        ledger.say(msgspec.structs.replace(payload, message_id=message_id))
     ledger.say(
         ToolStatus(
             tool_call_id=call.id,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
 from protocol.facts import (
     ArgumentsHidden,
+    PreviewShown,
     Progressed,
     ProviderCallId,
     ProviderDataKept,
@@ -28,7 +29,7 @@ from protocol.thread import OBJECT_MAX_BYTES
 from server.agent.calls.gates import ToolTable
 from server.agent.calls.hiding import hidden_call, hides
 from server.agent.calls.memory import remember
-from server.agent.calls.previews import say_payloads, shown_of
+from server.agent.calls.previews import shown_of
 from server.agent.history.summaries import keep_summary
 from server.agent.plan import advance
 from server.agent.steps import CallModel, RunTool, Step, Summarize
@@ -148,8 +149,14 @@ def tool_done(
     if commits:
         approval = "commit_failed" if result.failed else "committed"
         text = result.content if withheld is None else withheld
-        message_id = settle_commit(
-            ledger, approval, text, status=status, elapsed_ms=elapsed_ms, end_state=result.end_run
+        settle_commit(
+            ledger,
+            approval,
+            text,
+            status=status,
+            elapsed_ms=elapsed_ms,
+            end_state=result.end_run,
+            payloads=shown.payloads,
         )
     else:
         message_id = answer_call(
@@ -159,12 +166,14 @@ def tool_done(
             status=status,
             elapsed_ms=elapsed_ms,
             end_state=result.end_run,
-            payloads=shown.ids,
+            payloads=shown.payloads,
             attachments=attachments,
         )
         if withheld is not None:
             ledger.note(ResultWithheld(message_id=message_id, content=withheld))
-    say_payloads(ledger, shown, message_id)
+    if shown.preview is not None:
+        for payload in shown.payloads:
+            ledger.note(PreviewShown(payload_id=payload.payload_id, preview=shown.preview))
     if result.metadata_patch:
         metadata = {**(ledger.state.thread.metadata or {}), **result.metadata_patch}
         if len(msgspec.json.encode(metadata)) <= OBJECT_MAX_BYTES:

@@ -1,6 +1,7 @@
 """What front ends rely on: the gate of the first snapshot, phases, codes, tools used, long silences, fields, titles."""
 
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import groupby
@@ -115,6 +116,21 @@ async def test_a_code_tells_a_timeout_from_every_other_failure(server: Process, 
     assert [(error.code, error.fatal) for error in errors] == [(code, True) for code in codes]
     assert outcomes(tab) == ["error"] * len(codes)
     assert len({error.message for error in errors if error.code in ("timeout", "llm_error", "connection")}) == 3
+
+
+@pytest.mark.row("EVT-9", "EVT-2")
+async def test_who_joins_after_a_tools_progress_sees_what_it_was_begun_with(server: Process, chat_id: str) -> None:
+    async with watching(server.url, chat_id) as tab:
+        begun = {"start": 100, "interval_seconds": 0.2}
+        text = f"call countdown {json.dumps(begun)}"
+        await command(server.url, chat_id, user_message("a", text, params=TOOLS))
+        await tab.until(lambda w: any(frame.get("status") == "progress" for frame in w.frames))
+        async with watching(server.url, chat_id) as late:
+            (tool,) = late.frames[0]["runtime"]["tools"]
+            assert (tool["status"], tool["input"]) == ("progress", begun)
+        assert tab.state is not None and tab.state.runtime.tools[0].input == begun
+        await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
+        await tab.at_rest()
 
 
 @pytest.mark.row("FE-7")

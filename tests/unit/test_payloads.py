@@ -8,11 +8,12 @@ import pytest
 from protocol.codec import encode
 from protocol.commands import ContinueMessage, UserMessage
 from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Event, MessageUpdated, PayloadAdded
+from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded
 from protocol.messages import JsonObject, Message
 from protocol.snapshot import snapshot_of
 from server.agent.answer.markers import cut_out
 from server.agent.place.payload_types import Action, PayloadType, check_type, payload_type, problem_with, summary_of
+from server.projections.text_chat import TextChat
 from server.tools.base import Payload
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -47,6 +48,21 @@ def chat_with(*texts: str, actions: dict[str, Action] | None = None) -> PureChat
 
 def added(events: list[Event]) -> list[PayloadAdded]:
     return [event for event in events if isinstance(event, PayloadAdded)]
+
+
+@pytest.mark.row("OLD-8", "EVT-10", "EVT-11")
+def test_data_of_a_call_is_told_before_it_is_done_on_every_wire() -> None:
+    chat, payloads = drawn(Payload("chart", {"points": [1]}), Payload("weather", {"wind": 3}))
+    kinds = [event.__struct_config__.tag for event in chat.events]
+    at = kinds.index("payload_added")
+    assert kinds[at - 1 : at + 3] == ["message_added", "payload_added", "payload_added", "tool_status"]
+    result = chat.events[at - 1]
+    assert isinstance(result, MessageAdded)
+    assert [payload.message_id for payload in payloads] == [result.message.message_id] * 2
+    assert result.message.payloads == [payload.payload_id for payload in payloads]
+    wire = TextChat("c1")
+    shown = [frame.event for event in chat.events for frame in wire.feed(event)]
+    assert shown == ["tool_status", "data", "data", "tool_status"]
 
 
 def answers(chat: PureChat) -> list[Message]:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from msgspec import convert
 from msgspec.structs import replace
 
 from protocol.codec import decode_event, decode_snapshot, decode_state, encode, encode_state
@@ -16,6 +17,7 @@ from protocol.events import (
     RuntimeUpdated,
     StreamFinished,
     StreamStarted,
+    ToolStatus,
 )
 from protocol.messages import FunctionCall, Message, ToolCall
 from protocol.reducer import Gap, fold_entry, reduce
@@ -209,6 +211,27 @@ def test_a_message_may_be_inserted_in_the_middle_of_the_path() -> None:
         message = Message(role="user", content=name, message_id=name)
         state = reduce(state, position, MessageAdded(message, index))
     assert state.path == ("a", "b", "c")
+
+
+@pytest.mark.row("EVT-9", "EVT-2")
+def test_progress_of_a_call_leaves_what_it_was_begun_with() -> None:
+    def told(status: str, **more: object) -> ToolStatus:
+        words = {"tool_call_id": "t", "name": "n", "message_id": "m", "index": 0, "status": status}
+        return convert({**words, **more}, ToolStatus)
+
+    begun = told("running", input={"start": 3}, label="three")
+    events = [begun, told("progress", progress=0.5), told("progress", message="soon"), told("running", input={})]
+    state, seen = empty_state("c1"), []
+    for position, event in enumerate(events, start=1):
+        state = reduce(state, position, event)
+        seen.append(state.runtime.tools)
+    assert seen == [
+        [begun],
+        [told("progress", progress=0.5, input={"start": 3}, label="three")],
+        [told("progress", message="soon", input={"start": 3}, label="three")],
+        [told("running", input={}, label="three")],
+    ]
+    assert reduce(state, 5, told("done")).runtime.tools == []
 
 
 def test_long_answers_grow_in_linear_time_by_sharing_their_parts() -> None:

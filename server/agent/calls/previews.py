@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.events import PayloadAdded, ToolStatus
-from protocol.facts import OutcomeUnknown, PreviewShown, ToolStarted
+from protocol.facts import OutcomeUnknown, ToolStarted
 from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, JsonObject, ToolCall
 from protocol.previews import commit_call_id, payload_of, settle_commit
@@ -21,7 +21,7 @@ from server.agent.place.payload_types import problem_with, summary_of
 from server.agent.steps import RunTool, Step
 from server.tools.base import Tool, ToolResult, read_arguments
 
-__all__ = ["NOT_RUN_BY_SERVER", "PREVIEW_SENT", "Shown", "next_commit", "recover_commit", "say_payloads", "shown_of"]
+__all__ = ["NOT_RUN_BY_SERVER", "PREVIEW_SENT", "Shown", "next_commit", "recover_commit", "shown_of"]
 
 PREVIEW_SENT = (
     "Preview sent to the user; nothing has been saved. Do not persist it yourself and do not send it again: "
@@ -41,10 +41,6 @@ class Shown(msgspec.Struct, frozen=True):
     result: ToolResult
     payloads: list[PayloadAdded] = []
     preview: PendingPreview | None = None
-
-    @property
-    def ids(self) -> list[str]:
-        return [payload.payload_id for payload in self.payloads]
 
 
 def shown_of(ledger: Ledger, call: ToolCall, tool: Tool | None, result: ToolResult, table: ToolTable) -> Shown:
@@ -106,14 +102,6 @@ def _preview(ledger: Ledger, call: ToolCall, tool: Tool, result: ToolResult, tab
     )
     pending = PendingPreview(tool_name=tool.name, commit_tool=tool.traits.commit_tool, context=run.context)
     return Shown(replace(result, content=PREVIEW_SENT, payloads=[], preview=None), [payload], pending)
-
-
-def say_payloads(ledger: Ledger, shown: Shown, message_id: str) -> None:
-    """The payloads, on the message of their result (EVT-11)."""
-    for payload in shown.payloads:
-        ledger.say(replace(payload, message_id=message_id))
-        if shown.preview is not None:
-            ledger.note(PreviewShown(payload_id=payload.payload_id, preview=shown.preview))
 
 
 def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> Step | None:

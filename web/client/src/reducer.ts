@@ -241,9 +241,19 @@ function bake(state: ChatState, draft: Draft): ChatState {
   return { ...withNode(state, draft.message.message_id, draftedMessage(draft)), draft: null };
 }
 
+/** Progress does not repeat what the call was begun with. */
+function begunWith(event: ToolStatus, before?: ToolStatus): ToolStatus {
+  const now = { ...event };
+  if (before?.input != null && event.input == null) now.input = before.input;
+  if (before?.label && !event.label) now.label = before.label;
+  return now;
+}
+
 function toolStatus(runtime: Runtime, event: ToolStatus): Partial<Runtime> {
-  const tools = (runtime.tools ?? []).filter((tool) => tool.tool_call_id !== event.tool_call_id);
-  if (!FINAL_TOOL_STATUSES.has(event.status)) tools.push(event);
+  const open = runtime.tools ?? [];
+  const before = open.find((tool) => tool.tool_call_id === event.tool_call_id);
+  const tools = open.filter((tool) => tool !== before);
+  if (!FINAL_TOOL_STATUSES.has(event.status)) tools.push(begunWith(event, before));
   const { claimed_by, claim_expires_at } = event;
   if (claimed_by == null) return { tools };
   const claimed = (call: IdeCall): IdeCall =>
