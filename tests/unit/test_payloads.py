@@ -11,7 +11,6 @@ from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded
 from protocol.messages import JsonObject, Message
 from protocol.snapshot import snapshot_of
-from server.agent.answer.markers import cut_out
 from server.agent.place.payload_types import Action, PayloadType, check_type, payload_type, problem_with, summary_of
 from server.projections.text_chat import TextChat
 from server.tools.base import Payload
@@ -157,7 +156,7 @@ def test_all_payloads_stay_in_order_the_last_is_active_and_a_tools_own_word_beat
         "CHART: [1, 2]",
         'CHART: {"points": [NaN]}',
         'CHART: {"points": [], "title": "\\ud800"}',
-        'a CHART: {"points": []}',
+        '`CHART: {"points": []}`',
         'OTHER: {"points": []}',
     ],
 )
@@ -178,13 +177,6 @@ def test_an_answer_that_is_continued_publishes_no_payload_twice() -> None:
     (answer,) = answers(chat)
     assert answer.content == "Here.\nMore."
     assert len(answer.payloads) == 2
-
-
-def test_a_text_full_of_markers_is_read_once() -> None:
-    text = "CHART: [" * 2_000 + "\n" + 'CHART: {"a": ' * 2_000 + "\n" + ("NOTE: {}\n" * 2_000)
-    cleaned, found = cut_out(text, {"CHART": lambda _: True, "NOTE": lambda _: True})
-    assert len(found) == 2_000
-    assert cleaned.startswith("CHART: [CHART")
 
 
 @pytest.mark.row("PAY-6", "DIAG-2")

@@ -17,7 +17,8 @@ from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message
 from protocol.runtime import context_use
 from protocol.state import ChatState, RawAnswer
-from server.agent.answer.markers import Accepts, Found, cut_out, suggested_actions, suggested_values
+from server.agent.answer.markers import Accepts, Found, cut_out
+from server.agent.answer.suggestions import suggested_actions, suggested_values
 from server.agent.place.payload_types import Action, PayloadType, problem_with, summary_of
 
 __all__ = ["CONTEXT_WARN_RATIO", "Vocabulary", "say_final_word"]

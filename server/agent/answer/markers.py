@@ -1,32 +1,59 @@
 """Markers in an answer's text: `SUGGESTED_VALUES:`, or the word of a payload type, followed by JSON (PAY-3, PAY-5,
 PAY-6).
 
-Models are told to write them at the beginning of a line; people must not see them. The JSON ends where it ends, strings
-and escapes respected, because a JSON decoder finds that out; a code fence around it goes with it. What cannot be read,
-or is not what its marker promises, stays in the text, untouched.
+Models are asked to write a marker at the beginning of a line, and write it anywhere: after a bullet, a number, `>` or
+the `#` of a heading, in bold, in the middle of a line. A marker inside code (fenced, indented, or in backticks) is an
+example and stays. The JSON is an object or a list, strict (RFC 8259), and ends where its brackets do. What cannot be
+read, or is not what its marker promises, stays in the text, untouched.
+
+With a marker and its JSON goes what belongs to them alone: `*` and `_` around the marker or around both, backticks or a
+fence around the JSON, and, when nothing else stands on the line, its indent, bullet, number, `>` and `#`.
+
+Pure, and linear in the length of the text whatever that holds: every character is looked at a bounded number of times.
 """
 
-import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from protocol.bodies import read_json
-from protocol.messages import JsonObject
-from server.agent.place.payload_types import Action
 
-__all__ = ["Accepts", "Found", "cut_out", "suggested_actions", "suggested_values"]
-
-SUGGESTIONS_MAX_COUNT = 20
-"""More buttons under one answer nobody reads."""
-
-LABEL_MAX_CHARACTERS = 200
+__all__ = ["Accepts", "Found", "cut_out"]
 
 Accepts = Callable[[object], bool]
 """Is this value what the marker before it promises?"""
 
-_decoder = json.JSONDecoder()
-_FENCE_END = re.compile(r"\s*```[ \t]*")
+_FENCE = re.compile(r"[ \t]*+(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*+)*+(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)", re.MULTILINE)
+"""The line that opens a block of code (CommonMark 4.5), also in a list or a quotation."""
+
+_LEAD = re.compile(r"[ \t]*+(?:>[ \t]*+|(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t]++)*+")
+"""What may stand before the first word of a line: indent, `>`, bullets, numbers, the # of a heading."""
+
+_LIST_ITEM = re.compile(r"[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
+
+_PARAGRAPH_END = re.compile(r"^[ \t]*+(?:$|#{1,6}[ \t]|[-*+][ \t]|\d{1,9}[.)][ \t]|>|`{3}|~{3})", re.MULTILINE)
+"""A line that code in backticks does not reach across (CommonMark 6.1: it stays within its block)."""
+
+_TICKS = re.compile(r"`+")
+
+_BEFORE_JSON = re.compile(r"\s*+(?:(?P<ticks>`++|~{3,}+)[ \t]*+[A-Za-z0-9_+-]*+\s*+)?(?=[{\[])")
+"""White space, and the backticks or the fence around the JSON with the name of its language."""
+
+_JSON_TOKEN = re.compile(
+    r"""[ \t\r\n,:]*+(?:(?P<open>[{\[])|(?P<close>[}\]])"""
+    r"""|"(?:[^"\\\x00-\x1f]++|\\.)*+"|-?\d[\d.eE+-]*+|true|false|null)"""
+)
+"""Brackets and what may stand between them. Capital letters stand in strings alone, so a scan ends at the next marker,
+or at the quote of a string that holds it: the reason why many broken values cost no more than their own length."""
+
+EMPHASIS_MAX = 3
+"""Of `*` and `_` in a row: bold and italic at once."""
+
+_SPACE = re.compile(r"\s*+")
+_BLANKS = re.compile(r"[ \t]*+")
+_LINE_END = re.compile(r"[ \t\r]*+(?:\n|\Z)")
 
 
 class Found(NamedTuple):
@@ -35,66 +62,188 @@ class Found(NamedTuple):
 
 
 def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]]:
-    """The text without each `MARKER: JSON` whose value is accepted, and the values, in order."""
-    if not any(f"{marker}:" in text for marker in markers):
+    """The text without each marker whose value is accepted, and the values, in order."""
+    if not any(marker in text for marker in markers):
         return text, []
-    words = "|".join(re.escape(marker) for marker in markers)
-    found: list[Found] = []
-    kept: list[str] = []
-    at = 0
-    for match in re.finditer(rf"(?m)^[ \t]*({words}):\s*(```\w*\s*)?", text):
-        if match.start() < at:
-            continue
+    scan = _Scan(text, markers)
+    scan.run()
+    return (_joined(scan.kept()) if scan.found else text), scan.found
+
+
+@lru_cache(maxsize=64)  # sets of markers: one for each place of each profile
+def _inline(words: tuple[str, ...]) -> re.Pattern[str]:
+    """What counts within a line: backticks, an escaped one, and a marker with its colon (the wide one, too)."""
+    anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    marker = rf"(?<![A-Za-z0-9])(?P<word>{anyone})(?P<end>[*_]{{0,3}})[ \t]{{0,2}}[:\uff1a](?P<after>[*_]{{0,3}})"
+    return re.compile(rf"\\[\\`]|(?P<ticks>`++)|{marker}")
+
+
+class _Scan:
+    """One pass over a text, line by line. `at` is how far it has been taken or left."""
+
+    def __init__(self, text: str, markers: Mapping[str, Accepts]) -> None:
+        self.found: list[Found] = []
+        self._text = text
+        self._markers = markers
+        self._inline = _inline(tuple(markers))
+        self._cuts: list[tuple[int, int]] = []
+        self._at = 0
+        self._runs_until = 0
+        self._runs: dict[int, list[int]] = {}
+
+    def kept(self) -> list[str]:
+        """The text between the cuts."""
+        ends = [0, *(end for _, end in self._cuts)]
+        starts = [*(start for start, _ in self._cuts), len(self._text)]
+        return [self._text[end:start] for end, start in zip(ends, starts, strict=True)]
+
+    def run(self) -> None:
+        text, start = self._text, 0
+        fence, in_list, after_blank = "", False, True
+        while start < len(text):
+            end = text.find("\n", start) + 1 or len(text)
+            indent = _indent(text, start, end)
+            is_blank = start + indent.characters >= end - text.endswith("\n", start, end)
+            if start < self._at:  # a value or code reaches into this line
+                self._line(max(start, self._at), end, None)
+                after_blank = False
+            elif fence:
+                fence = "" if _closes(text, start, end, fence) else fence
+            elif is_blank:
+                after_blank = True
+            elif opening := _FENCE.match(text, start, end):
+                fence, after_blank = opening["fence"], False
+            elif indent.columns >= _CODE_INDENT and after_blank and not in_list:
+                pass  # indented code; the next such line belongs to it
+            else:
+                is_item = _LIST_ITEM.match(text, start, end) is not None
+                in_list = is_item or (in_list and (indent.columns > 0 or not after_blank))
+                after_blank = False
+                self._line(start, end, start)
+            start = end
+
+    def _line(self, start: int, end: int, line_start: int | None) -> None:
+        """Look for markers from `start`. `line_start`: where the line begins, None when its beginning is not text."""
+        at = start
+        lead = None if line_start is None else _LEAD.match(self._text, start, end)
+        while at < end and (token := self._inline.search(self._text, at, end)):
+            floor, at = at, token.end()
+            if token["ticks"]:
+                at = self._end_of_code(token.start(), at)
+            elif token["word"] and (begins := self._begin(token.start("word"), floor)) is not None:
+                is_first = lead is not None and begins == lead.end()
+                at = self._take(token, begins, line_start if is_first and line_start is not None else begins)
+        self._at = max(self._at, at, end)
+
+    def _begin(self, word: int, floor: int) -> int | None:
+        """Where the emphasis before a word begins, not before `floor`; None when the word is the end of a longer one,
+        as CHART is of MY_CHART."""
+        begins = word
+        while begins > floor and word - begins < EMPHASIS_MAX and self._text[begins - 1] in "*_":
+            begins -= 1
+        before = self._text[begins - 1 : begins] if begins > floor else ""
+        goes_on = before == "_" or (before.isascii() and before.isalnum())
+        return None if goes_on and "_" in self._text[begins:word] else begins
+
+    def _take(self, token: re.Match[str], begins: int, line: int) -> int:
+        """Cut the marker out with its value if that is accepted. Returns where to look on. `begins` is where its
+        emphasis begins, `line` where its line does if it is the first word there."""
+        text = self._text
+        opening = _BEFORE_JSON.match(text, token.end())
+        end = _end_of_json(text, opening.end()) if opening else None
+        if opening is None or end is None:
+            return token.end()
+        word, written = token["word"], text[opening.end() : end]
+        if ticks := opening["ticks"]:
+            end = _past(text, end, ticks)
         try:
-            _, end = _decoder.raw_decode(text, match.end())
-            value: object = read_json(text[match.end() : end])  # strict: no NaN, no half of a character
+            value: object = read_json(written)  # strict: no NaN, no half of a character
         except (ValueError, RecursionError):
-            continue
-        if not markers[match[1]](value):
-            continue
-        found.append(Found(match[1], value))
-        kept.append(text[at : match.start()])
-        closing = _FENCE_END.match(text, end) if match[2] else None
-        at = closing.end() if closing else end
-    kept.append(text[at:])
-    return (_joined(kept) if found else text), found
+            return end
+        if not self._markers[word](value):
+            return end
+        emphasis = text[begins : token.start("word")]
+        if emphasis and not token["end"] and not token["after"]:
+            end = _past(text, end, emphasis[::-1], across_lines=False)
+        self.found.append(Found(word, value))
+        is_alone = _LINE_END.match(text, end) is not None
+        self._cuts.append((line if is_alone else begins, end))
+        return end
+
+    def _end_of_code(self, start: int, end: int) -> int:
+        """The end of the code that the backticks from `start` to `end` open; `end` when nothing closes it."""
+        if start >= self._runs_until:
+            border = _PARAGRAPH_END.search(self._text, self._text.find("\n", start) + 1 or len(self._text))
+            self._runs_until = border.start() if border else len(self._text)
+            self._runs = {}
+            for run in _TICKS.finditer(self._text, start, self._runs_until):
+                self._runs.setdefault(run.end() - run.start(), []).append(run.start())
+        starts = self._runs.get(end - start, [])
+        place = bisect_left(starts, end)
+        return starts[place] + end - start if place < len(starts) else end
+
+
+class _Indent(NamedTuple):
+    characters: int
+    columns: int
+
+
+_CODE_INDENT = 4
+"""Columns from which on a line is code, unless it goes on a list or a paragraph (CommonMark 4.4)."""
+
+
+def _indent(text: str, start: int, end: int) -> _Indent:
+    at, columns = start, 0
+    while at < end and text[at] in " \t\r":
+        columns += 4 - columns % 4 if text[at] == "\t" else 1
+        at += 1
+    return _Indent(at - start, columns)
+
+
+def _closes(text: str, start: int, end: int, fence: str) -> bool:
+    line = text[start:end].strip(" \t\r\n>")
+    return len(line) >= len(fence) and not line.strip(fence[0])
+
+
+def _end_of_json(text: str, start: int) -> int | None:
+    """Where the brackets that open at `start` are closed; None when they are not, or hold what JSON cannot."""
+    depth, at = 0, start
+    while token := _JSON_TOKEN.match(text, at):
+        at = token.end()
+        depth += (token["open"] is not None) - (token["close"] is not None)
+        if not depth:
+            return at
+    return None
+
+
+def _past(text: str, at: int, closing: str, *, across_lines: bool = True) -> int:
+    """Behind `closing`, if that and white space are all that follows; else `at`."""
+    space = (_SPACE if across_lines else _BLANKS).match(text, at)
+    end = space.end() if space else at
+    return end + len(closing) if text.startswith(closing, end) else at
 
 
 def _joined(pieces: list[str]) -> str:
-    """What is left, without the holes."""
-    text = pieces[0]
-    for piece in pieces[1:]:
-        left, right = text.rstrip(), piece.lstrip()
-        gap = text[len(left) :] + piece[: len(piece) - len(right)]
-        text = left + ("\n\n" if gap.count("\n") > 2 else "\n") + right
-    return text.strip()
-
-
-def suggested_values(found: list[object]) -> list[JsonObject]:
-    """`{label, value}` of each; a bare string is both."""
-    values: list[JsonObject] = []
-    for item in _flat(found):
-        if isinstance(item, str):
-            values.append({"label": item[:LABEL_MAX_CHARACTERS], "value": item})
-        elif isinstance(item, dict) and isinstance(item.get("label"), str) and "value" in item:
-            values.append({"label": item["label"][:LABEL_MAX_CHARACTERS], "value": item["value"]})
-    return values[:SUGGESTIONS_MAX_COUNT]
-
-
-def suggested_actions(found: list[object], declared: Mapping[str, Action]) -> tuple[list[JsonObject], int]:
-    """`{label, action, handler}` of each that is declared, its handler as declared; and how many are not."""
-    actions: list[JsonObject] = []
-    dropped_count = 0
-    for item in _flat(found):
-        word = item.get("action") if isinstance(item, dict) else None
-        action = declared.get(word) if isinstance(word, str) else None
-        label = (item.get("label") or action.label) if isinstance(item, dict) and action is not None else None
-        if action is None or not isinstance(label, str) or not label:
-            dropped_count += 1
+    """What is left, without the holes: words on one line stay apart by a space, paragraphs by an empty line."""
+    parts: list[str] = []
+    gap: list[str] = []
+    for piece in pieces:
+        words = piece.strip()
+        if not words:
+            gap.append(piece)
             continue
-        actions.append({"label": label[:LABEL_MAX_CHARACTERS], "action": action.action, "handler": action.handler})
-    return actions[:SUGGESTIONS_MAX_COUNT], dropped_count
+        before = piece[: len(piece) - len(piece.lstrip())]
+        if parts:
+            parts.append(_between([*gap, before], words))
+            parts.append(before.rpartition("\n")[2] if "\n" in before else "")  # the indent of its line
+        parts.append(words)
+        gap = [piece[len(piece.rstrip()) :]]
+    return "".join(parts)
 
 
-def _flat(found: list[object]) -> list[object]:
-    return [item for value in found for item in (value if isinstance(value, list) else [value])]
+def _between(gap: list[str], words: str) -> str:
+    if any(space.count("\n") > 1 for space in gap):
+        return "\n\n"
+    if any("\n" in space for space in gap):
+        return "\n"
+    return " " if any(gap) and words[0] not in ".,;:!?)" else ""
