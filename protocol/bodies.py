@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from protocol.errors import BadRequest, explain
+from protocol.mending import mend, mend_text, read_mended
 from protocol.messages import JsonObject
 
 __all__ = ["NESTING_MAX", "decode_body", "is_too_deep", "read_json", "read_object"]
@@ -61,27 +62,30 @@ def _too_deep() -> BadRequest:
     return BadRequest(f"the body is nested too deep: at most {NESTING_MAX} lists and objects inside each other")
 
 
-def read_json(text: str) -> object:
-    """What a text says that a model or a tool wrote.
+def read_json(text: str, *, mends: bool = False) -> object:
+    """What a text says that a model or a tool wrote; with `mends` also one with small faults in it (`mending.py`).
 
     Raises:
         ValueError: it is not JSON, or nested too deep.
     """
     try:
-        data = text.encode()
+        data = (mend_text(text) if mends else text).encode()
         if not is_too_deep(data):
             return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as wrong:
+        if mends and not isinstance(wrong, RecursionError):
+            return mend(read_mended(data))
         raise ValueError(str(wrong)) from None
     raise ValueError(f"more than {NESTING_MAX} lists and objects inside each other")
 
 
 def read_object(text: str) -> JsonObject | None:
-    """`read_json` where only an object will do; None for anything else, but nothing at all is an empty one (LOOP-7)."""
+    """The arguments of a call, mended where they must be; None for what is no object, but nothing at all is an empty
+    one (LOOP-7)."""
     if not text.strip():
         return {}
     try:
-        value = read_json(text)
+        value = read_json(text, mends=True)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

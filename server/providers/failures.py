@@ -5,12 +5,20 @@ a provider says about the trouble is `detail`, which goes to the server's log an
 vendor and no HTTP library; `openai/errors.py` and its like map foreign exceptions to the causes below.
 """
 
+import json
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from protocol.bodies import NESTING_MAX, is_too_deep
 from protocol.errors import ModelFailed
+from protocol.mending import mend_text
+from server.providers.sse_split import EventTooLarge
 
-__all__ = ["DETAIL_MAX_CHARS", "Cause", "checked", "model_failed"]
+__all__ = ["DETAIL_MAX_CHARS", "UNREADABLE", "Cause", "checked", "model_failed"]
+
+UNREADABLE = (msgspec.DecodeError, UnicodeError, json.JSONDecodeError, RecursionError, EventTooLarge)
+"""What is raised for a stream that cannot be read, not even with repairs. Their sentences name a place and a type."""
 
 Cause: TypeAlias = Literal[
     "auth_failed",
@@ -50,7 +58,7 @@ _CAUSES: dict[Cause, tuple[str, str, bool]] = {
 def model_failed(cause: Cause, detail: str = "") -> ModelFailed:
     """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`."""
     code, sentence, retryable = _CAUSES[cause]
-    return ModelFailed(code, sentence, detail=detail[:DETAIL_MAX_CHARS], retryable=retryable)
+    return ModelFailed(code, sentence, detail=mend_text(detail[:DETAIL_MAX_CHARS]), retryable=retryable)
 
 
 def checked(data: bytes) -> bytes:

@@ -25,6 +25,7 @@ from anyio.abc import ObjectSendStream
 from anyio.lowlevel import RunVar
 
 from protocol.errors import ToolFailed, explain
+from protocol.mending import mended_json
 from protocol.messages import JsonObject
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Progress, Retry, ToolContext, ToolOutput, ToolResult
 from server.tools.preview import Preview
@@ -208,7 +209,7 @@ def _result(value: object) -> ToolResult:
     if isinstance(value, Preview):
         return ToolResult(content="", preview=value)
     try:
-        return ToolResult(content=msgspec.json.encode(value).decode())
+        return ToolResult(content=mended_json(value).decode())
     except (TypeError, ValueError) as wrong:
         raise ToolFailed(f"The tool returned a {type(value).__name__}, which cannot be written as JSON.") from wrong
 

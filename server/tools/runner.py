@@ -18,9 +18,20 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ToolFailed
+from protocol.mending import mend, mend_text, mended_json
 from protocol.messages import JsonObject
 from protocol.thread import OBJECT_MAX_BYTES
-from server.tools.base import MEMORY_MAX_BYTES, Progress, Report, Tool, ToolContext, ToolResult, read_arguments
+from server.tools.base import (
+    MEMORY_MAX_BYTES,
+    Payload,
+    Progress,
+    Report,
+    Tool,
+    ToolContext,
+    ToolResult,
+    read_arguments,
+)
+from server.tools.preview import Preview
 
 __all__ = ["CANCEL_GRACE_SECONDS", "RESULT_MAX_BYTES", "ToolRun", "ToolRunner"]
 
@@ -184,8 +195,9 @@ def failed_result(text: str) -> ToolResult:
 
 
 def _checked(result: ToolResult) -> ToolResult:
-    """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say."""
+    """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say. Texts are mended."""
     try:
+        result = _mended(result)
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))
         payloads_bytes = len(msgspec.json.encode((result.payloads, result.preview)))
         memory_bytes = len(msgspec.json.encode(result.memory_patch))
@@ -202,10 +214,30 @@ def _checked(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, content=_cut(result.content))
 
 
+def _mended(result: ToolResult) -> ToolResult:
+    """Raises TypeError: JSON has nothing for what stands in it."""
+    beside = {name: getattr(result, name) for name in ("metadata_patch", "payloads", "preview", "memory_patch")}
+    try:
+        msgspec.json.encode(beside)
+    except UnicodeEncodeError:
+        mended = msgspec.convert(mend(msgspec.to_builtins(beside)), _Beside)
+        return msgspec.structs.replace(result, **msgspec.structs.asdict(mended))
+    return result
+
+
+class _Beside(msgspec.Struct):
+    """What a result holds beside its text."""
+
+    metadata_patch: JsonObject
+    payloads: list[Payload]
+    preview: Preview | None
+    memory_patch: JsonObject
+
+
 def _cut(text: str) -> str:
     """`text` as JSON can say it, at most `RESULT_MAX_BYTES` of it. A giant is cut before it is encoded: each copy of a
     hundred megabytes would cost as much again, and a blink of everybody's time."""
-    encoded = text[:RESULT_MAX_BYTES].encode(errors="replace")
+    encoded = mend_text(text[:RESULT_MAX_BYTES]).encode()
     if len(text) <= RESULT_MAX_BYTES and len(encoded) <= RESULT_MAX_BYTES:
         return encoded.decode()
     note = f"\n[cut: {len(text)} characters in all]"
@@ -219,7 +251,8 @@ def _fit(progress: Progress) -> Progress:
         fraction = min(1.0, max(0.0, fraction)) if math.isfinite(fraction) else None
     if data is not None:
         try:
-            data = data if len(msgspec.json.encode(data)) <= PROGRESS_DATA_MAX_BYTES else None
+            encoded = mended_json(data)
+            data = msgspec.json.decode(encoded) if len(encoded) <= PROGRESS_DATA_MAX_BYTES else None
         except (TypeError, ValueError):
             data = None
     return Progress(_short(progress.stage), _short(progress.message), fraction, data)
@@ -230,5 +263,5 @@ def _short(text: str | None) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Without lone surrogates, which Python can hold and UTF-8 cannot."""
-    return text.encode(errors="replace").decode()
+    """Without halves of characters, which Python can hold and UTF-8 cannot."""
+    return mend_text(text)

@@ -59,6 +59,7 @@ def test_what_models_and_tools_write_may_be_as_deep() -> None:
         with pytest.raises(ValueError, match=r"."):
             read_json(text)
         assert read_object(text) is None
+    assert read_object('{"a":"\\ud800","b":NaN,"c":"\n"}') == {"a": "\ufffd", "b": None, "c": "\n"}
     assert read_object(" ") == {}
     assert read_object("[]") is None
     assert read_object('{"a":1}') == {"a": 1}

@@ -39,7 +39,7 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.google.answer import Chunk, ChunkReader
+from server.providers.google.answer import ChunkReader, read_chunk
 from server.providers.google.request import UNSIGNED, contents_and_config
 
 PIXEL = "data:image/png;base64,iVBORw=="
@@ -207,11 +207,11 @@ def chunk(*parts: JsonObject, finish: str | None = None, **fields: object) -> Js
 
 
 def read(*chunks: JsonObject) -> list[Delta]:
-    """As the adapter does: the wire's chunks through the SDK's types."""
+    """As the adapter does; what is fed must be what the SDK knows as well."""
     reader, deltas = ChunkReader(), list[Delta]()
     for one in chunks:
-        typed = types.GenerateContentResponse.model_validate(one)
-        deltas += reader.read(msgspec.convert(typed.model_dump(mode="json", exclude_none=True), Chunk))
+        types.GenerateContentResponse.model_validate(one)
+        deltas += reader.read(read_chunk(msgspec.json.encode(one), reader.mender))
     return deltas + reader.end()
 
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from protocol.mending import MENDED
 from server.tools.base import Progress, ToolContext, ToolResult
 from server.tools.runner import PROGRESS_DATA_MAX_BYTES
 from tests.unit.tool_desk import Desk, made
@@ -26,6 +27,7 @@ async def test_progress_is_clamped_and_bounded() -> None:
             yield Progress(fraction=fraction)
         yield Progress(stage="s", message="m" * 9_999, data={"a": 1})
         yield Progress(message="\ud800", data=big)
+        yield Progress(data={"a": "\ud800"})
         yield Progress(data={"a": object()})
         yield ToolResult(content="done")
 
@@ -39,7 +41,8 @@ async def test_progress_is_clamped_and_bounded() -> None:
     ]
     assert desk.reports[5:] == [
         Progress(stage="s", message="m" * 2_000, data={"a": 1}),
-        Progress(message="?"),
+        Progress(message=MENDED),
+        Progress(data={"a": MENDED}),
         Progress(),
     ]
 

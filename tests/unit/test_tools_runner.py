@@ -1,6 +1,7 @@
 """Whatever a tool answers, its caller has a result that fits: failures, patches, sizes."""
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Iterator
 
@@ -8,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.errors import ToolFailed
-from server.tools.base import Progress, ToolResult
+from protocol.mending import MENDED
+from server.tools.base import Payload, Progress, ToolResult
 from server.tools.python import PythonTool
 from server.tools.runner import RESULT_MAX_BYTES
 from tests.unit.tool_desk import Desk, failure_of, made
@@ -120,5 +122,33 @@ async def test_result_is_cut_at_its_bound_inside_no_character_and_says_so(head: 
     assert RESULT_MAX_BYTES - 2 <= len(cut.encode()) <= RESULT_MAX_BYTES
 
 
-async def test_result_can_always_be_written_as_utf8() -> None:
-    assert (await Desk().run(made(lambda: "a\ud800b"))).result.content == "a?b"
+@pytest.mark.row("TOOL-5", "PAY-8")
+async def test_text_of_a_tool_that_utf8_cannot_hold_is_mended_wherever_it_stands() -> None:
+    half, whole = "a\ud800b", f"a{MENDED}b"
+    assert (await Desk().run(made(lambda: half))).result.content == whole
+    assert (await Desk().run(made(lambda: "\ud83d\ude00"))).result.content == "😀"
+    assert (await Desk().run(made(lambda: {"text": [half, math.nan]}))).result.content == f'{{"text":["{whole}",null]}}'
+    result = ToolResult(
+        content="done",
+        payloads=[Payload("chart", {half: half}, half)],
+        metadata_patch={"a": half},
+        memory_patch={"b": [half]},
+    )
+    mended = (await Desk().run(made(lambda: result))).result
+    assert (mended.content, mended.failed) == ("done", False)
+    assert mended.payloads == [Payload("chart", {whole: whole}, whole)]
+    assert (mended.metadata_patch, mended.memory_patch) == ({"a": whole}, {"b": [whole]})
+
+    def fails() -> str:
+        raise ToolFailed(half)
+
+    assert (await Desk().run(made(fails))).result.content == whole
+
+
+async def test_arguments_with_half_a_character_reach_the_tool_mended() -> None:
+    def say(text: str) -> str:
+        return text
+
+    for written in ('{"text":"a\\ud800b"}', '{"text":"a\ud800b"}', '{"text":"a\x01b"}'):
+        run = await Desk().run(made(say), written)
+        assert run.result.content in (f"a{MENDED}b", "a\x01b"), written

@@ -10,6 +10,8 @@ import msgspec
 import structlog
 
 from protocol.events import BackgroundAgentUpdated, ProcessCompleted, Relayed, SubchatUpdate
+from protocol.mending import mended_json
+from protocol.messages import JsonObject
 from server.tools.base import PASSED_ON, ClientEvent
 
 __all__ = ["EVENT_MAX_BYTES", "Emitted", "as_event"]
@@ -35,12 +37,14 @@ def as_event(emitted: ClientEvent) -> Emitted | None:
         trouble = "a tool may not emit this type"
     else:
         try:
-            if len(msgspec.json.encode(emitted.fields)) > EVENT_MAX_BYTES:
+            encoded = mended_json(emitted.fields)
+            fields: JsonObject = msgspec.json.decode(encoded)
+            if len(encoded) > EVENT_MAX_BYTES:
                 trouble = f"larger than {EVENT_MAX_BYTES} bytes"
             elif emitted.type not in _SHAPES:
-                return Relayed(emitted.type, emitted.fields)
+                return Relayed(emitted.type, fields)
             else:
-                return msgspec.convert({**emitted.fields, "type": emitted.type}, _SHAPES[emitted.type])
+                return msgspec.convert({**fields, "type": emitted.type}, _SHAPES[emitted.type])
         except (msgspec.ValidationError, TypeError, ValueError) as wrong:
             trouble = str(wrong)
     _log.warning("tool.event_dropped", type=emitted.type, error=trouble)

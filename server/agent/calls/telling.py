@@ -65,7 +65,7 @@ def summarized(text: str, summarize: Summarizer) -> str:
             return f"The tool ran; its result could not be summarised ({type(wrong).__name__})."
     if summarize != "first_sentence":
         try:
-            return msgspec.json.encode(_only(read_json(text), summarize)).decode()
+            return msgspec.json.encode(_only(read_json(text, mends=True), summarize)).decode()
         except ValueError:
             pass
     return _short(_SENTENCE_END.split(text.strip(), maxsplit=1)[0])
@@ -89,7 +89,7 @@ def _payloads(result: ToolResult, tool: Tool) -> list[Payload]:
     if not tool.traits.payload_type or result.failed or tool.policy == "preview":
         return []
     try:
-        found = read_json(result.content)
+        found = read_json(result.content, mends=True)
     except ValueError:
         return []
     data = {"items": found} if isinstance(found, list) else found

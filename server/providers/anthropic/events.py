@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.mending import mend, mend_text
 from protocol.messages import JsonObject, Usage
 from server.providers.base import (
     Citation,
@@ -26,6 +27,7 @@ from server.providers.base import (
     UsageReported,
 )
 from server.providers.failures import model_failed
+from server.providers.tolerant import Count, Mender
 from server.providers.turns import arguments_object
 
 __all__ = ["ErrorBody", "Event", "EventReader"]
@@ -34,10 +36,10 @@ __all__ = ["ErrorBody", "Event", "EventReader"]
 class TokenCounts(msgspec.Struct, frozen=True):
     """`input_tokens` is without what was read from or written to the cache. Counts grow in the course of a stream."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -106,6 +108,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self.has_begun = False
+        self.mender = Mender()
         self.blocks: list[JsonObject] = []
         self._block: JsonObject | None = None
         self._parts: list[str] = []
@@ -145,7 +148,7 @@ class EventReader:
                 if event.delta is not None and event.delta.stop_reason:
                     self._end(event.delta, deltas)
         self.has_begun = self.has_begun or any(not isinstance(delta, ModelNamed) for delta in deltas)
-        return deltas
+        return self.mender.mend(deltas)
 
     def _open(self, block: JsonObject, deltas: list[Delta]) -> None:
         msgspec.convert(block, _Block)  # raises
@@ -183,7 +186,9 @@ class EventReader:
         block, self._block = self._block, None
         if block is None:
             return
-        whole, kind = "".join(self._parts), block.get("type")
+        whole, kind = mend_text("".join(self._parts)), block.get("type")
+        if self.mender.is_needed:
+            block = mend(block)
         kept = block
         match kind:
             case "text" | "thinking":
@@ -244,7 +249,7 @@ class EventReader:
         if self._stop is None:
             raise model_failed("broken" if self.has_begun else "empty", "the stream ended without a stop reason")
         last: list[Delta] = [UsageReported(self._usage())] if self._counts else []
-        return [*last, Finished(_FINISH_REASONS.get(self._stop, "stop"))]
+        return [*self.mender.end(), *last, Finished(_FINISH_REASONS.get(self._stop, "stop"))]
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

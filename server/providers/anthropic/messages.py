@@ -12,15 +12,14 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from protocol.messages import JsonObject
 from server.providers.anthropic.events import Event, EventReader
 from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body, takes_prefill
 from server.providers.base import Delta, Prefill, Request, model_info
-from server.providers.failures import checked, model_failed
+from server.providers.failures import UNREADABLE, checked, model_failed
 from server.providers.sdk import Reach, SdkProvider
-from server.providers.sse_split import EventTooLarge, SseSplitter
+from server.providers.sse_split import SseSplitter
+from server.providers.tolerant import Decoder
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncAnthropicVertex
@@ -37,7 +36,7 @@ another."""
 MAX_PAUSES = 10
 """How often one answer may pause for the provider's own tools; each pause comes after several of their calls."""
 
-_decode_event = msgspec.json.Decoder(Event).decode
+_event_data = Decoder(Event)
 
 
 class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
@@ -87,7 +86,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
                 asked = {**body, "messages": [*body["messages"], *_so_far(reader)]}
                 async with aclosing(self._events(client, asked)) as events:
                     async for data in events:
-                        event = _decode_event(checked(data))
+                        event = _event_data.decode(checked(data), reader.mender)
                         if event.error is not None:
                             raise self._private(from_error_body(event.error, has_begun=reader.has_begun))
                         for delta in reader.read(event):
@@ -99,7 +98,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
             raise self._silent() from wrong
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, EventTooLarge) as wrong:
+        except UNREADABLE as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
         for delta in reader.end():

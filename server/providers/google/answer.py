@@ -1,4 +1,4 @@
-"""The chunks of Gemini's stream as neutral deltas. Pure: no socket and no SDK; `google.py` feeds it.
+"""The chunks of Gemini's stream as neutral deltas. Pure: no socket and no SDK; `gemini.py` feeds it.
 
 One struct reads a chunk and skips what we do not name. Thoughts are reasoning; calls come whole, with or without an id;
 code that the provider ran itself is a server block; what an answer is grounded on is citations. Parts that carry a
@@ -8,6 +8,7 @@ without signatures keeps nothing. Images that a model draws are not asked for an
 
 import msgspec
 
+from protocol.mending import mend_text, mended_json
 from protocol.messages import JsonObject, Usage
 from server.providers.base import (
     Citation,
@@ -23,17 +24,18 @@ from server.providers.base import (
     UsageReported,
 )
 from server.providers.failures import checked, model_failed
+from server.providers.tolerant import Count, Decoder, Mender
 
 __all__ = ["Chunk", "ChunkReader", "read_chunk"]
 
 
-class FunctionCall(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     id: str | None = None
     args: JsonObject | None = None
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, rename="camel"):
     """`thought_signature` is base64."""
 
     text: str | None = None
@@ -44,50 +46,51 @@ class Part(msgspec.Struct, frozen=True):
     code_execution_result: JsonObject | None = None
 
 
-class Content(msgspec.Struct, frozen=True):
+class Content(msgspec.Struct, frozen=True, rename="camel"):
     parts: list[Part] | None = None
 
 
-class Grounding(msgspec.Struct, frozen=True):
+class Grounding(msgspec.Struct, frozen=True, rename="camel"):
     grounding_chunks: list[JsonObject] | None = None
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
     content: Content | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
     grounding_metadata: Grounding | None = None
 
 
-class TokenCounts(msgspec.Struct, frozen=True):
+class TokenCounts(msgspec.Struct, frozen=True, rename="camel"):
     """What the answer took is `candidates` and, counted apart, `thoughts`."""
 
-    prompt_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    total_token_count: int | None = None
-    cached_content_token_count: int | None = None
+    prompt_token_count: Count | None = None
+    tool_use_prompt_token_count: Count | None = None
+    candidates_token_count: Count | None = None
+    thoughts_token_count: Count | None = None
+    total_token_count: Count | None = None
+    cached_content_token_count: Count | None = None
 
 
-class PromptFeedback(msgspec.Struct, frozen=True):
+class PromptFeedback(msgspec.Struct, frozen=True, rename="camel"):
     block_reason: str | None = None
     block_reason_message: str | None = None
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Chunk(msgspec.Struct, frozen=True, rename="camel"):
     candidates: list[Candidate] | None = None
     usage_metadata: TokenCounts | None = None
     model_version: str | None = None
     prompt_feedback: PromptFeedback | None = None
+    error: JsonObject | None = None
 
 
-_chunks = msgspec.json.Decoder(Chunk)
+_chunks = Decoder(Chunk)
 
 
-def read_chunk(data: bytes) -> Chunk:
-    """Raises ModelFailed: nested too deep. msgspec.DecodeError, UnicodeDecodeError: it is no chunk."""
-    return _chunks.decode(checked(data))
+def read_chunk(data: bytes, mender: Mender) -> Chunk:
+    """Raises ModelFailed: nested too deep. ValueError: it is no chunk."""
+    return _chunks.decode(checked(data), mender)
 
 
 _FINISH_REASONS: dict[str, FinishReason] = {
@@ -107,10 +110,11 @@ _SPOILT = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 
 
 class ChunkReader:
-    """One answer. `has_begun`: something of it has been passed on."""
+    """One answer. `has_begun`: something of it has been passed on. `mender` is what its chunks were read with."""
 
     def __init__(self) -> None:
         self.has_begun = False
+        self.mender = Mender()
         self._calls_count = 0
         self._model: str | None = None
         self._finish: FinishReason | None = None
@@ -144,13 +148,13 @@ class ChunkReader:
             deltas.append(TextDelta(reason))  # what is said instead of an answer
             self._finish = "content_filter"
         self.has_begun = self.has_begun or len(deltas) > before
-        return deltas
+        return self.mender.mend(deltas)
 
     def _part(self, part: Part, deltas: list[Delta]) -> None:
         kept: JsonObject = {}
         if part.function_call is not None:
             call = part.function_call
-            arguments = msgspec.json.encode(call.args or {}).decode()
+            arguments = mended_json(call.args or {}).decode()
             deltas.append(ToolCallDelta(self._calls_count, call.id or None, call.name, arguments))
             kept = {"call": self._calls_count}
             self._calls_count += 1
@@ -187,7 +191,7 @@ class ChunkReader:
 
     def _keep_text(self) -> None:
         if self._text:
-            self._unkept.append(ProviderData({"text": "".join(self._text)}))
+            self._unkept.append(ProviderData({"text": mend_text("".join(self._text))}))
             self._text = []
 
     def _cite(self, grounding: Grounding | None, deltas: list[Delta]) -> None:
@@ -212,10 +216,10 @@ class ChunkReader:
         """
         if self._finish is None:
             raise model_failed("broken" if self.has_begun else "empty", "the stream ended without a finish reason")
-        last: list[Delta] = []
+        last: list[Delta] = self.mender.end()
         if self._is_keeping:
             self._keep_text()
-            last += self._unkept
+            last += self.mender.mend([*self._unkept])
         if self._usage is not None:
             last.append(self._usage)
         return [*last, Finished(self._finish)]

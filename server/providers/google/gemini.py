@@ -1,7 +1,7 @@
 """Gemini over Google's own SDK, with an API key or on Vertex AI: the extra `google`, imported at the first call.
 
 The SDK brings authentication (a key; on Vertex the application default credentials), retries before the first byte and
-the addresses. Its typed chunks are few, each of many tokens, and become ours in `google/answer.py`. It knows nothing of
+the addresses. The chunks are read by us (`google/raw.py`) and become deltas in `google/answer.py`. It knows nothing of
 chats and runs; `Providers` hands it out, the agent loop iterates it. The one rule: whatever goes wrong leaves as
 `ModelFailed`, and nothing is retried once a byte has been passed on.
 """
@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Unpack
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from server.providers.base import Delta, Request
-from server.providers.failures import model_failed
-from server.providers.google.answer import Chunk, ChunkReader, read_chunk
+from server.providers.failures import UNREADABLE, model_failed
+from server.providers.google.answer import Chunk, ChunkReader
 from server.providers.google.request import contents_and_config
 from server.providers.sdk import Reach, SdkProvider
+from server.providers.tolerant import Mender
 
 if TYPE_CHECKING:
     import httpx2
@@ -34,14 +33,31 @@ RETRY_MAX_SECONDS = 8.0
 """The SDK waits up to a minute between two attempts; a person is waiting here."""
 
 
-_responses: ContextVar["list[httpx2.Response] | None"] = ContextVar("_responses", default=None)
-"""Where the responses go that come while a call is made in this context."""
+class _Read(NamedTuple):
+    """What is done with the responses that come while a call is made."""
+
+    responses: "list[httpx2.Response]"
+    mender: Mender
+
+
+_reads: ContextVar[_Read | None] = ContextVar("_reads", default=None)
+"""Of the call that is made in this context."""
 
 
 async def _note(response: "httpx2.Response") -> None:
-    responses = _responses.get()
-    if responses is not None:
-        responses.append(response)
+    from httpx2 import AsyncByteStream
+
+    from server.providers.google.raw import RawChunks
+
+    read = _reads.get()
+    if read is None:
+        return
+    read.responses.append(response)
+    is_plain = response.headers.get("content-encoding", "identity") == "identity"
+    kind = response.headers.get("content-type", "")
+    if response.is_success and is_plain and kind.startswith("text/event-stream"):
+        assert isinstance(response.stream, AsyncByteStream)
+        response.stream = RawChunks(response.stream, read.mender)
 
 
 class Google(SdkProvider["Client"]):
@@ -71,7 +87,7 @@ class Google(SdkProvider["Client"]):
 
         reader = ChunkReader()
         try:
-            async with aclosing(self._chunks(client, request)) as chunks:
+            async with aclosing(self._chunks(client, request, reader.mender)) as chunks:
                 async for chunk in chunks:
                     for delta in reader.read(chunk):
                         yield delta
@@ -79,27 +95,27 @@ class Google(SdkProvider["Client"]):
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
             raise self._silent() from wrong
-        except ValueError as wrong:
-            # The SDK's objection to a request, or a chunk that is not what it should be (msgspec's is one, too).
-            raise self._private(
-                model_failed(
-                    "malformed" if isinstance(wrong, msgspec.DecodeError | UnicodeDecodeError) else "refused",
-                    str(wrong),
-                )
-            ) from wrong
+        except UNREADABLE as wrong:
+            # The decoder's sentence names a place and a type, never the content.
+            raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
+        except ValueError as wrong:  # the SDK's objection to a request
+            raise self._private(model_failed("refused", str(wrong))) from wrong
         for delta in reader.end():
             yield delta
 
-    async def _chunks(self, client: "Client", request: Request) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, client: "Client", request: Request, mender: Mender) -> AsyncGenerator[Chunk, None]:
         from google.genai.types import GenerateContentConfig
+
+        from server.providers.google.raw import RawChunks
 
         contents, config = contents_and_config(request)
         # What the SDK leaves to the garbage collector when its reader stops is closed here: the responses themselves.
         responses: list[httpx2.Response] = []
+        read = _Read(responses, mender)
         try:
             # Without this deadline each retry would be given the whole idle time again.
             async with asyncio.timeout(self._idle_timeout_seconds):
-                token = _responses.set(responses)
+                token = _reads.set(read)
                 try:
                     stream: AsyncIterator[GenerateContentResponse] = await client.aio.models.generate_content_stream(
                         model=request.model,
@@ -108,24 +124,31 @@ class Google(SdkProvider["Client"]):
                     )
                     chunk = await anext(stream, None)
                 finally:
-                    _responses.reset(token)
+                    _reads.reset(token)
             while chunk is not None:
-                yield read_chunk(chunk.model_dump_json(exclude_none=True).encode())
+                raw = responses[-1].stream
+                if not isinstance(raw, RawChunks):
+                    raise model_failed("malformed", "another answer where a plain stream of events was asked for")
+                while raw.chunks:
+                    yield raw.chunks.popleft()
                 chunk = await anext(stream, None)
         finally:
             for response in responses:
                 await response.aclose()
 
     async def _before_request(self, request: "httpx2.Request") -> None:
-        """The SDK's own timeout is told to the server as the time that the whole answer may take."""
+        """The SDK's own timeout is told to the server as the time that the whole answer may take. Packed pieces would
+        have to be unpacked before they are read, and are waited for by whoever packs them."""
         request.extensions["timeout"] = self._timeout.as_dict()
+        request.headers["Accept-Encoding"] = "identity"
 
     def _make_client(self) -> "Client":
         import httpx2
         from google.genai import Client
         from google.genai.types import HttpOptions, HttpRetryOptions
 
-        import server.providers.google.errors  # noqa: F401
+        import server.providers.google.errors
+        import server.providers.google.raw  # noqa: F401
 
         is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
         self._http = httpx2.AsyncClient(

@@ -8,8 +8,6 @@ hands it out, the agent loop iterates it. The one rule: an answer is whole only 
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-import msgspec
-
 from protocol.messages import JsonObject
 from server.providers.base import (
     Citation,
@@ -36,6 +34,7 @@ from server.providers.openai.chat_wire import (
 )
 from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream
 from server.providers.sdk import Reach
+from server.providers.tolerant import Decoder, Mender
 
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OPENAI_BASE_URL", "OpenAIChat"]
 
 _DONE = b"[DONE]"
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
+_chunks = Decoder(Chunk)
 
 
 class OpenAIChat(OpenAIServer):
@@ -87,6 +86,7 @@ class ChunkReader:
     def __init__(self) -> None:
         self.has_begun = False
         self.is_done = False
+        self._mender = Mender()
         self._calls = CallNumbers()
         self._model: str | None = None
         self._finish: FinishReason | None = None
@@ -96,10 +96,10 @@ class ChunkReader:
         if data == _DONE:
             self.is_done = True
             return []
-        chunk = _decode_chunk(data)
+        chunk = _chunks.decode(data, self._mender)
         if chunk.error is not None:
             raise SaidInStream(chunk.error)
-        return self.read(chunk)
+        return self._mender.mend(self.read(chunk))
 
     def read(self, chunk: Chunk) -> list[Delta]:
         """What `chunk` adds to the answer. Usage is kept for the end: some servers repeat a growing count."""
@@ -144,4 +144,4 @@ class ChunkReader:
         if self._finish is None and not (self.is_done and self.has_begun):
             raise model_failed("broken" if self.has_begun else "empty", "the stream ended without a finish reason")
         last: list[Delta] = [] if self._usage is None else [self._usage]
-        return [*last, Finished(self._finish or "stop")]
+        return [*self._mender.end(), *last, Finished(self._finish or "stop")]

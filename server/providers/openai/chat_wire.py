@@ -12,6 +12,7 @@ import msgspec
 from protocol.bodies import read_object
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, ToolCall, Usage, text_of
 from server.providers.base import FinishReason, ModelParams, Prefill, Request, ToolCallDelta
+from server.providers.tolerant import Count
 
 __all__ = [
     "CallFragment",
@@ -55,13 +56,13 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class CachedTokens(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
     prompt_tokens_details: CachedTokens | None = None
 
 
@@ -260,8 +261,14 @@ def object_text(arguments: str) -> str:
     call that the model once misspelt would block the chat for good."""
     if not arguments.strip():
         return "{}"
-    is_object = read_object(arguments) is not None
-    return arguments if is_object else msgspec.json.encode({"invalid_json": arguments}).decode()
+    found = read_object(arguments)
+    if found is None:
+        return msgspec.json.encode({"invalid_json": arguments}).decode()
+    try:
+        msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return msgspec.json.encode(found).decode()  # mended: a strict server would refuse what was written
+    return arguments
 
 
 def _part(part: Part) -> JsonObject:

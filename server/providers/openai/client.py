@@ -13,12 +13,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, su
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from urllib.parse import urlsplit
 
-import msgspec
-
 from protocol.bodies import is_too_deep
 from protocol.messages import JsonObject
 from server.providers.base import Delta, Request, TextDelta
-from server.providers.failures import checked, model_failed
+from server.providers.failures import UNREADABLE, checked, model_failed
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.sdk import Reach, SdkProvider
 from server.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
@@ -53,7 +51,7 @@ class Reader(Protocol):
 
         Raises:
             SaidInStream: it is an error.
-            msgspec.DecodeError: it cannot be read.
+            ValueError: it cannot be read.
         """
 
     def end(self) -> list[Delta]:
@@ -101,7 +99,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
             raise self._private(from_exception(wrong, has_begun=reader.has_begun)) from wrong
         except TimeoutError as wrong:
             raise self._silent() from wrong
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, EventTooLarge) as wrong:
+        except UNREADABLE as wrong:
             # The decoder's sentence names a place and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
         for delta in reader.end():

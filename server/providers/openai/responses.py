@@ -29,14 +29,15 @@ from server.providers.failures import model_failed
 from server.providers.openai.chat_wire import ErrorBody
 from server.providers.openai.client import OpenAIServer, SaidInStream
 from server.providers.openai.responses_wire import Event, Response, kept_item, request_body, usage_of
+from server.providers.tolerant import Decoder, Mender
 
 if TYPE_CHECKING:
     from openai import AsyncAPIResponse, AsyncOpenAI
 
 __all__ = ["OpenAIResponses", "ResponsesReader"]
 
-_decode_event = msgspec.json.Decoder(Event).decode
-_decode_response = msgspec.json.Decoder(Response).decode
+_events = Decoder(Event)
+_responses = Decoder(Response)
 
 _TEXT_EVENTS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _REASONING_EVENTS = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
@@ -80,6 +81,7 @@ class ResponsesReader:
     def __init__(self) -> None:
         self.has_begun = False
         self.is_done = False
+        self._mender = Mender()
         self._model: str | None = None
         self._finish: FinishReason | None = None
         self._usage: UsageReported | None = None
@@ -91,16 +93,16 @@ class ResponsesReader:
     def feed(self, data: bytes) -> list[Delta]:
         if data == b"[DONE]":  # not OpenAI's, but of servers that write it after every stream
             return []
-        event = _decode_event(data)
-        deltas = self._event(event) if event.type else self._whole(_decode_response(data))
+        event = _events.decode(data, self._mender)
+        deltas = self._event(event) if event.type else self._whole(_responses.decode(data, self._mender))
         self.has_begun = self.has_begun or any(not isinstance(delta, ModelNamed) for delta in deltas)
-        return deltas
+        return self._mender.mend(deltas)
 
     def end(self) -> list[Delta]:
         if self._finish is None:
             raise model_failed("broken" if self.has_begun else "empty", "the stream ended before its response did")
         last: list[Delta] = [] if self._usage is None else [self._usage]
-        return [*last, Finished(self._finish)]
+        return [*self._mender.end(), *last, Finished(self._finish)]
 
     def _event(self, event: Event) -> list[Delta]:
         at, delta = event.output_index, event.delta

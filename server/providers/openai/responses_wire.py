@@ -11,6 +11,7 @@ import msgspec
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, Usage, text_of
 from server.providers.base import Request
 from server.providers.openai.chat_wire import ErrorBody, object_text
+from server.providers.tolerant import Count
 
 __all__ = ["Event", "Response", "kept_item", "request_body", "usage_of"]
 
@@ -19,13 +20,13 @@ _REASONING_MODELS = re.compile(r"(^|/)(o\d|gpt-[5-9]|gpt-oss|codex)")
 
 
 class _Cached(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    total_tokens: Count | None = None
     input_tokens_details: _Cached | None = None
 
 

@@ -1,22 +1,28 @@
 """The transport to a server, and a way to notice that it ended: the SDK's client keeps that to itself.
 
-Whoever imports this imports the SDK. Called by the connection alone. The one rule: what passes through is not touched.
+Whoever imports this imports the SDK. Called by the connection alone. What passes through is not touched, but for
+messages that the SDK refuses for a small fault in their text: these are mended, since a refused answer is a lost one.
 """
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 import anyio
 import httpx2
+import msgspec
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
 
+from protocol.bodies import is_too_deep
+from protocol.mending import mend, read_mended
 from server.tools.mcp.base import ServerSpec
 
 __all__ = ["watched_transport"]
@@ -35,7 +41,9 @@ async def watched_transport(
 def _transport(spec: ServerSpec, refused: Callable[[], None]) -> AbstractAsyncContextManager[TransportStreams]:
     if spec.url:
         return _over_http(spec, refused)
-    parameters = StdioServerParameters(command=spec.command, args=list(spec.args), env=dict(spec.env))
+    parameters = StdioServerParameters(
+        command=spec.command, args=list(spec.args), env=dict(spec.env), encoding_error_handler="replace"
+    )
     return stdio_client(parameters, errlog=sys.stderr)
 
 
@@ -44,13 +52,72 @@ async def _over_http(spec: ServerSpec, refused: Callable[[], None]) -> AsyncGene
     async def look(response: httpx2.Response) -> None:
         if response.status_code == 400 and "mcp-session-id" in response.request.headers:
             refused()
+        is_plain = response.headers.get("content-encoding", "identity") == "identity"
+        if is_plain and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Mended(response.stream)
 
     async with (
-        create_mcp_http_client(headers=dict(spec.headers)) as http,
+        create_mcp_http_client(headers={**spec.headers, "Accept-Encoding": "identity"}) as http,
         streamable_http_client(spec.url, http_client=http) as streams,
     ):
         http.event_hooks["response"].append(look)
         yield streams
+
+
+class _Mended(httpx2.AsyncByteStream):
+    """The lines of a body, each mended where it holds JSON that cannot be read strictly: a whole JSON body is one line
+    or sound, an event's data is one line."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        open_line: list[bytes] = []
+        async for piece in self._inner:
+            first, *others = piece.split(b"\n")
+            open_line.append(first)
+            if others:
+                lines = [b"".join(open_line), *others[:-1]]
+                open_line = [others[-1]]
+                yield b"".join(_mended_line(line) + b"\n" for line in lines)
+        if rest := b"".join(open_line):
+            yield _mended_line(rest)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _mended_line(line: bytes) -> bytes:
+    field, data = (b"data:", line[5:]) if line.startswith(b"data:") else (b"", line)
+    if not data.lstrip().startswith(b"{"):
+        return line
+    try:
+        jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError:
+        return field + (_mended_json(data) or data)
+    return line
+
+
+def _mended_json(data: bytes) -> bytes | None:
+    """None: it cannot be mended either."""
+    try:
+        return None if is_too_deep(data) else msgspec.json.encode(mend(read_mended(data)))
+    except ValueError:
+        return None
+
+
+def _mended_message(message: SessionMessage | Exception) -> SessionMessage | Exception:
+    """What the SDK passes on of a line of a child process that it could not read, read after all."""
+    if not isinstance(message, ValidationError):
+        return message
+    line = next((wrong["input"] for wrong in message.errors() if wrong["type"] == "json_invalid"), None)
+    data = _mended_json(line.encode(errors="replace")) if isinstance(line, str) else None
+    if data is None:
+        return message
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
+    except ValidationError:
+        return message
 
 
 class _Watched(ReadStream[SessionMessage | Exception]):
@@ -65,7 +132,7 @@ class _Watched(ReadStream[SessionMessage | Exception]):
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            return await self._inner.receive()
+            return _mended_message(await self._inner.receive())
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._ended.set()
             raise
@@ -79,7 +146,7 @@ class _Watched(ReadStream[SessionMessage | Exception]):
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
-            return await self._inner.__anext__()
+            return _mended_message(await self._inner.__anext__())
         except (StopAsyncIteration, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._ended.set()
             raise

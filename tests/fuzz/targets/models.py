@@ -25,6 +25,7 @@ from server.providers.openai.chat_wire import object_text
 from server.providers.openai.client import Reader
 from server.providers.openai.responses import OpenAIResponses
 from server.providers.sse_split import SseSplitter
+from server.providers.tolerant import Mender
 from server.providers.turns import arguments_object
 from server.tools.base import read_arguments
 from tests.fuzz.mutator import pieces
@@ -97,9 +98,9 @@ class _Google(Google):
     async def _open(self) -> Any:  # Any: as above
         return None
 
-    async def _chunks(self, client: object, request: Request) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, client: object, request: Request, mender: Mender) -> AsyncGenerator[Chunk, None]:
         for event in self.fed.events():
-            yield read_chunk(event)
+            yield read_chunk(event, mender)
 
 
 def _run(coroutine: Coroutine[object, None, _T]) -> _T:

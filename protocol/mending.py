@@ -1,0 +1,82 @@
+"""Text and JSON from models and tools with small faults: repaired, where refusing would lose all that was said.
+
+Half of a surrogate pair, a byte that is no UTF-8, `NaN` for a number, a raw control character in a string: each is
+common in what servers send, and none of them is worth an answer. Bodies of clients are not repaired (`bodies.py`).
+"""
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+__all__ = ["MENDED", "mend", "mend_text", "mended_json", "read_mended"]
+
+MENDED = "\ufffd"
+"""Stands for what stays broken (Unicode's replacement character)."""
+
+
+def mend_text(text: str) -> str:
+    """`text` with the halves of a surrogate pair that stand side by side as one character, and `MENDED` for a half that
+    stands alone. Python can hold halves, UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def mend(value: Any) -> Any:  # Any: JSON in, JSON out
+    """`value`, made of what JSON has, with each text mended and None for numbers that are not finite."""
+    match value:
+        case str():
+            return mend_text(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {mend_text(key) if isinstance(key, str) else key: mend(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [mend(inner) for inner in value]
+        case _:
+            return value
+
+
+def read_mended(data: bytes) -> Any:  # Any: JSON
+    """What these bytes say that a strict decoder refuses. Bytes that are no UTF-8 become `MENDED`, numbers that are not
+    finite or have thousands of digits None. Halves of surrogate pairs stay in their texts: their other halves may come
+    with the next piece; `mend_text` is for those who have all.
+
+    Raises:
+        ValueError: it is not JSON for other reasons.
+        RecursionError: nested too deep; `bodies.is_too_deep` tells before.
+    """
+    text = data.decode("utf-8", "replace")
+    return json.loads(text, strict=False, parse_constant=_nothing, parse_float=_finite, parse_int=_whole)
+
+
+def mended_json(value: Any) -> bytes:  # Any: whatever msgspec encodes
+    """`value` as JSON, mended where it must be.
+
+    Raises:
+        TypeError: JSON has nothing for it.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(mend(msgspec.to_builtins(value)))
+
+
+def _nothing(_: str) -> None:
+    """For NaN, Infinity and -Infinity."""
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+def _whole(digits: str) -> int | None:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python converts
+        return None

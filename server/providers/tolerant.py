@@ -1,0 +1,121 @@
+"""Chunks of a model's stream, read strictly and fast; with small faults in them, read slowly and as far as they go.
+
+`Decoder` decodes with msgspec. Only a chunk that msgspec refuses is repaired and read field by field: what we do not
+read cannot spoil it, and of what we read only the part that does not fit is left out. `Mender` then joins halves of
+characters that came with different chunks. Called by the adapters; pure.
+"""
+
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import replace
+
+from protocol.mending import MENDED, mend, mend_text, read_mended
+from server.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+
+__all__ = ["Count", "Decoder", "Mender"]
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Of tokens: not negative, and small enough that every reader of JSON holds it exactly (RFC 8259 §6)."""
+
+_T = TypeVar("_T")
+
+
+def _fitting(value: Any, kind: Any) -> Any:  # Any: JSON, and a type of any form
+    """`value` as a `kind`, without the fields and the items that do not fit. Numbers may be written as text.
+
+    Raises:
+        msgspec.ValidationError: nothing of it fits.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError) as wrong:
+        refused = wrong
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for one in arguments:
+            try:
+                return _fitting(value, one)
+            except msgspec.ValidationError:
+                continue
+    elif origin is list and isinstance(value, list):
+        return [each for item in value if (each := _or_nothing(item, arguments[0])) is not None]
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+        fields = msgspec.structs.fields(kind)
+        fits = {each.name: _or_nothing(value.get(each.encode_name), each.type) for each in fields}
+        if all(not field.required or fits.get(field.name) is not None for field in fields):
+            return kind(**{name: inner for name, inner in fits.items() if inner is not None})
+    raise msgspec.ValidationError(str(refused)) from None
+
+
+def _or_nothing(value: Any, kind: Any) -> Any:  # Any: as above
+    try:
+        return _fitting(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+class Mender:
+    """Of one answer: texts without halves of characters. The first half waits for the next piece of its text, its
+    reasoning or its call's arguments. `is_needed`: a chunk had faults; until then deltas pass as they are."""
+
+    def __init__(self) -> None:
+        self.is_needed = False
+        self._held: dict[tuple[type, int], str] = {}
+
+    def mend(self, deltas: list[Delta]) -> list[Delta]:
+        """The next deltas."""
+        if not self.is_needed:
+            return deltas
+        mended: list[Delta] = []
+        for delta in deltas:
+            match delta:
+                case TextDelta() | ReasoningDelta():
+                    if text := self._joined(type(delta), 0, delta.text):
+                        mended.append(replace(delta, text=text))
+                case ToolCallDelta():
+                    arguments = self._joined(ToolCallDelta, delta.index, delta.arguments)
+                    id, name = (word and mend_text(word) for word in (delta.id, delta.name))
+                    mended.append(ToolCallDelta(delta.index, id, name, arguments))
+                case _:
+                    mended.append(msgspec.convert(mend(msgspec.to_builtins(delta)), type(delta)))
+        return mended
+
+    def end(self) -> list[Delta]:
+        """What stands for the halves that still wait when the stream is over."""
+        held, self._held = self._held, {}
+        return [
+            ToolCallDelta(index, arguments=MENDED) if kind is ToolCallDelta else kind(MENDED) for kind, index in held
+        ]
+
+    def _joined(self, kind: type, index: int, text: str) -> str:
+        if not text:
+            return ""
+        text = self._held.pop((kind, index), "") + text
+        if "\ud800" <= text[-1] <= "\udbff":
+            self._held[kind, index] = text[-1]
+            text = text[:-1]
+        return mend_text(text)
+
+
+class Decoder(Generic[_T]):
+    """Of one kind of chunk."""
+
+    def __init__(self, kind: type[_T]) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def decode(self, data: bytes, mender: Mender) -> _T:
+        """What the chunk says; `mender`, which sees the deltas made of it, is told of faults. `data` is not nested too
+        deep (`failures.checked`).
+
+        Raises:
+            ValueError: it is no such chunk, whatever is left out of it.
+        """
+        try:
+            return self._decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            mender.is_needed = True
+            found: _T = _fitting(read_mended(data), self._kind)
+            return found
