@@ -98,6 +98,7 @@ def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Run
             "REDIS_URL": store.url,
             "OPENAI_BASE_URL": base_url,
             "OPENAI_API_KEY": "none",
+            "THREADCAST_MODELS__DEMO": "true",
             "THREADCAST_STORE__DATA_DIR": str(directory / "data"),
             "THREADCAST_LIMITS__STREAMS_PER_PRINCIPAL": "10000",
             "THREADCAST_SERVER__METRICS_PORT": "0",

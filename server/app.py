@@ -56,6 +56,7 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
         door = Door(Probes(readiness))
         ready = anyio.Event()
         server = await stack.enter_async_context(serving(listener, door, None if seat is None else ready))
+        await stack.enter_async_context(furniture.providers.listing())
         store, announce = await stack.enter_async_context(open_store(settings))
         await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
         await stack.enter_async_context(watched_backlog(store, metrics))
@@ -152,4 +153,5 @@ def _say_ready(
     )
     if settings.store.url is not None:
         where = "store from store.url"
-    startup.say_ready(f"threadcast listens on {url}  (model {furniture.profiles.default_model}, {where})")
+    model = f"model {furniture.profiles.default_model}" if furniture.profiles.default_model else "no default model"
+    startup.say_ready(f"threadcast listens on {url}  ({model}, {where})")

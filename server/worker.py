@@ -46,6 +46,7 @@ async def _work(settings: Settings, startup: Startup, seat: Seat | None) -> None
         stop_requested(readiness.drain, seat) as stop,
         watched_lag(metrics),
         probed(_probes_listener(settings, seat), readiness, metrics),
+        furniture.providers.listing(),
         open_store(settings) as (store, _),
         furniture.mcp.running(at_once=True),
         hosting(settings, store, furniture, metrics) as host,

@@ -55,6 +55,7 @@ async def caps(request: Request) -> Response:
     codes, and limits."""
     edge = edge_of(request)
     edge.principal(request.scope)
+    await edge.providers.listed()
     models = {
         model_id: {
             "id": model_id,
@@ -95,6 +96,7 @@ async def providers(request: Request) -> Response:
     no key; whether a key is good only the provider knows (`threadcast doctor` asks it)."""
     edge = edge_of(request)
     edge.principal(request.scope)
+    await edge.providers.listed()
     counts = dict.fromkeys(edge.providers.names, 0)
     for model_id in edge.providers.model_infos():
         counts[model_id.partition("/")[0]] += 1

@@ -51,17 +51,16 @@ class Furniture:
 
 def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
-    providers = providers_of(settings.models)
+    providers = providers_of(settings.models, with_demo=settings.has_demo)
     check_models(settings, providers)
     app = app_file_of(settings.server.app)
     http = HttpClient()
     tools = tools_of(settings, app.tools, http)
     mcp = mcp_hub_of(settings, tools)
-    windows = {name: info.context_tokens for name, info in providers.model_infos().items()}
     configured = profiles_of(
         settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
     )
-    profiles = Profiles(configured, tools, settings.models.default, windows, mcp)
+    profiles = Profiles(configured, tools, settings.models.default, providers.window_tokens, mcp, named=providers.named)
     return Furniture(providers, tools, profiles, endpoints_of(settings, profiles), mcp, http)
 
 

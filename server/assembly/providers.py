@@ -5,18 +5,21 @@ from server.providers.base import ModelInfo, Prices, Provider
 from server.providers.demo.models import Demo
 from server.providers.demo.script import Script
 from server.providers.extras import missing_extra
+from server.providers.lists import ModelList, list_request
 from server.providers.registry import Providers
 from server.providers.sdk import Reach
-from server.settings import Models, Settings
+from server.settings import BASE_URLS, Models, Settings
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings
 
 __all__ = ["check_models", "providers_of"]
 
 
-def providers_of(models: Models) -> Providers:
-    """The configured ones, and the demonstration that needs no key. Raises ValueError: an extra is missing."""
-    return Providers([*(_provider(name, wanted) for name, wanted in models.providers.items()), Demo()])
+def providers_of(models: Models, *, with_demo: bool = False) -> Providers:
+    """The configured ones, and if wanted the demonstration, which needs no key. Raises ValueError: an extra is
+    missing."""
+    found = [_provider(name, wanted) for name, wanted in models.providers.items()]
+    return Providers([*found, Demo()] if with_demo else found)
 
 
 def check_models(settings: Settings, providers: Providers) -> None:
@@ -56,7 +59,7 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
                 is_caching=wanted.prompt_caching,
                 vertex_project=wanted.vertex_project,
                 vertex_location=wanted.vertex_location,
-                **_reach(wanted),
+                **_reach(name, wanted),
             )
         case "google":
             from server.providers.google.gemini import Google
@@ -66,30 +69,41 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
                 api_version=wanted.api_version,
                 vertex_project=wanted.vertex_project,
                 vertex_location=wanted.vertex_location,
-                **_reach(wanted),
+                **_reach(name, wanted),
             )
         case "script":
             return Script(name, wanted.file)
         case "openai_responses":
             from server.providers.openai.responses import OpenAIResponses
 
-            return OpenAIResponses(name, **_reach(wanted))
+            return OpenAIResponses(name, **_reach(name, wanted))
         case "openai_chat":
             from server.providers.openai.chat import OpenAIChat
 
             return OpenAIChat(
-                name, send_reasoning_back=wanted.send_reasoning_back, prefill=wanted.prefill, **_reach(wanted)
+                name, send_reasoning_back=wanted.send_reasoning_back, prefill=wanted.prefill, **_reach(name, wanted)
             )
 
 
-def _reach(wanted: ProviderSettings) -> Reach:
+def _reach(name: str, wanted: ProviderSettings) -> Reach:
     return {
         "base_url": wanted.base_url,
         "api_key": wanted.api_key.reveal() if wanted.api_key is not None else None,
+        "listing": _listing(name, wanted),
         "models": _models(wanted),
         "connect_timeout_seconds": wanted.connect_timeout_seconds,
         "idle_timeout_seconds": wanted.idle_timeout_seconds,
     }
+
+
+def _listing(name: str, wanted: ProviderSettings) -> ModelList | None:
+    """Its own list of models matters where the operator has named none. Vertex AI has no list that its clients can ask
+    for with the same path and sign-in, and Google's and Anthropic's own APIs list nothing without a key."""
+    if wanted.models or wanted.vertex_project or (wanted.api_key is None and wanted.base_url in BASE_URLS.values()):
+        return None
+    key = wanted.api_key.reveal() if wanted.api_key is not None else None
+    request = list_request(wanted.kind, wanted.base_url, key, api_version=wanted.api_version)
+    return None if request is None else ModelList(name, request)
 
 
 def _models(wanted: ProviderSettings) -> list[ModelInfo]:

@@ -1,5 +1,6 @@
 """The tools of our own, the operator's file and the MCP servers, under the operator's table."""
 
+from collections.abc import Collection
 from importlib.util import find_spec
 
 import structlog
@@ -31,8 +32,24 @@ def tools_of(settings: Settings, own: list[PythonTool], http: HttpClient) -> Too
     Raises ValueError: what cannot be."""
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
     services = [_http_tool(name, said, http) for name, said in settings.tools.items() if said.url]
-    ours: list[Tool] = [*DEMO_TOOLS, get_payload, *own, *services]
+    taken = {tool.name for tool in own} | {tool.name for tool in services}
+    ours: list[Tool] = [*_demo_tools(settings, taken), get_payload, *own, *services]
     return Tools(_operated(ours, settings.tools, settings.limits.tool_timeout_seconds, theirs))
+
+
+def _demo_tools(settings: Settings, taken: Collection[str]) -> list[PythonTool]:
+    """All of them beside the demo models; without those, the ones that the configuration names and nothing else is
+    called."""
+    if settings.has_demo:
+        return list(DEMO_TOOLS)
+    if settings.models.demo is False:
+        return []
+    profiles = settings.profiles.values()
+    lists = [profile.tools or [] for profile in profiles]
+    lists += [scope.tools for profile in profiles for scope in profile.scopes.values()]
+    lists += [[binding.tool for binding in profile.bindings] for profile in profiles]
+    named = {*settings.tools, *(name for names in lists for name in names)} - set(taken)
+    return [tool for tool in DEMO_TOOLS if tool.name in named]
 
 
 def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:

@@ -12,6 +12,7 @@ import httpx2
 from server.console.doctor_mcp import Verdict
 from server.providers.demo.script import read_scenes
 from server.providers.extras import missing_extra
+from server.providers.lists import list_request
 from server.settings import BASE_URLS, OPENAI_API, Provider
 
 __all__ = ["ModelFinding", "model_finding"]
@@ -40,10 +41,13 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
     if provider.api_key is None and (provider.api_key_env or has_to):
         missing = provider.api_key_env or "api_key_env, or api_key"
         return ModelFinding("fail", what, f"the key is missing: set {missing}")
-    url, headers = _list(provider)
+    key = provider.api_key.reveal() if provider.api_key is not None else None
+    asked = list_request(provider.kind, provider.base_url, key, api_version=provider.api_version)
+    assert asked is not None  # a script is the only kind without one
+    url = asked.url.partition("?")[0]
     try:
         async with httpx2.AsyncClient(timeout=patience_seconds) as http:
-            status = (await http.get(url, headers=headers)).status_code
+            status = (await http.get(asked.url, headers=asked.headers)).status_code
     except (httpx2.HTTPError, httpx2.InvalidURL) as wrong:
         return ModelFinding("fail", what, f"{url} does not answer ({type(wrong).__name__})")
     if status in (401, 403):
@@ -51,18 +55,3 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
     if status >= 400:
         return ModelFinding("note", what, f"{url} answers {status}; the server is there, but lists no models")
     return ModelFinding("ok", what, f"{provider.base_url} answers")
-
-
-def _list(provider: Provider) -> tuple[str, dict[str, str]]:
-    """Where its models are listed, and the headers that carry the key."""
-    key = provider.api_key.reveal() if provider.api_key is not None else ""
-    base = provider.base_url.rstrip("/")
-    match provider.kind:
-        case "anthropic":
-            # Its SDKs of today send the key in the one way, those of yesterday and gateways expect the other.
-            both = {"x-api-key": key, "Authorization": f"Bearer {key}", "anthropic-version": "2023-06-01"}
-            return f"{base.removesuffix('/v1')}/v1/models", both
-        case "google":
-            return f"{base}/{provider.api_version or 'v1beta'}/models", {"x-goog-api-key": key}
-        case _:
-            return f"{base}/models", {"Authorization": f"Bearer {key}"} if key else {}

@@ -6,23 +6,19 @@ anything opens, in one line; what is noteworthy about it as well.
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from server.process import Seat
-from server.settings import Provider, Settings
-from server.settings.sources import BadSettings, Loaded, load_settings
+from server.settings import Settings
+from server.settings.sources import BadSettings, load_settings
 
-__all__ = ["Many", "find_model", "serve", "web", "worker"]
+__all__ = ["Many", "serve", "web", "worker"]
 
 PROCESSES_MAX = 64
 """As many as a large machine has cores; 1,000 would be a slip of the finger."""
-
-ASK_SECONDS = 2.0
-"""For the list of models of a server that names none. It is near, or its user waits for it anyway."""
 
 
 class Many(NamedTuple):
@@ -32,16 +28,6 @@ class Many(NamedTuple):
     total: int
     seat: str | None
     command: Sequence[str]
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    """What `GET /models` answers, as far as we read it."""
-
-    data: list[_Model]
 
 
 def serve(flags: Mapping[str, object], file: str | None) -> int:
@@ -104,7 +90,7 @@ def _settings(flags: Mapping[str, object], file: str | None, seat: str | None = 
     loaded = load_settings(os.environ, flags, file)
     for note in loaded.notes:
         say(note)
-    return _with_named_model(loaded, say)
+    return loaded.settings
 
 
 def _shared(settings: Settings, command: str) -> Settings:
@@ -114,33 +100,3 @@ def _shared(settings: Settings, command: str) -> Settings:
             "`threadcast serve` runs both halves with a store of its own"
         )
     return settings
-
-
-def _with_named_model(loaded: Loaded, say: Callable[[str], None]) -> Settings:
-    """A provider without a named model is asked what it serves; most local servers serve one."""
-    settings, name = loaded.settings, loaded.unnamed_provider
-    if not name:
-        return settings
-    provider = settings.models.providers[name]
-    found = find_model(provider)
-    if found is None:
-        say(
-            f"no model of {name} is named and {provider.base_url}/models lists none, so it is asked for "
-            f"{settings.models.default.partition('/')[2]!r}; name one by OPENAI_MODEL, models.default or --model"
-        )
-        return settings
-    say(f"the default model is {name}/{found}, the first one of {provider.base_url}")
-    return replace(settings, models=replace(settings.models, default=f"{name}/{found}"))
-
-
-def find_model(provider: Provider) -> str | None:
-    """The first model that the provider lists, or None when it lists none, or nothing in time."""
-    import httpx2
-
-    headers = {"Authorization": f"Bearer {provider.api_key.reveal()}"} if provider.api_key else {}
-    try:
-        answer = httpx2.get(f"{provider.base_url.rstrip('/')}/models", headers=headers, timeout=ASK_SECONDS)
-        listed = msgspec.json.decode(answer.content, type=_Models)
-    except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.MsgspecError):
-        return None
-    return listed.data[0].id if listed.data else None

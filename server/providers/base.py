@@ -13,6 +13,7 @@ import msgspec
 from protocol.messages import JsonObject, Message, Usage
 
 __all__ = [
+    "UNNAMED_MODEL",
     "Citation",
     "Delta",
     "Finished",
@@ -34,6 +35,10 @@ __all__ = [
     "UsageReported",
     "model_info",
 ]
+
+UNNAMED_MODEL = "default"
+"""The model of a provider of which nobody has named one: the first that it lists. Servers of a single model answer to
+any name, so it is asked for by this one while there is no list."""
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 

@@ -6,13 +6,16 @@ what would lead somewhere.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
+import anyio
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ModelFailed
-from server.providers.base import ModelInfo, Provider
+from server.providers.base import UNNAMED_MODEL, ModelInfo, Provider, model_info
+from server.providers.listed import Offer
 from server.providers.sdk import SdkProvider
 
 __all__ = ["Providers"]
@@ -37,6 +40,11 @@ class Providers:
         if default is not None and default not in self._by_name:
             raise ValueError(f"the default model provider {default!r} is not configured; known: {self._known()}")
         self._default = default or next(iter(self._by_name), None)
+        self._lists = {
+            name: provider.listing
+            for name, provider in self._by_name.items()
+            if isinstance(provider, SdkProvider) and provider.listing is not None
+        }
 
     @property
     def names(self) -> list[str]:
@@ -59,7 +67,8 @@ class Providers:
             raise ModelFailed("llm_error", f"No model provider is configured. {_HOW_TO_CONFIGURE}")
         prefix, slash, name = model.partition("/")
         if not (name if slash else prefix):
-            raise ModelFailed("llm_error", f"{model!r} names no model; write it as provider/model.")
+            advice = "choose one, or name a default: OPENAI_MODEL, models.default or --model" if not model else ""
+            raise ModelFailed("llm_error", f"{model!r} names no model; {advice or 'write it as provider/model'}.")
         if not slash:
             return default, model
         if prefix in self._by_name:
@@ -71,9 +80,51 @@ class Providers:
             f"There is no model provider {prefix!r} (for model {model!r}); known: {self._known()}. {_HOW_TO_CONFIGURE}",
         )
 
+    @asynccontextmanager
+    async def listing(self) -> AsyncIterator[None]:
+        """Keep the lists that providers offer themselves, for as long as it is entered."""
+        async with anyio.create_task_group() as tasks:
+            for each in self._lists.values():
+                tasks.start_soon(each.keep)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def listed(self) -> None:
+        """Have old lists fetched again, and wait a moment for those that never came (`lists.WAIT_SECONDS`)."""
+        async with anyio.create_task_group() as tasks:
+            for each in self._lists.values():
+                tasks.start_soon(each.latest)
+
     def model_infos(self) -> dict[str, ModelInfo]:
-        """Every model that is known without asking anybody, under its full name."""
-        return {f"{name}/{info.name}": info for name, provider in self._by_name.items() for info in provider.models()}
+        """Every model that is known now, under its full name: of each provider those that the operator named, else
+        those that the provider lists."""
+        return {f"{name}/{info.name}": info for name in self._by_name for info in self._models_of(name)}
+
+    def _models_of(self, name: str) -> list[ModelInfo]:
+        return self._by_name[name].models() or self._offer(name).models
+
+    def _offer(self, name: str) -> Offer:
+        """What the provider of that name said of itself, so far as it did."""
+        listing = self._lists.get(name)
+        return (listing.offer if listing is not None else None) or Offer()
+
+    def named(self, model: str) -> str:
+        """`model`, or in place of a provider's `UNNAMED_MODEL` the first one that the provider lists."""
+        provider, _, name = model.partition("/")
+        if name != UNNAMED_MODEL or provider not in self._by_name:
+            return model
+        offered = [info.name for info in self._offer(provider).models]
+        return f"{provider}/{offered[0]}" if offered and UNNAMED_MODEL not in offered else model
+
+    def window_tokens(self, model: str) -> int | None:
+        """The size of the context of a model by its full name; None where neither the operator nor a list told it."""
+        provider, _, name = model.partition("/")
+        if provider not in self._by_name:
+            return None
+        info = model_info(self._by_name[provider], name)
+        return self._offer(provider).windows.get(name) if info is None else info.context_tokens
 
     async def aclose(self) -> None:
         """Close every provider, whatever the others do; at most `CLOSE_TIMEOUT_SECONDS` each."""

@@ -10,10 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from protocol.errors import ModelFailed
-from server.providers.base import ModelInfo
+from server.providers.base import UNNAMED_MODEL, ModelInfo, Request
 from server.providers.failures import model_failed
+from server.providers.lists import ModelList
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,6 +45,8 @@ class Reach(TypedDict, total=False):
     connect_timeout_seconds: float
     idle_timeout_seconds: float
     max_retries: int
+    listing: ModelList | None
+    """Where its own list of models is kept, if it has one that matters."""
 
 
 class SdkProvider(ABC, Generic[ClientT]):
@@ -58,6 +62,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._idle_timeout_seconds = reach.get("idle_timeout_seconds", IDLE_TIMEOUT_SECONDS)
         self._connect_timeout_seconds = reach.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)
         self._max_retries = reach.get("max_retries", MAX_RETRIES)
+        self.listing = reach.get("listing")
         self._client: ClientT | None = None
         self._opening = asyncio.Lock()
 
@@ -67,6 +72,13 @@ class SdkProvider(ABC, Generic[ClientT]):
     def prefills(self, model: str) -> bool:
         """Most wires have no way to go on after a prefix that all their servers would honour."""
         return False
+
+    async def _named(self, request: Request) -> Request:
+        """`request`; the first model of the list in place of `UNNAMED_MODEL`, if there is a list."""
+        if request.model != UNNAMED_MODEL or self.listing is None:
+            return request
+        offered = [info.name for info in (await self.listing.latest()).models]
+        return replace(request, model=offered[0]) if offered and UNNAMED_MODEL not in offered else request
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

@@ -56,6 +56,17 @@ class Settings(Section, frozen=True):
     mcp: dict[Name, Mcp] = {}
     limits: Limits = Limits()
 
+    @property
+    def has_demo(self) -> bool:
+        """Are demo models and tools offered (`models.demo`)?"""
+        models, profiles = self.models, self.profiles.values()
+        if models.demo is not None:
+            return models.demo
+        named = [models.default, models.title, models.summarizer, *models.fallback]
+        named += [model for each in profiles for model in (each.model, each.summarizer or "", *(each.fallback or []))]
+        is_real = any(provider.kind != "script" for provider in models.providers.values())
+        return not is_real or any(model.startswith(f"{DEMO_PROVIDER}/") for model in named)
+
     def __post_init__(self) -> None:
         for name in self.mcp:
             if not SERVER_NAME.fullmatch(name):

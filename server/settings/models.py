@@ -114,7 +114,7 @@ class Provider(Section, frozen=True):
     """Show the model its earlier reasoning (chat completions only); some servers want it with tool calls (PROV-6)."""
 
     models: list[Model] = []
-    """The first one is the default model when `models.default` is not set."""
+    """The first one is the default model when `models.default` is not set. Empty: what the provider lists itself."""
 
     def __post_init__(self) -> None:
         if (self.kind == "script") != bool(self.file):
@@ -133,8 +133,9 @@ class Provider(Section, frozen=True):
 
 class Models(Section, frozen=True):
     default: str = ""
-    """The model of chats that name none, as provider/model. Unset: the first model of the first provider, and
-    demo/echo when there is none."""
+    """The model of chats that name none, as provider/model. Unset: the first model that is configured; else the first
+    one that a server with a `base_url` of its own lists; else, of OpenAI, Anthropic and Google, none, and chats must
+    choose. demo/echo when there is no provider."""
 
     title: str = ""
     """A small, fast model that makes titles, as provider/model. Unset: the first line of a chat is its title."""
@@ -144,6 +145,10 @@ class Models(Section, frozen=True):
 
     fallback: list[str] = []
     """Models that answer, in this order, when the one that was asked is down before its first word."""
+
+    demo: bool | None = None
+    """Are the demo models and tools offered? Unset: only while no provider is configured but such of the kind `script`,
+    or where this file names a model of theirs."""
 
     providers: dict[Name, Provider] = {}
 

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from protocol.errors import explain
+from server.providers.base import UNNAMED_MODEL
 from server.settings import (
     BASE_URLS,
     DEMO_PROVIDER,
@@ -39,16 +40,13 @@ from server.settings import (
 from server.settings.shape import Wrong, check_shape, fields_of, from_text, hint_at, leaves
 from server.settings.store_url import shown_url
 
-__all__ = ["DEFAULT_FILE", "DEMO_MODEL", "UNNAMED_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
+__all__ = ["DEFAULT_FILE", "DEMO_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
 
 DEFAULT_FILE = "threadcast.toml"
 PREFIX = "THREADCAST_"
 
 DEMO_MODEL = f"{DEMO_PROVIDER}/echo"
 """The model of a server that knows no other: it says what you said, so that a first look shows the stream at work."""
-
-UNNAMED_MODEL = "default"
-"""Asked for when a provider is configured and no model named: servers of a single model answer to any name."""
 
 _NOT_SETTINGS = frozenset({f"{PREFIX}{word}" for word in ("CONFIG", "PAGE", "TOKEN", "URL")})
 """Variables that mean something else than a value of the file: which file, the build of the page, and where and as whom
@@ -91,16 +89,12 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """`origins` holds who said each value that is not a default; `notes` what people should know about the rest.
-
-    `unnamed_provider` is the one whose model is the default but has no name yet (`UNNAMED_MODEL`), or ''.
-    """
+    """`origins` holds who said each value that is not a default; `notes` what people should know about the rest."""
 
     settings: Settings
     file: str | None
     origins: dict[str, str]
     notes: list[str]
-    unnamed_provider: str
 
     def values(self) -> list[Value]:
         """Every value that somebody set, secrets masked, in the order of the sections."""
@@ -130,13 +124,7 @@ def load_settings(
     gathering.add_openai()
     gathering.fetch_keys()
     gathering.choose_model()
-    return Loaded(
-        gathering.settings(),
-        str(path) if is_read else None,
-        gathering.origins,
-        gathering.notes,
-        gathering.unnamed_provider,
-    )
+    return Loaded(gathering.settings(), str(path) if is_read else None, gathering.origins, gathering.notes)
 
 
 class _Gathering:
@@ -145,7 +133,6 @@ class _Gathering:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.origins: dict[str, str] = {}
         self.notes: list[str] = []
-        self.unnamed_provider = ""
         self._environ = environ
         self._table: Table = {}
 
@@ -256,13 +243,15 @@ class _Gathering:
                 return
         for name, provider in providers.items():
             if provider.get("base_url", OPENAI_API) != OPENAI_API and provider.get("kind") not in BASE_URLS:
-                self._put(["models", "default"], f"{name}/{UNNAMED_MODEL}", f"provider {name} names no model")
-                self.unnamed_provider = name
+                self._put(["models", "default"], f"{name}/{UNNAMED_MODEL}", f"the first model that {name} lists")
                 return
-        self._table["models"]["default"] = DEMO_MODEL
-        if providers:  # OpenAI serves many models and each costs money: that choice is not ours to make
+        demo, real = self._table["models"].get("demo"), [n for n, p in providers.items() if p.get("kind") != "script"]
+        if demo or (demo is None and not real):
+            self._table["models"]["default"] = DEMO_MODEL
+        if providers or demo is False:  # OpenAI lists many models and each costs money: that choice is not ours to make
+            answer = f"chats use {DEMO_MODEL}" if self._table["models"].get("default") else "each chat must choose one"
             self.notes.append(
-                f"no model of {', '.join(providers)} is named, so chats use {DEMO_MODEL}; "
+                f"no model of {', '.join(providers) or 'any provider'} is named, so {answer}; "
                 "name one by OPENAI_MODEL, models.default or --model"
             )
 

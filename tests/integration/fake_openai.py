@@ -1,6 +1,7 @@
 """A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
 
-Each call, at whatever path, takes the next `Reply`: a status with a body, or a stream of steps. A step is bytes
+Each call (POST), at whatever path, takes the next `Reply`: a status with a body, or a stream of steps. Whoever asks
+for a list (GET) is given `lists` each time, or 404. A step is bytes
 to send, `CUT` (drop the connection) or `HANG` (say nothing until the client leaves). It records what it was asked, on
 which connection, and whether the client left. Runs in a thread of its own, so that the code under test keeps its loop.
 """
@@ -97,6 +98,8 @@ class FakeOpenAI:
     def __init__(self) -> None:
         self.replies: list[Reply] = []
         self.asked: list[Asked] = []
+        self.lists: Reply | None = None
+        self.listed: list[Asked] = []
         self.client_left = threading.Event()
         self.base_url = ""
 
@@ -108,8 +111,13 @@ class FakeOpenAI:
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         said = json.loads(body) if body.startswith(b"{") else {}  # a sign-in comes as a form
-        self.asked.append(Asked(said, headers, tuple(scope["client"]), scope["path"]))
-        reply = self.replies.pop(0) if self.replies else failure(418, {"message": "the test has no more replies"})
+        asked = Asked(said, headers, tuple(scope["client"]), scope["path"])
+        if scope["method"] == "GET":
+            self.listed.append(asked)
+            reply = self.lists or failure(404, {"message": "there is no list"})
+        else:
+            self.asked.append(asked)
+            reply = self.replies.pop(0) if self.replies else failure(418, {"message": "the test has no more replies"})
         if reply.hangs:
             return await self._hang(receive)
         head = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
@@ -131,11 +139,14 @@ class FakeOpenAI:
 
 
 @contextmanager
-def serve_fake_openai() -> Iterator[FakeOpenAI]:
-    """A running server. Its socket listens before the thread starts, so nobody has to wait for it."""
+def serve_fake_openai(port: int = 0) -> Iterator[FakeOpenAI]:
+    """A running server; `port` 0 takes any that is free.
+
+    Its socket listens before the thread starts, so nobody has to wait for it.
+    """
     fake = FakeOpenAI()
-    app = Starlette(routes=[Route("/{path:path}", fake, methods=["POST"])])
-    listener = socket.create_server(("127.0.0.1", 0))
+    app = Starlette(routes=[Route("/{path:path}", fake, methods=["GET", "POST"])])
+    listener = socket.create_server(("127.0.0.1", port))
     fake.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

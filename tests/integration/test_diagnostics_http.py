@@ -34,6 +34,8 @@ permissions = ["approve", "diagnostics"]
 id = "bob"
 sha256 = "{bob}"
 
+[models]
+demo = true
 [models.providers.fake]
 base_url = "{url}"
 models = [{{ name = "tiny" }}]

@@ -35,6 +35,7 @@ def fragment(index: int, arguments: str, name: str | None = None, call_id: str |
 async def test_text_tools_and_failures_come_through_and_no_secret_does(tmp_path: Path) -> None:
     with serve_fake_openai() as model:
         environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": SECRET, "OPENAI_MODEL": "tiny"}
+        environment["THREADCAST_MODELS__DEMO"] = "true"  # for its tools
         arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
         with start(*arguments, log=tmp_path / "log", environment=environment) as server:
             await server.ready()

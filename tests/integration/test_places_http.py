@@ -225,7 +225,7 @@ async def test_the_catalogue_is_that_of_the_place_and_of_the_callers_roles(tmp_p
     with serve_fake_openai() as model:
         async with desk(tmp_path, model) as server:
             whole = await names("")
-            assert {"clock", "draft_article", "erase", "get_payload"} <= set(whole)
+            assert {"draft_article", "erase", "get_payload"} <= set(whole)
             assert set(whole) - set(await names("", "bob")) == {"erase"}
             inside = await names("?mode=desk&scope=reports/articles")
             assert inside == whole

@@ -19,9 +19,11 @@ pytestmark = pytest.mark.anyio
 CONFIG = """
 [models]
 default = "bad/endless"
+demo = true
 
 [models.providers.bad]
 kind = "openai_chat"
+models = [{{ name = "endless" }}]  # it has no list of its own
 base_url = "{base_url}"
 api_key = "none"
 idle_timeout_seconds = 1.0

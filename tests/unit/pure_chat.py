@@ -49,7 +49,7 @@ def table(
         actions=dict(actions or {}),
         **more,
     )
-    return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows)
+    return ChatTools(profile, tools or {}, frozenset(), "demo/echo", windows.get if windows else None)
 
 
 class PureChat:

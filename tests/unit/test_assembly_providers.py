@@ -83,7 +83,7 @@ def test_a_named_model_that_nobody_serves_stops_the_start(text: str, sentence: s
 def test_a_model_that_is_not_listed_goes_to_its_server(tmp_path: Path) -> None:
     file = tmp_path / "threadcast.toml"
     file.write_text('[models]\ndefault = "here/new"\n[models.providers.here]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    assert furnish(load_settings({}, file=str(file)).settings).providers.names == ["here", "demo"]
+    assert furnish(load_settings({}, file=str(file)).settings).providers.names == ["here"]
 
 
 def test_doctor_reads_a_script_and_asks_it_for_no_key(tmp_path: Path) -> None:

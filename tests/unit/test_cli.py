@@ -20,9 +20,8 @@ from protocol.principal import Principal
 from server.api.auth import KnownToken, TokenAuthenticator
 from server.cli import main
 from server.console.doctor import Finding, examine, local_url
-from server.console.serving import find_model
 from server.light import GC_YOUNG_COUNT
-from server.settings import Auth, Provider, Secret
+from server.settings import Auth
 from server.settings.sources import load_settings
 from tests.ports import free_port
 from tests.unit.scripted_chat import Json, ScriptedChat, served
@@ -202,13 +201,6 @@ def test_the_local_address_of_a_server_that_listens_everywhere_is_loopback() -> 
     environ = {"THREADCAST_AUTH__TOKENS": tokens, "THREADCAST_SERVER__HOST": "0.0.0.0"}
     assert local_url(load_settings(environ).settings) == "http://127.0.0.1:8000"
     assert local_url(load_settings({"THREADCAST_SERVER__HOST": "::1"}).settings) == "http://[::1]:8000"
-
-
-def test_a_model_server_is_asked_for_its_first_model() -> None:
-    with served(ScriptedChat(lambda command: []).app) as url:
-        assert find_model(Provider(base_url=f"{url}/v1", api_key=Secret("k"))) == "tiny"
-        assert find_model(Provider(base_url=f"{url}/elsewhere")) is None
-    assert find_model(Provider(base_url=f"http://127.0.0.1:{free_port()}/v1")) is None
 
 
 # A conversation.

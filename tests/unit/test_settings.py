@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from protocol.loopback import is_loopback
+from server.providers.base import UNNAMED_MODEL
 from server.settings import (
     Action,
     Limits,
@@ -231,15 +232,36 @@ def test_openai_variables_override_nothing_that_the_file_says() -> None:
     assert (models.default, models.providers["openai"]) == ("openai/mine", Provider(base_url="http://mine/v1"))
 
 
-def test_a_local_server_without_a_named_model_is_to_be_asked_for_it() -> None:
+def test_the_default_model_of_a_server_without_a_named_one_is_the_first_that_it_lists() -> None:
     loaded = load("", {"OPENAI_BASE_URL": "http://x/v1"})
-    assert (loaded.settings.models.default, loaded.unnamed_provider) == ("openai/default", "openai")
+    assert (loaded.settings.models.default, loaded.settings.has_demo) == (f"openai/{UNNAMED_MODEL}", False)
 
 
 def test_a_key_alone_does_not_choose_a_model_that_costs_money_and_says_so() -> None:
     loaded = load("", {"OPENAI_API_KEY": "k"})
-    assert (loaded.settings.models.default, loaded.unnamed_provider) == ("demo/echo", "")
-    assert ["OPENAI_MODEL" in note for note in loaded.notes] == [True]
+    assert (loaded.settings.models.default, loaded.settings.has_demo) == ("", False)
+    assert ["each chat must choose one; name one by OPENAI_MODEL" in note for note in loaded.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "has_demo", "default"),
+    [
+        ("", True, "demo/echo"),
+        ("[models]\ndemo = false", False, ""),
+        ("[models.providers.a]\nkind = 'script'\nfile = 's.toml'", True, "demo/echo"),
+        ("[models.providers.a]\nmodels = [{name = 'x'}]", False, "a/x"),
+        ("[models]\ndemo = true\n[models.providers.a]\nmodels = [{name = 'x'}]", True, "a/x"),
+        ("[models]\ndemo = true\n[models.providers.a]", True, "demo/echo"),
+        ("[models]\nfallback = ['demo/echo']\n[models.providers.a]\nmodels = [{name = 'x'}]", True, "a/x"),
+        ("[models]\ndefault = 'demo/essay'\n[models.providers.a]", True, "demo/essay"),
+        ("[profiles.p]\nmodel = 'demo/hang'\n[models.providers.a]\nmodels = [{name = 'x'}]", True, "a/x"),
+    ],
+)
+def test_the_demonstration_ends_with_the_first_real_provider_unless_it_is_asked_for(
+    text: str, has_demo: bool, default: str
+) -> None:
+    settings = load(text).settings
+    assert (settings.has_demo, settings.models.default) == (has_demo, default)
 
 
 def test_the_first_model_of_the_first_provider_is_the_default() -> None:
@@ -342,4 +364,4 @@ def test_kinds_with_an_address_of_their_own_need_no_base_url_and_are_not_searche
     models = load(text).settings.models
     addresses = {name: provider.base_url for name, provider in models.providers.items()}
     assert addresses == {"a": "https://api.anthropic.com", "g": "http://x"}
-    assert models.default == "demo/echo"
+    assert models.default == "", "nobody has named one, and which one is asked costs money"

@@ -9,8 +9,8 @@ Modes are matched without regard to case, and a profile may have aliases, becaus
 `NO_TOOLS`.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,9 @@ __all__ = ["DEFAULT_PROFILE", "ChatTools", "Profile", "Profiles", "ScopeTable", 
 DEFAULT_PROFILE = "agent"
 
 _T = TypeVar("_T")
+
+Windows: TypeAlias = Callable[[str], int | None]
+"""The size of a model's window in tokens, by its full name; None when nobody knows it."""
 
 DEFAULT_IDENTITY = (
     "You are a helpful assistant. Use the tools you are offered when they help; say plainly when you do not know."
@@ -150,7 +153,7 @@ class ToolSource(Protocol):
 
 class ChatTools:
     """The tools that one chat is offered, in stable order, and what its profile says in its place. A
-    `calls.ToolTable`. `windows` are the sizes of the models' windows, in tokens by full name. `mcp_servers`: whose
+    `calls.ToolTable`. `windows` tells the sizes of the models' windows, in tokens, by full name. `mcp_servers`: whose
     tools are among them, None for all. `roles` are those of who started the run. `has_payloads`: some stand on the
     active path. `unknown_mode`: the mode of the chat when no profile has it, so that `profile` is the default one; else
     ''."""
@@ -161,7 +164,7 @@ class ChatTools:
         tools: Mapping[str, Tool],
         disabled: frozenset[str],
         default_model: str,
-        windows: Mapping[str, int] | None = None,
+        windows: Windows | None = None,
         mcp_servers: Container[str] | None = None,
         *,
         scope: Scope = TOP,
@@ -209,7 +212,7 @@ class ChatTools:
 
     def window_tokens(self, model: str) -> int | None:
         """Of a model by its full name, with or without options; None when nobody knows it."""
-        return (self._windows or {}).get(model.partition("?")[0])
+        return None if self._windows is None else self._windows(model.partition("?")[0])
 
     @property
     def params(self) -> JsonObject:
@@ -244,15 +247,17 @@ class ChatTools:
 
 
 class Profiles:
-    """All profiles of the server and all its tools."""
+    """All profiles of the server and all its tools. `named` turns `default_model` into the model that it means now: the
+    first one that a provider lists, where nobody has named one."""
 
     def __init__(
         self,
         profiles: Mapping[str, Profile],
         tools: Mapping[str, Tool],
         default_model: str,
-        windows: Mapping[str, int] | None = None,
+        windows: Windows | None = None,
         source: ToolSource | None = None,
+        named: Callable[[str], str] = str,
     ) -> None:
         self._source = source
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
@@ -260,8 +265,14 @@ class Profiles:
             word.casefold(): profile for profile in self._profiles.values() for word in (profile.name, *profile.aliases)
         }
         self._tools = tools
-        self._windows = windows or {}
-        self.default_model = default_model
+        self._windows = windows
+        self._default_model = default_model
+        self._named = named
+
+    @property
+    def default_model(self) -> str:
+        """Of chats and profiles that name none; '' when there is none."""
+        return self._named(self._default_model)
 
     @property
     def all(self) -> list[Profile]:

@@ -85,6 +85,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
         client = await self._open()
+        request = await self._named(request)
         from server.providers.openai.errors import FOREIGN_ERRORS, from_error_body, from_exception
 
         reader = self._reader()
