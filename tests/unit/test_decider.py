@@ -8,6 +8,7 @@ from protocol.commands import (
     Abort,
     CancelQueued,
     Command,
+    Interaction,
     Refuse,
     Regenerate,
     SetParams,
@@ -15,7 +16,7 @@ from protocol.commands import (
 )
 from protocol.decider import decide
 from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Ack, MessageAdded, RuntimeUpdated, ThreadUpdated
+from protocol.events import Ack, MessageAdded, RuntimeUpdated, StreamStarted, ThreadUpdated
 from protocol.ledger import Ledger
 from protocol.principal import LOCAL, Principal
 from protocol.state import empty_state
@@ -52,6 +53,44 @@ def test_a_plain_turn_has_the_order_of_the_wire() -> None:
     assert isinstance(last, RuntimeUpdated)
     assert (last.state, last.outcome) == ("idle", "complete")
     assert [m.content for m in (chat.state.nodes[key] for key in chat.state.path)] == ["hi", "hello"]
+    (started,) = [event for event in chat.events if isinstance(event, StreamStarted)]
+    assert (started.message_id, started.round, started.append) == (chat.state.path[1], 0, False)
+    assert (started.run_id, started.model) == (last.run_id, "demo/echo")
+
+
+@pytest.mark.row("CMD-1", "CTX-1", "CMD-18")
+def test_all_that_comes_with_a_message_stands_on_it() -> None:
+    chat = PureChat()
+    message = UserMessage(
+        client_request_id="a",
+        content="look",
+        context_files=[{"file_name": "a.py", "file_content": "x = 1"}],
+        context={"page": "reports"},
+        interaction=Interaction(type="value_selected", action="choose", data={"n": 1}),
+        params={"temperature": 0.5},
+    )
+    events = chat.command(message)
+    (added,) = [event.message for event in events if isinstance(event, MessageAdded)]
+    assert (added.role, added.content, added.client_request_id) == ("user", "look", "a")
+    assert added.context_files == [{"file_name": "a.py", "file_content": "x = 1"}]
+    assert added.context == {"page": "reports"}
+    assert added.interaction == {"type": "value_selected", "action": "choose", "data": {"n": 1}}
+    run = chat.state.private.run
+    assert run is not None and run.params == {"temperature": 0.5} and run.context == {"page": "reports"}
+
+
+@pytest.mark.row("EVT-5")
+def test_every_model_call_is_announced_once_with_its_round_counted_from_0() -> None:
+    chat = PureChat(table(ASK))
+    chat.command(say("a"))
+    for number in range(2):
+        chat.stream(SetToolCalls([call(f"c{number}", "clock")]))
+        chat.finish()
+        chat.tool_answers("noon")
+    chat.finish()
+    started = [event for event in chat.events if isinstance(event, StreamStarted)]
+    assert [event.round for event in started] == [0, 1, 2]
+    assert len({event.message_id for event in started}) == 3 and len({event.run_id for event in started}) == 1
 
 
 @pytest.mark.row("FE-1")
@@ -141,6 +180,7 @@ def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
     assert chat.is_waiting
 
 
+@pytest.mark.row("CMD-3")
 def test_abort_with_discard_takes_the_partial_answer_back() -> None:
     chat = PureChat()
     chat.command(SetParams(client_request_id="p", patch={"on_abort": "discard"}))
@@ -152,6 +192,7 @@ def test_abort_with_discard_takes_the_partial_answer_back() -> None:
     assert [chat.state.nodes[key].role for key in chat.state.path] == ["user"]
 
 
+@pytest.mark.row("CMD-3")
 def test_abort_drops_half_received_calls_and_answers_unrun_ones() -> None:
     chat = PureChat(table(ASK))
     chat.command(say("a"))

@@ -166,6 +166,20 @@ def test_removing_a_message_takes_what_hangs_below_and_the_path_goes_on_along_th
 
 
 @pytest.mark.row("CMD-9")
+def test_of_several_siblings_that_are_left_the_newest_ones_deepest_leaf_ends_the_path() -> None:
+    chat = talk("one")
+    for text in ("second", "third", "fourth"):
+        chat.command(Regenerate(client_request_id=text, message_id=chat.state.path[1]))
+        answer(chat, text)
+        if text == "third":
+            chat.command(say("deeper", "deeper"))
+            answer(chat, "deepest")
+    chat.command(RemoveMessage(client_request_id="d", message_id=chat.state.path[1]))
+    assert texts(chat) == ["one", "third", "deeper", "deepest"]
+    check_law(chat)
+
+
+@pytest.mark.row("CMD-9")
 def test_removing_a_message_aside_tells_the_sibling_on_the_path() -> None:
     chat = talk("one")
     old = chat.state.path[1]
