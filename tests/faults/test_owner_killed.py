@@ -227,6 +227,7 @@ async def test_with_the_default_lease_another_worker_speaks_within_five_seconds(
         await watcher.at_rest()
 
 
+@pytest.mark.row("SES-4")
 @pytest.mark.parametrize("house", [FAST], indirect=True, ids=["fast"])
 async def test_a_tool_that_must_not_run_twice_does_not(house: House, tmp_path: Path) -> None:
     await house.open()

@@ -44,6 +44,7 @@ def test_the_view_begins_with_a_question_where_it_can(shape: str, most: int, lef
     assert shape[shorten(history(shape), most) :] == left
 
 
+@pytest.mark.row("HIST-3")
 @given(st.lists(st.sampled_from(["UA", "UcrA", "UcrcrA", "U"]), max_size=8), st.integers(1, 20))
 def test_a_result_never_comes_without_its_call_and_the_question_never_goes(turns: list[str], most: int) -> None:
     shape = "".join(turns)

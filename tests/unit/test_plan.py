@@ -111,6 +111,7 @@ def test_a_broken_answer_is_taken_back_and_asked_for_again_in_the_same_round() -
     assert chat.state.private.run.round == 0
 
 
+@pytest.mark.row("SES-4")
 def test_a_provider_that_can_continue_goes_on_after_what_was_shown() -> None:
     chat = PureChat(table(TOOLS))
     chat.command(UserMessage(client_request_id="a", content="hi"))
@@ -122,6 +123,7 @@ def test_a_provider_that_can_continue_goes_on_after_what_was_shown() -> None:
     assert chat.step.continuing
 
 
+@pytest.mark.row("SES-4")
 def test_on_owner_loss_stop_ends_the_run_and_keeps_what_was_shown() -> None:
     chat = PureChat(table(TOOLS))
     chat.command(SetParams(client_request_id="p", patch={"on_owner_loss": "stop"}))
@@ -132,6 +134,7 @@ def test_on_owner_loss_stop_ends_the_run_and_keeps_what_was_shown() -> None:
     assert chat.state.nodes[chat.state.path[-1]].content == "half"
 
 
+@pytest.mark.row("SES-4")
 def test_a_started_tool_runs_again_only_if_it_is_declared_safe() -> None:
     chat = asked(("c0", "clock"))
     chat.crash()

@@ -124,6 +124,22 @@ def test_any_tree_survives_export_and_import_byte_for_byte_and_every_reader_fold
         assert encode(snapshot_of(reader)) == encode(snapshot_of(chat.state))
 
 
+@pytest.mark.row("SES-6")
+def test_payloads_and_agents_of_a_chat_go_over_with_it() -> None:
+    chat = PureChat()
+    chat.command(say("a"))
+    chat.finish()
+    message_id = chat.state.path[-1]
+    payload = PayloadAdded(
+        payload_id="pl_1", payload_type="chart", data={"bars": [1]}, summary="one", source="tool", message_id=message_id
+    )
+    agent = {"id": "c2", "chat_id": "c2", "title": "t", "status": "completed", "outcome": "complete"}
+    chat.write(lambda ledger: (ledger.say(payload), ledger.say(BackgroundAgentUpdated(agent))))
+    (there,) = read_exports(lines(chat.state))
+    assert [each.payload_id for each in there.payloads] == ["pl_1"]
+    assert [each["id"] for each in there.agents] == ["c2"]
+
+
 def test_a_finished_conversation_goes_over_with_its_branches() -> None:
     chat = PureChat()
     chat.command(say("r1", "hello"))

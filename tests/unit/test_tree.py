@@ -99,6 +99,25 @@ def test_editing_a_user_message_as_a_branch_keeps_the_old_subtree_and_answers_an
     check_law(chat)
 
 
+@pytest.mark.row("TREE-1", "CMD-11")
+def test_a_branch_that_is_selected_goes_on_along_its_newest_children_to_their_end() -> None:
+    chat = talk("one", "two")
+    old = chat.state.path
+    chat.command(Regenerate(client_request_id="newer"))
+    answer(chat, "newer")
+    chat.command(say("three", "three"))
+    answer(chat, "re three")
+    chat.command(UpdateMessage(client_request_id="u", message_id=old[0], content="uno", mode="branch", regenerate=True))
+    answer(chat, "re uno")
+    assert texts(chat) == ["uno", "re uno"]
+    chat.command(SelectBranch(client_request_id="s", message_id=old[0]))
+    assert texts(chat) == ["one", "re one", "two", "newer", "three", "re three"]
+    chat.command(SelectBranch(client_request_id="t", message_id=old[3]))
+    assert texts(chat) == ["one", "re one", "two", "re two"]
+    assert len(chat.state.nodes) == 9, "nothing left the tree"
+    check_law(chat)
+
+
 @pytest.mark.row("CMD-7")
 def test_the_native_default_edits_a_user_message_in_place_and_runs_nothing() -> None:
     chat = talk("one", "two")
