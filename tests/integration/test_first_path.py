@@ -56,8 +56,10 @@ async def test_two_tabs_and_a_late_joiner_end_with_the_same_state(server: Proces
         async with watching(server.url, chat_id) as late:
             assert late.state is not None
             assert late.state.draft is not None, "the unfinished answer is in the snapshot"
+            begun = late.messages[-1][1]
             for watcher in (one, two, late):
                 await watcher.at_rest()
+    assert begun and one.messages[-1][1].startswith(begun), "with the text that was streamed so far"
     assert one.snapshot == two.snapshot == late.snapshot
     assert [f["seq"] for f in one.frames] == [f["seq"] for f in two.frames]
 

@@ -134,7 +134,8 @@ def test_payloads_and_agents_of_a_chat_go_over_with_it() -> None:
         payload_id="pl_1", payload_type="chart", data={"bars": [1]}, summary="one", source="tool", message_id=message_id
     )
     agent = {"id": "c2", "chat_id": "c2", "title": "t", "status": "completed", "outcome": "complete"}
-    chat.write(lambda ledger: (ledger.say(payload), ledger.say(BackgroundAgentUpdated(agent))))
+    chat.write(lambda ledger: ledger.say(payload))
+    chat.write(lambda ledger: ledger.say(BackgroundAgentUpdated(agent)))
     (there,) = read_exports(lines(chat.state))
     assert [each.payload_id for each in there.payloads] == ["pl_1"]
     assert [each["id"] for each in there.agents] == ["c2"]
