@@ -86,6 +86,7 @@ async def _send(send: Send, status: int, body: bytes, content_type: str, *header
         (b"content-type", content_type.encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
         *headers,
     ]
     await send({"type": "http.response.start", "status": status, "headers": told})

@@ -18,7 +18,7 @@ from protocol.snapshot import resume_is_possible, snapshot_of
 from protocol.state import ChatState
 from server.api.commands import lay_down_internal
 from server.api.edge import Edge, edge_of
-from server.api.errors import answer
+from server.api.errors import ANSWER_HEADERS, answer
 from server.api.listing import (
     LIST_DEFAULT,
     LIST_MAX,
@@ -79,7 +79,7 @@ async def read_chat(request: Request) -> Response:
     meta = await own_chat(edge, request)
     shape = _tree if view == "tree" else _snapshot
     if place is None:
-        return Response(await read_chat_as(edge.store, meta.chat_id, shape), media_type="application/json")
+        return _shown(await read_chat_as(edge.store, meta.chat_id, shape))
     state = await read_chat_as(edge.store, meta.chat_id, lambda state: state)
     if place.position > state.position:
         raise NotFound(f"the chat has not come to position {place.position}; it stands at {state.position}")
@@ -90,7 +90,11 @@ async def read_chat(request: Request) -> Response:
     except NoLongerHeld as gone:
         detail = f"that is no longer held; the earliest position to be shown is {gone.first}"
         return answer(410, {"detail": detail, "code": "gone", "first": gone.first})
-    return Response(shape(then), media_type="application/json")
+    return _shown(shape(then))
+
+
+def _shown(chat: bytes) -> Response:
+    return Response(chat, headers=ANSWER_HEADERS, media_type="application/json")
 
 
 async def delete_chat(request: Request) -> Response:

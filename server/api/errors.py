@@ -18,7 +18,7 @@ from server.readiness import Readiness
 from server.relay.hub import NEWER_VERSION
 from server.store.load import NewerVersion
 
-__all__ = ["BodyTooSlow", "ErrorBoundary", "QuotaSpent", "answer", "error_response", "tell_started"]
+__all__ = ["ANSWER_HEADERS", "BodyTooSlow", "ErrorBoundary", "QuotaSpent", "answer", "error_response", "tell_started"]
 
 _log = structlog.get_logger()
 
@@ -42,6 +42,10 @@ STATUS_OF_CODE = {
 
 RETRY_AFTER_SECONDS = {"queue_full": "2", "rate_limited": "5", "unavailable": "1"}
 
+ANSWER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Of every answer with JSON (PROTOCOL §1): what it says is somebody's and holds for a moment, so no cache keeps it (RFC
+9111 §5.2.2.5), and no browser takes a text in it for anything else."""
+
 STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full", "unavailable"})
 """Codes that foreign clients expect as `status` with the sentence as `error` (PROTOCOL §3)."""
 
@@ -60,7 +64,7 @@ class QuotaSpent(RateLimited):
 
 def answer(status: int, body: object, headers: dict[str, str] | None = None) -> Response:
     """A JSON answer."""
-    return Response(encode(body), status, headers, "application/json")
+    return Response(encode(body), status, {**ANSWER_HEADERS, **(headers or {})}, "application/json")
 
 
 def error_response(error: ThreadcastError) -> Response:

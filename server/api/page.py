@@ -5,6 +5,7 @@ Two kinds of files. What lies under `assets/` has a hash of its content in its n
 without these files says how to get them. It knows no chat: the page asks the public endpoints like any other client.
 """
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp
 from protocol.errors import NotFound
 from server.api.errors import error_response
 
-__all__ = ["STATIC", "Assets", "assets", "icon", "page"]
+__all__ = ["STATIC", "Assets", "assets", "icon", "no_such_page", "page"]
 
 STATIC = Path(__file__).parents[1] / "static"
 """Made by the build, in no repository."""
@@ -35,14 +36,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 
-_MISSING = """\
+_PLAIN = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>Threadcast</title>
 <body style="font: 1rem/1.6 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
-<h1>The page is not built</h1>
-<p>This server runs, and its API answers; what is missing are the files of its page. In a clone, with Node.js 20 or
-newer, <code>scripts/web build</code> makes them; a package from a release holds them. Then load this again.</p>
-<p><a href="/v1/ping">/v1/ping</a> · <a href="/v1/caps">/v1/caps</a> · <a href="/readyz">/readyz</a></p>
+<h1>{title}</h1>
+<p>{text}</p>
+<p><a href="/">the page</a> · <a href="/v1/caps">/v1/caps</a> · <a href="/readyz">/readyz</a></p>
 """
+
+_MISSING = _PLAIN.format(
+    title="The page is not built",
+    text="This server runs, and its API answers; what is missing are the files of its page. In a clone, with "
+    "Node.js 20 or newer, <code>scripts/web build</code> makes them; a package from a release holds them. Then load "
+    "this again.",
+)
 
 
 async def page(_: Request) -> Response:
@@ -51,6 +58,13 @@ async def page(_: Request) -> Response:
     if not index.is_file():
         return HTMLResponse(_MISSING, 503, HEADERS)
     return FileResponse(index, headers={**HEADERS, "Cache-Control": "no-cache"})
+
+
+def no_such_page(path: str) -> Response:
+    """What a person is shown at an address where nothing is: 404, and links to what is there."""
+    text = f"This is a Threadcast server, and it has nothing at <code>{escape(path)}</code>. A chat is at /c/ID."
+    headers = {**HEADERS, "Cache-Control": "no-store"}
+    return HTMLResponse(_PLAIN.format(title="There is nothing here", text=text), 404, headers)
 
 
 class Assets(StaticFiles):

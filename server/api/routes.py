@@ -1,19 +1,22 @@
 """The table of URLs, and what stands around every one of them: CORS, the origin guard, the error boundary."""
 
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
+from starlette.types import ASGIApp
 
 from protocol.errors import NotFound
+from protocol.ids import RESERVED_CHAT_IDS
 from server.api import approvals, blobs, caps, chats, commands, diagnostics, foreign, mcp, oneshot, streams, transfer
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
 from server.api.guard import OriginGuard
-from server.api.page import assets, icon, page
+from server.api.page import assets, icon, no_such_page, page
 from server.api.params import chat_params
 from server.api.stream import subscribe
 
@@ -22,8 +25,24 @@ __all__ = ["PAGE", "ROUTES", "build_app"]
 PREFLIGHT_SECONDS = 600
 
 
+class _ChatSegment(StringConvertor):
+    """A chat id in a path beside which `/v1/chats/feed` and its like stand: their other methods are no chat's."""
+
+    regex = f"(?!(?:{'|'.join(sorted(RESERVED_CHAT_IDS))})$)[^/]+"
+
+
+register_url_convertor("chat", _ChatSegment())
+
+
+def _stream(path: str, endpoint: ASGIApp) -> Route:
+    """A stream is read by GET alone: a HEAD would hold its connection open without ever getting a byte."""
+    route = Route(path, endpoint, methods=["GET"])
+    route.methods = {"GET"}
+    return route
+
+
 ROUTES = [
-    Route("/v1/chats/subscribe", subscribe),
+    _stream("/v1/chats/subscribe", subscribe),
     Route("/v1/chats/{chat_id}/commands", commands.post_command, methods=["POST"]),
     Route("/v1/chats/{chat_id}/typing", streams.type_in_chat, methods=["POST"]),
     Route("/v1/streams/{stream_id}", streams.change_stream, methods=["POST"]),
@@ -36,15 +55,15 @@ ROUTES = [
     Route("/v1/chats/{chat_id}/approvals/{tool_name}", approvals.forget_approval, methods=["DELETE"]),
     Route("/v1/chats/{chat_id}/runs", diagnostics.traced_runs),
     Route("/v1/chats/{chat_id}/runs/{run_id}/diagnostics", diagnostics.run_diagnostics),
-    Route("/v1/chats/feed", feed),
+    _stream("/v1/chats/feed", feed),
     Route("/v1/chats/import", transfer.import_chats, methods=["POST"]),
     Route("/v1/chats/{chat_id}/export", transfer.export_chat),
-    Route("/v1/chats/{chat_id}", chats.read_chat),
-    Route("/v1/chats/{chat_id}", chats.delete_chat, methods=["DELETE"]),
+    Route("/v1/chats/{chat_id:chat}", chats.read_chat),
+    Route("/v1/chats/{chat_id:chat}", chats.delete_chat, methods=["DELETE"]),
     Route("/v1/trajectories", foreign.list_trajectories),
     Route("/v1/trajectories/{chat_id}", foreign.read_trajectory),
     Route("/v1/trajectories/{chat_id}", foreign.delete_trajectory, methods=["DELETE"]),
-    Route("/v1/sidebar/subscribe", foreign.sidebar),
+    _stream("/v1/sidebar/subscribe", foreign.sidebar),
     Route("/chat", oneshot.text_chat, methods=["POST"]),
     Route("/v1/agent/chat", oneshot.agent_chat, methods=["POST"]),
     Route("/api/chat/stream", oneshot.page_chat, methods=["POST"]),
@@ -94,10 +113,14 @@ def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Star
 
 
 async def _no_such_path(request: Request, _: Exception) -> Response:
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):  # somebody's browser
+        return no_such_page(request.url.path)
     return error_response(NotFound(f"there is no {request.url.path}; see protocol/PROTOCOL.md for what there is"))
 
 
-async def _no_such_method(request: Request, refused: Exception) -> Response:
-    headers = getattr(refused, "headers", None)
+async def _no_such_method(request: Request, _: Exception) -> Response:
+    """RFC 9110 §15.5.6: `Allow` names the methods of all routes of the path. What has none are the page's files."""
+    at_path = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    allowed = {method for route in at_path for method in getattr(route, "methods", None) or ()} or {"GET", "HEAD"}
     body = {"detail": f"{request.url.path} does not take {request.method}", "code": "bad_request"}
-    return answer(405, body, headers)
+    return answer(405, body, {"Allow": ", ".join(sorted(allowed))})

@@ -26,7 +26,7 @@ from protocol.exports import ChatExport, export_lines, export_of, hashes_of, rea
 from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of, read_body
-from server.api.errors import answer
+from server.api.errors import ANSWER_HEADERS, answer
 from server.api.outcomes import outcome_of, post_until_answered
 from server.api.reading import read_chat_as
 from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, PostOutcome, PostRequest
@@ -54,7 +54,7 @@ async def export_chat(request: Request) -> Response:
     found = [await edge.store.get_blob(meta.chat_id, meta.owner, name) for name in hashes_of(chat)]
     whole = replace(chat, blobs=[blob for blob in found if blob is not None])
     body = await anyio.to_thread.run_sync(lambda: b"".join(export_lines(whole)))
-    headers = {"content-disposition": f'attachment; filename="{meta.chat_id}.jsonl"'}
+    headers = {**ANSWER_HEADERS, "content-disposition": f'attachment; filename="{meta.chat_id}.jsonl"'}
     return Response(body, headers=headers, media_type="application/jsonl")
 
 
