@@ -195,6 +195,7 @@ def test_axe_finds_nothing_serious_on_the_main_screens(
     found["runs"] = violations(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Time travel").click()
+    expect(page.get_by_role("slider", name="Position")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text("As it was at position")).to_be_visible()
     found["past"] = violations(page)

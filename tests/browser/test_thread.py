@@ -45,6 +45,16 @@ def from_end(page: Page) -> float:
     return found
 
 
+PLACE_AT_REST = """async (box) => {
+    for (let frames = 0, last = -1; frames < 5; frames = box.scrollTop === last ? frames + 1 : 0) {
+        last = box.scrollTop;
+        await new Promise(requestAnimationFrame);
+    }
+    return box.scrollTop;
+}"""
+"""Where a reader is who has scrolled: the browser glides there."""
+
+
 def restored(server: House, chat_id: str, said: list[JsonObject]) -> None:
     server.command(chat_id, "restore_messages", messages=said)
     server.at_rest(chat_id, len(said))
@@ -168,12 +178,12 @@ def test_the_end_stays_in_sight_until_the_reader_looks_elsewhere(
     server.message(chat_id, "Tell me", params={"model": "demo/essay?words=1500&rate=150"})
     log = page.get_by_role("log")
     wait_until(lambda: log.evaluate("box => box.scrollTop") > 200, "an answer longer than the window")
-    assert from_end(page) <= 2
+    wait_until(lambda: from_end(page) <= 2, "the end, as soon as the new words are drawn")
     log.hover()
     page.mouse.wheel(0, -150)
     button = page.get_by_role("button", name="Jump to newest")
     expect(button).to_be_visible()
-    first_seen = log.evaluate("box => box.scrollTop")
+    first_seen = log.evaluate(PLACE_AT_REST)
     left = from_end(page)
     wait_until(lambda: from_end(page) > left + 100, "a longer answer")
     assert log.evaluate("box => box.scrollTop") == pytest.approx(first_seen, abs=2)
@@ -200,8 +210,7 @@ def test_a_long_chat_shows_its_end_then_what_is_scrolled_to_and_keeps_the_place(
     log.focus()
     page.keyboard.press("Home")
     wait_until(lambda: messages(page).count() > 60, "older messages")
-    place = log.evaluate("box => box.scrollTop")
-    assert place > 1_000, "what was put in front moved the reader to the top"
+    assert log.evaluate(PLACE_AT_REST) > 1_000, "what was put in front moved the reader to the top"
 
     page.goto(page.url.split("#")[0] + "#m-a50")
     expect(page.get_by_text("question 50", exact=True)).to_be_attached()

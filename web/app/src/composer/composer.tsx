@@ -5,7 +5,7 @@
  */
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { activePath, textOf } from "threadcast-client";
 
 import { isDrawerOpen, isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
@@ -45,7 +45,7 @@ export function Composer() {
   useDrop();
   useStopKey();
   useEffect(() => grow(box.current), [text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (hasKeyboard.matches || isEditing) box.current?.focus();
   }, [route.value.chatId === null, isEditing]);
 

@@ -1,6 +1,6 @@
 /** The developer's drawer, whose contents are loaded when it is first opened; what it shows is recorded from the start. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { isDrawerOpen } from "../state/layout.ts";
 import { IconButton } from "../ui/icon.tsx";
@@ -17,7 +17,7 @@ export function Drawer() {
 
 function Opened() {
   const box = useRef<HTMLElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current?.querySelector("button")?.focus();
     return () => before instanceof HTMLElement && before.focus();

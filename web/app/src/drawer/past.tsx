@@ -1,6 +1,6 @@
 /** Time travel: the chat as it was at an earlier position, chosen on a slider or played. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { live, state } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
@@ -16,7 +16,7 @@ const SPEEDS = ["slow", "fast", "faster"];
 
 export function Journey() {
   const slider = useRef<HTMLInputElement>(null);
-  useEffect(() => slider.current?.focus(), []);
+  useLayoutEffect(() => slider.current?.focus(), []);
   const last = live.value.position;
   const moment = momentOf(state.value);
   return (

@@ -74,7 +74,7 @@ function walk(event: KeyboardEvent): void {
   event.preventDefault();
   tab.value = NAMES[(NAMES.indexOf(tab.value) + step + NAMES.length) % NAMES.length] as Tab;
   const list = event.currentTarget as HTMLElement;
-  requestAnimationFrame(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
+  queueMicrotask(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
 }
 
 function Answers() {

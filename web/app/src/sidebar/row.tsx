@@ -35,7 +35,7 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
     const end = (name: string | null) => {
       setRenaming(false);
       // The link is there again once this is drawn.
-      requestAnimationFrame(() => link.current?.focus());
+      queueMicrotask(() => link.current?.focus());
       if (name && name !== chat.title) void rename(chat.id, name);
     };
     return (

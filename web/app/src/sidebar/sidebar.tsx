@@ -38,8 +38,8 @@ export function Sidebar() {
       if (key === "o" && event.shiftKey) open(null);
       else if (key === "k" && !event.shiftKey) {
         isSidebarOpen.value = true;
-        // It takes the focus once it is seen.
-        requestAnimationFrame(() => root.current?.querySelector<HTMLElement>("[type=search]")?.focus());
+        // It is drawn before the next key is read, and can take the focus then.
+        queueMicrotask(() => root.current?.querySelector<HTMLElement>("[type=search]")?.focus());
       } else return;
       event.preventDefault();
     };

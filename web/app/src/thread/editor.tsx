@@ -1,11 +1,11 @@
 /** The words of a message, to be said otherwise. Enter sends, Escape gives up; as high as its text. */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said: string) => unknown; onCancel: () => void }) {
   const [said, setSaid] = useState(text);
   const box = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     box.current?.focus();
     box.current?.setSelectionRange(text.length, text.length);
   }, []);

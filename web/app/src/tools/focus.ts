@@ -1,10 +1,10 @@
-/** A field that somebody has just asked for has the cursor. */
+/** A field that somebody has just asked for has the cursor, before the next key is read. */
 
 import type { RefObject } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export function useFocused<E extends HTMLElement>(): RefObject<E | null> {
   const field = useRef<E>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   return field;
 }

@@ -4,7 +4,7 @@
  */
 
 import { effect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import { Composer } from "../composer/composer.tsx";
 import { Queue } from "../composer/queue.tsx";
@@ -61,7 +61,7 @@ export function App() {
 function useFocusOfList(): void {
   const isAbove = isNarrow.value && isSidebarOpen.value;
   const wasAbove = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isAbove) {
       const list = document.querySelector<HTMLElement>(".sidebar");
       if (!list?.contains(document.activeElement)) list?.querySelector<HTMLElement>("[aria-current], button")?.focus();

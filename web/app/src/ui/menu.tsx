@@ -3,7 +3,7 @@
  * all that scrolls, below its button or above it, wherever there is room.
  */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { Icon, type IconName } from "./icon.tsx";
 
@@ -20,7 +20,19 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
   const list = useRef<HTMLDivElement>(null);
   const entries = () => [...(root.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
 
-  useEffect(() => {
+  useLayoutEffect(() => {
+    if (!isOpen) return;
+    const place = () => root.current && list.current && placed(list.current, root.current.getBoundingClientRect());
+    place();
+    addEventListener("scroll", place, { capture: true, passive: true });
+    addEventListener("resize", place);
+    return () => {
+      removeEventListener("scroll", place, { capture: true });
+      removeEventListener("resize", place);
+    };
+  }, [isOpen]);
+
+  useLayoutEffect(() => {
     if (!isOpen) return;
     entries()[0]?.focus();
     const close = (event: Event) => {
@@ -31,18 +43,6 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
     return () => {
       document.removeEventListener("pointerdown", close);
       document.removeEventListener("focusin", close);
-    };
-  }, [isOpen]);
-
-  useLayoutEffect(() => {
-    if (!isOpen) return;
-    const place = () => root.current && list.current && placed(list.current, root.current.getBoundingClientRect());
-    place();
-    addEventListener("scroll", place, { capture: true, passive: true });
-    addEventListener("resize", place);
-    return () => {
-      removeEventListener("scroll", place, { capture: true });
-      removeEventListener("resize", place);
     };
   }, [isOpen]);
 

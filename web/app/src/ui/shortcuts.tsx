@@ -84,7 +84,7 @@ function walk(step: number): boolean {
 }
 
 function focus(selector: string): boolean {
-  // After what was just opened is drawn.
-  requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus());
+  // After what was just opened is drawn, and before the next key is read.
+  queueMicrotask(() => document.querySelector<HTMLElement>(selector)?.focus());
   return true;
 }
