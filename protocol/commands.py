@@ -107,9 +107,11 @@ class SetParams(_Command, frozen=True, tag="set_params"):
 
 
 class UpdateMessage(_Command, frozen=True, tag="update_message"):
+    """What is absent stays (`protocol.content.edited`)."""
+
     message_id: Id
-    content: object
-    attachments: list[JsonObject] = []
+    content: object = None
+    attachments: list[JsonObject] | None = None
     regenerate: bool = False
     mode: Literal["in_place", "branch"] | None = None
 
@@ -198,8 +200,11 @@ class BrowserContextDecision(_Command, frozen=True, tag="browser_context_decisio
 
 
 class EditQueued(_Command, frozen=True, tag="edit_queued"):
+    """What is absent stays (`protocol.content.edited`)."""
+
     target_request_id: Id
     content: object = None
+    attachments: list[JsonObject] | None = None
     position: Annotated[int, Meta(ge=0)] | None = None
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "TEXT_MAX_BYTES",
     "check_text",
     "content_text",
+    "edited",
     "preview_of",
     "read_content",
     "read_context_files",
@@ -104,6 +105,20 @@ def read_content(
     if all(isinstance(part, TextPart) and not part.text.strip() for part in parts):
         raise InvalidContent("content is empty", path="/content")
     return parts
+
+
+def edited(now: object, content: object, attachments: Sequence[JsonObject] | None) -> tuple[object, list[JsonObject]]:
+    """Content and attachments of a message, for `read_content`, after an edit of one whose content is `now`: None is
+    absent, and what is absent stays. A string is new words, attachments take the place of those that were, and a list
+    of parts is all of the message."""
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        return content, list(attachments or [])
+    parts: list[JsonObject] = [] if isinstance(now, str) else msgspec.to_builtins(now)
+    words = [str(part["text"]) for part in parts if part.get("type") == "text"]
+    if content is None:
+        content = now if isinstance(now, str) else words[0] if len(words) == 1 else [TextPart(text) for text in words]
+    kept = [part for part in parts if part.get("type") != "text"] if attachments is None else attachments
+    return content, list(kept)
 
 
 class _Reader:

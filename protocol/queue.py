@@ -22,7 +22,7 @@ from protocol.commands import (
     UserMessage,
     encode_command,
 )
-from protocol.content import content_text, preview_of, read_content
+from protocol.content import content_text, edited, preview_of, read_content
 from protocol.errors import BadRequest, NotFound
 from protocol.events import QueuedItem, QueueUpdated
 from protocol.facts import CommandEdited, CommandQueued, CommandsDequeued
@@ -93,11 +93,10 @@ def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
     if at is None:
         raise NotFound("no such command is waiting; it may have been taken up", path="/target_request_id")
     waiting = decode_queued(queue[at])
-    if command.content is not None:
+    if command.content is not None or command.attachments is not None:
         if not isinstance(waiting, WithContent):
             raise BadRequest("this waiting command has no content to edit", path="/content")
-        read_content(command.content, waiting.attachments)
-        waiting = replace(waiting, content=_with_words(waiting.content, command.content))
+        waiting = _edited(waiting, command)
     index, first = at, _priority_count(ledger.state)
     if command.priority and not waiting.priority:
         waiting, index, first = replace(waiting, priority=True), first, first + 1
@@ -110,12 +109,20 @@ def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
     ledger.accept(command.client_request_id, {"queued": True, "position": index}, by=by, final=True)
 
 
-def _with_words(content: object, words: object) -> object:
-    """New words alone leave what is attached; a list of parts takes the place of all."""
-    if not isinstance(words, str) or not isinstance(content, list):
-        return words
-    attached = [part for part in content if not content_text([part])]
-    return [{"type": "text", "text": words}, *attached] if attached else words
+def _edited(waiting: WithContent, command: EditQueued) -> WithContent:
+    """Raises InvalidContent, TooLarge."""
+    if isinstance(waiting, UpdateMessage) and not isinstance(waiting.content, list):
+        # Itself an edit, of words or attachments alone: what it leaves absent stays absent.
+        content = waiting.content if command.content is None else command.content
+        is_whole = isinstance(command.content, list)
+        attachments = waiting.attachments if command.attachments is None and not is_whole else command.attachments
+        if content is not None or attachments:
+            read_content([] if content is None else content, attachments or [])
+        return replace(waiting, content=content, attachments=attachments)
+    now = read_content(waiting.content, waiting.attachments or [])
+    content, kept = edited(now, command.content, command.attachments)
+    read_content(content, kept)
+    return replace(waiting, content=content, attachments=kept)
 
 
 def mergeable(state: ChatState) -> list[Queued]:

@@ -18,7 +18,7 @@ from protocol.commands import (
     UpdateMessage,
     UserMessage,
 )
-from protocol.content import read_content
+from protocol.content import edited, read_content
 from protocol.edits import cut, end_of_turn, index_of, regenerate_from, remove, rewrite
 from protocol.errors import BadRequest, Conflict, NotFound, Refused
 from protocol.events import ThreadUpdated
@@ -131,10 +131,10 @@ def _retry(ledger: Ledger, item: Queued, command: RetryFromIndex) -> None:
 
 
 def _update(ledger: Ledger, item: Queued, command: UpdateMessage) -> None:
-    content = read_content(command.content, command.attachments)
     message = ledger.state.nodes.get(command.message_id)
     if message is None:
         raise NotFound("there is no such message", path="/message_id")
+    content = read_content(*edited(message.content, command.content, command.attachments))
     if command.mode == "branch":
         at = index_of(ledger.state, command.message_id)
         stays = at + 1

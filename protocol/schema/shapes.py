@@ -87,9 +87,10 @@ def command_components(ref_template: str) -> tuple[JsonObject, JsonObject]:
         ],
     }
     content = {"$ref": ref_template.format(name="Content")}
-    for name in ("UserMessage", "RetryFromIndex", "UpdateMessage", "EditQueued"):
+    for name in ("UserMessage", "RetryFromIndex"):
         components[name]["properties"]["content"] = content
-    components["EditQueued"]["properties"]["content"] = {"anyOf": [content, {"type": "null"}], "default": None}
+    for name in ("UpdateMessage", "EditQueued"):  # absent: it stays
+        components[name]["properties"]["content"] = {"anyOf": [content, {"type": "null"}], "default": None}
     for kind in components["ThreadPatch"]["properties"].values():
         if {"type": "null"} in kind.get("anyOf", ()):
             kind["anyOf"].append({"const": ""})  # as `read_patch` takes it

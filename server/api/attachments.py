@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from protocol.commands import Command, RetryFromIndex, UpdateMessage, UserMessage
+from protocol.commands import Command, EditQueued, RetryFromIndex, UpdateMessage, UserMessage
 from protocol.errors import InvalidContent, ToolFailed, explain
 from protocol.messages import JsonObject
 from server.tools.mcp.hub import McpHub
@@ -45,7 +45,7 @@ async def resolved(command: Command, mcp: McpHub) -> Command:
         InvalidContent: malformed, or too many.
         NotFetched: a server did not give it.
     """
-    if not isinstance(command, UserMessage | RetryFromIndex | UpdateMessage):
+    if not isinstance(command, UserMessage | RetryFromIndex | UpdateMessage | EditQueued) or not command.attachments:
         return command
     foreign = [item for item in command.attachments if item.get("type") in ("mcp_resource", "mcp_prompt")]
     if not foreign:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio.to_thread
+from msgspec import to_builtins
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -68,21 +69,24 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
         NotFound: the chat is somebody else's, or deleted.
     """
     match command:
-        case UserMessage() | RetryFromIndex() | UpdateMessage():
+        case UserMessage() | RetryFromIndex():
             content, attachments = command.content, command.attachments
-        case EditQueued(content=content) if content is not None:
-            attachments = []
+        case UpdateMessage() | EditQueued():  # what is absent stays absent
+            content, attachments = command.content, command.attachments or []
+            if content is None and not attachments:
+                return command
         case IdeToolResult():
             return await _store_result(edge, chat_id, principal, command)
         case RestoreMessages():
             return replace(command, messages=await _store_messages(edge, chat_id, principal, command.messages))
         case _:
             return command
-    stored = await store_content(edge.store, chat_id, principal.id, content, attachments, body_bytes=body_bytes)
+    words = [] if content is None else content
+    stored = await store_content(edge.store, chat_id, principal.id, words, attachments, body_bytes=body_bytes)
     if stored is None:
         return command
-    if isinstance(command, EditQueued):
-        return replace(command, content=stored)
+    if content is None:
+        return replace(command, attachments=to_builtins(stored))
     return replace(command, content=stored, attachments=[])
 
 

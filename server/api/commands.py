@@ -32,6 +32,7 @@ from protocol.commands import (
     SetParams,
     ToolDecision,
     ToolDecisions,
+    UpdateMessage,
     UserMessage,
     body_digest,
     decode_command,
@@ -195,6 +196,8 @@ def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
         check_text(command.content, "/content")
     if isinstance(command, RestoreMessages):
         read_messages(command.messages)
+    if isinstance(command, UpdateMessage) and command.content is None and command.attachments is None:
+        raise BadRequest("an edit has content, attachments or both", path="/content")
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
         command = replace(command, params=_checked_params(edge, command.params, "/params"))

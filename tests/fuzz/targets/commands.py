@@ -53,10 +53,10 @@ def check_command(command: Command) -> None:
             read_content(command.content, command.attachments)
             read_context_files(command.context_files)
             read_patch(command.params)
-        case RetryFromIndex() | UpdateMessage():
+        case RetryFromIndex():
             read_content(command.content, command.attachments)
-        case EditQueued() if command.content is not None:
-            read_content(command.content, [])
+        case UpdateMessage() | EditQueued() if command.content is not None or command.attachments:
+            read_content([] if command.content is None else command.content, command.attachments or [])
         case SetParams():
             read_patch(command.patch)
         case RestoreMessages():

@@ -265,10 +265,12 @@ export interface Decision {
   note?: string | null;
 }
 
+/** What is absent stays (`protocol.content.edited`). */
 export interface EditQueued {
   type: "edit_queued";
   target_request_id: string;
   content?: Content | null;
+  attachments?: JsonObject[] | null;
   position?: number | null;
   client_request_id: string;
   priority?: boolean;
@@ -1262,11 +1264,12 @@ export interface TypingNotice {
   stream_id?: string | null;
 }
 
+/** What is absent stays (`protocol.content.edited`). */
 export interface UpdateMessage {
   type: "update_message";
   message_id: string;
-  content: Content;
-  attachments?: JsonObject[];
+  content?: Content | null;
+  attachments?: JsonObject[] | null;
   regenerate?: boolean;
   mode?: "branch" | "in_place" | null;
   client_request_id: string;

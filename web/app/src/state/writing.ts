@@ -87,9 +87,9 @@ export function send({ now = false } = {}): void {
   if (!opened) return;
   try {
     if (edited) {
-      const text = draft.text.trim() ? [{ type: "text", text: draft.text }] : [];
-      const content = edited.parts.length ? [...text, ...edited.parts] : draft.text;
-      const command = { type: "update_message", message_id: edited.messageId, content, mode: "branch", regenerate: true };
+      const { messageId, parts: attachments } = edited;
+      const words = { content: draft.text, attachments };
+      const command = { type: "update_message", message_id: messageId, ...words, mode: "branch", regenerate: true };
       giveBack(opened, command as Sendable, draft);
       stopEditing();
     } else {

@@ -20,8 +20,8 @@ export function goOn(messageId: string): Promise<boolean> {
 
 /** Other words beside the old ones, answered anew; images and files stay. */
 export function edit(message: Message, text: string): Promise<boolean> {
-  const others: Part[] = typeof message.content === "string" ? [] : message.content.filter((part) => part.type !== "text");
-  const content = others.length ? [...(text ? [{ type: "text" as const, text }] : []), ...others] : text;
+  const attached: Part[] = typeof message.content === "string" ? [] : message.content.filter((part) => part.type !== "text");
+  const content = text || attached; // words alone leave what is attached, a list of parts is all of the message
   return command({ type: "update_message", message_id: message.message_id, content, mode: "branch", regenerate: true });
 }
 
