@@ -15,7 +15,7 @@ from server.tools.base import ClientEvent, Payload, Progress, ToolContext, ToolR
 from server.tools.preview import Preview
 from server.tools.python import tool
 from server.tools.resolvers import resolver
-from server.tools.traits import Binding, Traits
+from server.tools.traits import Binding, Traits, schema_of
 
 __all__ = [
     "Binding",
@@ -32,6 +32,7 @@ __all__ = [
     "Traits",
     "payload_type",
     "resolver",
+    "schema_of",
     "section",
     "tool",
 ]

@@ -19,11 +19,11 @@ from server.authoring import (
     ToolContext,
     ToolFailed,
     Traits,
-    payload_type,
     resolver,
+    schema_of,
     tool,
 )
-from server.tools.workflow import Action, ActionKind, Edge, draft_of, draft_tools, expand_edges
+from server.tools.workflow import Action, ActionKind, Edge, draft_tools, expand_edges
 
 
 class Workflow(msgspec.Struct):
@@ -74,9 +74,7 @@ _ACTIONS = [
 ]
 WORKFLOWS = {OPEN_ID: Workflow("Monday mail", _ACTIONS, expand_edges(_ACTIONS, KIND_OF))}
 
-workflow = payload_type(name="workflow", model=Workflow, summary="{name}")
-
-start_draft, add_action, remove_action, preview_draft = draft_tools(KINDS)
+start_draft, add_action, remove_action, preview_draft = draft_tools(KINDS, commit_tool="save_workflow")
 
 ActionsArgument = Annotated[list[Action], "in their order; `after` is 'Name' or 'Name:port', and empty for the trigger"]
 
@@ -107,19 +105,13 @@ def report_columns(report_id: Annotated[str, "a report's id or its name"]) -> li
     return columns
 
 
-@tool(policy="preview", traits=Traits(payload_type="workflow", commit_tool="save_workflow"))
+@tool(policy="preview", traits=Traits(commit_tool="save_workflow"))
 def propose_workflow(name: str, actions: ActionsArgument, workflow_id: str = "") -> Preview:
     """Propose a workflow, or a change of the one that is open. Nothing is saved until the person accepts."""
     return _proposal(name, actions, workflow_id)
 
 
-@tool(policy="preview", traits=Traits(payload_type="workflow", commit_tool="save_workflow"))
-def propose_draft(draft: str, name: str, ctx: ToolContext) -> Preview:
-    """Propose what was built as a draft, as a new workflow. Nothing is saved until the person accepts."""
-    return _proposal(name, draft_of(ctx, draft).actions, "")
-
-
-@tool(retry="idempotent")
+@tool(retry="idempotent", traits=Traits(preview_type="workflow", preview_schema=schema_of(Workflow)))
 def save_workflow(name: str, actions: list[Action], edges: list[Edge], object_id: str | None = None) -> str:
     """Save a workflow."""
     saved_id = object_id or str(uuid4())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from server.agent.place.payload_types import PayloadType
 from server.agent.place.prompt import Section
+from server.agent.place.scopes import path_of
 from server.tools.python import PythonTool
 from server.tools.registry import collect, load_module
 
@@ -13,8 +14,10 @@ __all__ = ["AppFile", "app_file_of"]
 
 @dataclass(frozen=True, slots=True)
 class AppFile:
+    """`sections` by name: one for each scope that the name has."""
+
     tools: list[PythonTool]
-    sections: dict[str, Section]
+    sections: dict[str, tuple[Section, ...]]
     payload_types: list[PayloadType]
 
 
@@ -36,8 +39,11 @@ def app_file_of(path: str) -> AppFile:
     types = collect(module, PayloadType)
     if not tools and not sections and not types:
         raise ValueError(f"--app {path}: no function in it is decorated with @tool() or @section(NAME)")
-    by_name: dict[str, Section] = {}
+    by_name: dict[str, tuple[Section, ...]] = {}
     for section in sections:
-        if by_name.setdefault(section.name, section) is not section:
-            raise ValueError(f"--app {path}: two sections are called {section.name!r}")
+        others = by_name.get(section.name, ())
+        if any(section.scope == other.scope for other in others):
+            where = f" for the scope {path_of(section.scope)!r}" if section.scope else ""
+            raise ValueError(f"--app {path}: two sections are called {section.name!r}{where}")
+        by_name[section.name] = (*others, section)
     return AppFile(tools, by_name, types)

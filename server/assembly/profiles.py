@@ -5,7 +5,7 @@ and says what is known, since an assistant that quietly lacks a tool is a bug no
 """
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from protocol.errors import BadRequest
@@ -37,7 +37,7 @@ def profiles_of(
     tools: Collection[str] = (),
     *,
     payload_types: Mapping[str, PayloadType] | None = None,
-    sections: Mapping[str, Section] | None = None,
+    sections: Mapping[str, tuple[Section, ...]] | None = None,
 ) -> dict[str, Profile]:
     """By name, the default one among them. `tools` are the names of all that there are, `sections` those of the
     operator's file.
@@ -45,7 +45,8 @@ def profiles_of(
     Raises:
         ValueError: a value that cannot be, or a name that nobody knows.
     """
-    known = _Known(settings, tools, payload_types or {}, {**SECTIONS, **(sections or {})})
+    standard = {name: (section,) for name, section in SECTIONS.items()}
+    known = _Known(settings, tools, payload_types or {}, {**standard, **(sections or {})})
     max_rounds, models = settings.limits.max_rounds, settings.models
     profiles = {name: _profile(name, wanted, max_rounds, known, models) for name, wanted in settings.profiles.items()}
     default = Profile(
@@ -81,7 +82,7 @@ class _Known:
         settings: Settings,
         tools: Collection[str],
         payload_types: Mapping[str, PayloadType],
-        sections: Mapping[str, Section],
+        sections: Mapping[str, tuple[Section, ...]],
     ) -> None:
         self._tools = {*tools, *settings.tools}  # one that is switched off there may stay in lists
         self._by_name: Mapping[str, Tool] = tools if isinstance(tools, Mapping) else {}
@@ -113,7 +114,8 @@ class _Known:
         return _named(names, self._payload_types, path, "payload type")
 
     def sections(self, names: list[str], path: str) -> tuple[Section, ...]:
-        return tuple(_named(names, self._sections, path, "section").values())
+        found = _named(names, self._sections, path, "section").values()
+        return tuple(section for of_name in found for section in of_name)
 
 
 def _named(names: list[str], known: Mapping[str, _T], path: str, what: str) -> dict[str, _T]:
@@ -131,6 +133,7 @@ def _unknown(path: str, what: str, name: str, known: Collection[str]) -> str:
 
 def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known, models: Models) -> Profile:
     path = f"profiles.{name}"
+    sections = STANDARD_SECTIONS if wanted.sections is None else known.sections(wanted.sections, f"{path}.sections")
     return Profile(
         name=name,
         title=wanted.title or name,
@@ -140,16 +143,14 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
         guidelines=wanted.guidelines,
         custom_instructions=wanted.custom_instructions,
         highlight=wanted.highlight,
-        sections=(
-            STANDARD_SECTIONS if wanted.sections is None else known.sections(wanted.sections, f"{path}.sections")
-        ),
+        sections=sections,
         tools=None if wanted.tools is None else known.tools(wanted.tools, f"{path}.tools"),
         delegate_to=None if wanted.delegate_to is None else known.profiles(wanted.delegate_to, f"{path}.delegate_to"),
         model=wanted.model,
         params=_params(name, wanted, max_rounds),
         payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),
         actions=_actions(wanted.actions),
-        scopes=_scopes(wanted, path, known),
+        scopes=_scopes(wanted, path, known, sections),
         reply_guard=_reply_guard(wanted.reply_guard),
         fallback=models.fallback if wanted.fallback is None else wanted.fallback,
         summarizer=models.summarizer if wanted.summarizer is None else wanted.summarizer,
@@ -169,7 +170,9 @@ def _reply_guard(wanted: GuardSettings) -> ReplyGuard | None:
     )
 
 
-def _scopes(wanted: ProfileSettings, path: str, known: _Known) -> dict[Scope, ScopeTable]:
+def _scopes(wanted: ProfileSettings, path: str, known: _Known, sections: Sequence[Section]) -> dict[Scope, ScopeTable]:
+    """The places that the settings name, and those that a section runs in: a chat of a profile with places is always in
+    one of them."""
     scopes: dict[Scope, ScopeTable] = {}
     for name, table in wanted.scopes.items():
         place = scope_at(name)
@@ -177,6 +180,9 @@ def _scopes(wanted: ProfileSettings, path: str, known: _Known) -> dict[Scope, Sc
             wrong = "has no name" if not place else f"is the place {path_of(place)!r} again, which stands there already"
             raise ValueError(f'{path}.scopes."{name}": {wrong}')
         scopes[place] = _scope(table, f'{path}.scopes."{name}"', known)
+    for section in sections:
+        if scopes and section.scope:
+            scopes.setdefault(section.scope, ScopeTable())
     return scopes
 
 

@@ -1,12 +1,14 @@
 """The tools of our own, the operator's file and the MCP servers, under the operator's table."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 
 import structlog
+from msgspec.structs import replace
 
 from protocol.tool_names import mcp_server_of
 from server.agent.calls.previews import NOT_RUN_BY_SERVER
+from server.agent.place.payload_types import PayloadType, check_type
 from server.settings import Settings
 from server.settings import Tool as ToolSettings
 from server.tools.base import Tool
@@ -126,7 +128,7 @@ def _operated(
             )
         tools = [*tools, ClientTool(name, wanted_tool.description, wanted_tool.input_schema or None)]
     wanted = {tool.name: table.get(tool.name, ToolSettings()) for tool in tools}
-    kept: list[Tool] = [
+    kept = [
         OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
     ]
     for tool in kept:
@@ -136,9 +138,13 @@ def _operated(
             )
         if tool.policy == "client":
             _check_authorization(tool.name, wanted[tool.name])
+        _check_schema(tool)
+    own = {tool.name: tool for tool in kept}
+    for tool in kept:
         if tool.policy == "preview":
-            _check_preview(tool, {other.name: other for other in kept})
-    return kept
+            _show_as_commit_says(tool, own, table)
+            _check_preview(tool, own)
+    return [*kept]
 
 
 def _check_authorization(name: str, said: ToolSettings) -> None:
@@ -150,10 +156,41 @@ def _check_authorization(name: str, said: ToolSettings) -> None:
         )
 
 
-def _check_preview(tool: Tool, own: dict[str, Tool]) -> None:
+def _check_schema(tool: Tool) -> None:
+    """Raises ValueError: the schema that it names for previews cannot be one."""
+    try:
+        check_type(PayloadType(name=tool.name, schema=tool.traits.preview_schema))
+    except ValueError as wrong:
+        raise ValueError(f"tool {tool.name}: preview_{wrong}") from None
+
+
+def _show_as_commit_says(tool: OperatedTool, own: Mapping[str, Tool], table: dict[str, ToolSettings]) -> None:
+    """Give a preview's tool the type and schema that its commit tool names (OLD-7). Raises ValueError: it says another
+    type itself."""
+    commit = own.get(tool.traits.commit_tool)
+    said = commit.traits if commit is not None else table.get(tool.traits.commit_tool)  # an MCP server's comes later
+    if said is None:
+        return
+    traits = tool.traits
+    if traits.payload_type and said.preview_type not in ("", traits.payload_type):
+        raise ValueError(
+            f"tool {tool.name}: its payload_type is {traits.payload_type!r}, and its commit_tool "
+            f"{traits.commit_tool} has the preview_type {said.preview_type!r}; leave one of them out"
+        )
+    tool.traits = replace(
+        traits,
+        payload_type=traits.payload_type or said.preview_type,
+        preview_schema=traits.preview_schema or said.preview_schema,
+    )
+
+
+def _check_preview(tool: Tool, own: Mapping[str, Tool]) -> None:
     """Raises ValueError: its previews could not be shown, or not be carried out. An MCP server's tool is believed."""
     if not tool.traits.payload_type:
-        raise ValueError(f"tool {tool.name}: with the policy 'preview' it needs a payload_type, what it is shown as")
+        raise ValueError(
+            f"tool {tool.name}: with the policy 'preview' it needs a payload_type, what it is shown as; or its "
+            "commit_tool needs a preview_type"
+        )
     name = tool.traits.commit_tool
     if not name or (name not in own and mcp_server_of(name) is not None):
         return

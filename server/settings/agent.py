@@ -185,6 +185,14 @@ class Tool(Section, frozen=True):
     commit_tool: str = ""
     """With `policy = "preview"`: the tool that runs when a person accepts it, with the fields of the object shown."""
 
+    preview_type: str = ""
+    """Of a tool that is run so: what the previews that lead to it are published as. Their tools need no `payload_type`
+    then."""
+
+    preview_schema: dict[str, Any] = {}  # Any: JSON Schema, checked when the server starts
+    """Of such a tool, or of a preview's own: JSON Schema of the object that is shown. Previews are held to it besides
+    the schema of their payload type."""
+
     result_visibility: Literal["full", "summary", "hidden"] | None = None
     """What clients see of its results. hidden: only the model reads them."""
 

@@ -61,6 +61,8 @@ def _traits(own: Traits, wanted: ToolSettings) -> Traits:
         required_role=wanted.required_role or own.required_role,
         payload_type=wanted.payload_type or own.payload_type,
         commit_tool=wanted.commit_tool or own.commit_tool,
+        preview_type=wanted.preview_type or own.preview_type,
+        preview_schema=wanted.preview_schema or own.preview_schema,
         visibility=wanted.result_visibility or own.visibility,
         summarize=own.summarize if wanted.summarize is None else tuple(wanted.summarize) or "first_sentence",
         forward_auth=own.forward_auth if wanted.forward_auth is None else wanted.forward_auth,

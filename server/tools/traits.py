@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from protocol.messages import JsonObject
+
 if TYPE_CHECKING:
     from server.tools.base import ToolContext
 
@@ -25,6 +27,7 @@ __all__ = [
     "Summarizer",
     "Traits",
     "Visibility",
+    "schema_of",
     "scope_at",
 ]
 
@@ -57,13 +60,17 @@ class Binding(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """`scopes` empty: offered everywhere. `required_role` '': to everybody. `payload_type` is what a preview is
-    published as; `commit_tool` runs when it is accepted (GATE-5). `forward_auth`: it may ask for the caller's
-    `Authorization` value (TOOL-7)."""
+    published as; `commit_tool` runs when it is accepted (GATE-5). A tool that is run as a commit tool may say in
+    `preview_type` and `preview_schema` (JSON Schema of an object, see `schema_of`) what the previews show that lead to
+    it; their tools then need no `payload_type`. A preview's own tool may say the schema as well. `forward_auth`: it may
+    ask for the caller's `Authorization` value (TOOL-7)."""
 
     scopes: tuple[Scope, ...] = ()
     required_role: str = ""
     payload_type: str = ""
     commit_tool: str = ""
+    preview_type: str = ""
+    preview_schema: JsonObject = {}
     visibility: Visibility = "full"
     summarize: Summarizer | None = None
     bindings: tuple[Binding, ...] = ()
@@ -72,6 +79,14 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_TRAITS = Traits()
+
+
+def schema_of(model: type[msgspec.Struct]) -> JsonObject:
+    """JSON Schema (2020-12) of a struct, with the object itself at the top."""
+    schema = msgspec.json.schema(model)
+    definitions: JsonObject = schema.get("$defs", {})
+    top: JsonObject = definitions[schema["$ref"].rpartition("/")[2]]
+    return {**top, "$defs": definitions}
 
 
 def scope_at(path: str) -> Scope:

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx2
 import pytest
 
 from protocol.events import PayloadAdded, ToolStatus
 from protocol.messages import JsonObject
 from tests.examples.console import play
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import ROOT, Process, Watcher, command, start, user_message, watching
+from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, Watcher, command, start, user_message, watching
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +160,7 @@ async def test_a_proposal_that_cannot_be_is_shown_to_nobody(desk: Desk) -> None:
     assert desk.shown() == []
 
 
-@pytest.mark.row("TOOL-11")
+@pytest.mark.row("TOOL-11", "OLD-7")
 async def test_a_draft_outlives_its_server_and_is_proposed_as_a_new_workflow(model: FakeOpenAI, tmp_path: Path) -> None:
     async with open_desk(model, tmp_path) as desk:
         added = [calling("add_action", draft="d", **action) for action in ACTIONS]
@@ -169,13 +170,14 @@ async def test_a_draft_outlives_its_server_and_is_proposed_as_a_new_workflow(mod
         assert sent[-1]["content"] == "Removed 'Oops'. The draft has 3 actions."
         desk.server.kill()
     async with open_desk(model, tmp_path) as desk:
-        sent = await desk.say(calling("preview_draft", draft="d"), saying("Here."))
-        assert json.loads(sent[-1]["content"])["edges"] == EDGES
-        await desk.say(calling("propose_draft", draft="d", name="Daily"), saying("Shall I?"))
-        drawn, proposed = desk.shown()
-        assert drawn.payload_type == "workflow_draft"
+        sent = await desk.say(calling("preview_draft", draft="d", name="Daily"), saying("Shall I?"))
+        assert "nothing has been saved" in sent[-1]["content"]
+        (proposed,) = desk.shown()
+        assert (proposed.payload_type, proposed.approval, proposed.unregistered) == ("workflow", "pending", False)
         assert proposed.data["object"]["edges"] == EDGES
         assert proposed.data["is_update"] is False and "object_id" not in proposed.data
+        await desk.decide(proposed, True)
+        await desk.tab.until(lambda w: any(frame.get("approval") == "committed" for frame in w.frames))
 
 
 @pytest.mark.row("LOOP-10")
@@ -183,3 +185,15 @@ async def test_an_answer_in_chinese_is_asked_for_again(desk: Desk) -> None:
     sent = await desk.say(saying("触发器是工作流程的开始。"), saying("A trigger begins it."))
     assert sent[-1] == {"role": "user", "content": "Answer again, in English."}
     assert desk.tab.messages[-1] == ("assistant", "A trigger begins it.")
+
+
+@pytest.mark.row("OLD-1")
+async def test_who_comes_by_openais_wire_meets_the_guest(desk: Desk) -> None:
+    desk.model.replies = [saying("Hello.")]
+    body: JsonObject = {"messages": [{"role": "user", "content": "hi"}]}
+    async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+        answer = await client.post(f"{desk.server.url}/v1/chat/completions", json=body)
+    assert answer.status_code == 200
+    sent = desk.model.asked[-1].body
+    assert sent["messages"][0]["content"].startswith("You explain workflows.")
+    assert {tool["function"]["name"] for tool in sent["tools"]} == {"list_reports", "read_workflow"}

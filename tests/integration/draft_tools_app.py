@@ -1,5 +1,14 @@
-"""The draft pack as an operator offers it: one line in the file of tools."""
+"""The draft pack as an operator offers it: one line in the file of tools, and what saves an accepted draft."""
 
+from server.authoring import JsonObject, tool
 from server.tools.workflow import ActionKind, draft_tools
 
-start_draft, add_action, remove_action, preview_draft = draft_tools([ActionKind("mail"), ActionKind("wait")])
+start_draft, add_action, remove_action, preview_draft = draft_tools(
+    [ActionKind("mail"), ActionKind("wait")], commit_tool="save_workflow"
+)
+
+
+@tool(retry="idempotent")
+def save_workflow(name: str, actions: list[JsonObject], edges: list[JsonObject], object_id: str | None = None) -> str:
+    """Save a workflow."""
+    return f"Saved {name} as {object_id or 'new'}: {len(actions)} actions, {len(edges)} edges."

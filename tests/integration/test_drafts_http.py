@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.events import PayloadAdded
+from protocol.events import PayloadAdded, PayloadUpdated
+from server.agent.calls.previews import PREVIEW_SENT
 from tests.integration.harness import Watcher, command, start, user_message, watching
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +23,7 @@ def results(watcher: Watcher) -> list[str]:
     return [content for role, content in watcher.messages if role == "tool"]
 
 
-@pytest.mark.row("TOOL-11", "TOOL-10")
+@pytest.mark.row("TOOL-11", "TOOL-10", "OLD-7")
 async def test_a_draft_survives_its_server_and_stays_in_its_chat(tmp_path: Path) -> None:
     app = str(Path(__file__).with_name("draft_tools_app.py"))
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--app", app]
@@ -44,10 +45,25 @@ async def test_a_draft_survives_its_server_and_stays_in_its_chat(tmp_path: Path)
         await second.ready()
         async with watching(second.url, "c1") as watcher, watching(second.url, "c2") as other:
             for chat_id, seen in (("c1", watcher), ("c2", other)):
-                await command(second.url, chat_id, user_message("b", calls(("preview_draft", {}))))
+                await command(second.url, chat_id, user_message("b", calls(("preview_draft", {"workflow_id": "w-7"}))))
                 await seen.until(lambda w: any(frame.get("outcome") for frame in w.frames))
-            shown = json.loads(results(watcher)[-1])
+            assert results(watcher)[-1] == PREVIEW_SENT
             assert "There is no draft 'welcome'" in results(other)[-1]
-    assert shown["edges"] == [{"target": "Greet"}, {"target": "Pause", "source": "Greet", "port": "out"}]
-    (payload,) = [event for event in watcher.events if isinstance(event, PayloadAdded)]
-    assert (payload.payload_type, payload.data, payload.summary) == ("workflow_draft", shown, "welcome: 2 actions")
+
+            # It can be approved as it is shown, and only then is anything saved.
+            (payload,) = [event for event in watcher.events if isinstance(event, PayloadAdded)]
+            assert (payload.payload_type, payload.approval, payload.unregistered) == ("workflow", "pending", False)
+            assert payload.summary == "Change to 'welcome': 2 actions"
+            assert payload.data["object"] == {
+                "name": "welcome",
+                "actions": [
+                    {"name": "Greet", "type": "mail", "after": "", "parameters": {}},
+                    {"name": "Pause", "type": "wait", "after": "Greet", "parameters": {}},
+                ],
+                "edges": [{"target": "Greet"}, {"target": "Pause", "source": "Greet", "port": "out"}],
+            }
+            accepts = {"type": "tool_decision", "client_request_id": "yes", "payload_id": payload.payload_id}
+            await command(second.url, "c1", {**accepts, "accepted": True, "input_hash": payload.input_hash})
+            await watcher.until(lambda w: any(frame.get("approval") == "committed" for frame in w.frames))
+    approvals = [event.approval for event in watcher.events if isinstance(event, PayloadUpdated)]
+    assert approvals == ["accepted", "committed"]

@@ -4,12 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from protocol.commands import ToolDecision
+from protocol.deltas import SetToolCalls
+from protocol.events import PayloadAdded, PayloadUpdated
+from protocol.messages import JsonObject
+from server.agent.calls.previews import PREVIEW_SENT
 from server.assembly.app_file import app_file_of
 from server.assembly.payloads import payload_types_of
 from server.assembly.profiles import profiles_of
 from server.assembly.tools import tools_of
 from server.settings import Payload, Profile, Settings, Tool
 from server.tools.http import HttpClient
+from server.tools.preview import Preview
+from tests.unit.pure_chat import PureChat, call, say
+from tests.unit.pure_chat import table as chat_table
 
 APP = '''
 import msgspec
@@ -78,3 +86,92 @@ def test_a_preview_that_could_not_be_shown_or_carried_out_stops_the_start(
     settings = Settings(tools=table)
     with pytest.raises(ValueError, match=words):
         tools_of(settings, app_file_of(app).tools, HttpClient())
+
+
+NAMING = """
+import msgspec
+from server.authoring import Preview, Traits, schema_of, tool
+
+class Order(msgspec.Struct):
+    item: str
+    count: int
+
+@tool(policy="preview", traits=Traits(commit_tool="place_order"))
+def propose_order(item: str, count: int) -> Preview:
+    return Preview("An order", {"item": item, "count": count})
+
+@tool(traits=Traits(preview_type="order", preview_schema=schema_of(Order)))
+def place_order(item: str, count: int) -> str:
+    return "placed"
+"""
+
+
+def named(tmp_path: Path, table: dict[str, Tool] | None = None, text: str = NAMING) -> PureChat:
+    """A chat whose model has called `propose_order`."""
+    (tmp_path / "orders_app.py").write_text(text)
+    tools = tools_of(Settings(tools=table or {}), app_file_of(str(tmp_path / "orders_app.py")).tools, HttpClient())
+    chat = PureChat(chat_table(tools))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c1", "propose_order")]))
+    chat.finish()
+    return chat
+
+
+def read(chat: PureChat) -> str:
+    """What the model reads of the call."""
+    return next(str(message.content) for message in chat.state.nodes.values() if message.role == "tool")
+
+
+@pytest.mark.row("OLD-7")
+def test_a_write_tool_names_the_type_and_schema_that_its_preview_tool_shows(tmp_path: Path) -> None:
+    chat = named(tmp_path)
+    events = chat.tool_answers("", preview=Preview("An order", {"item": "tea", "count": 2}))
+    (added,) = [event for event in events if isinstance(event, PayloadAdded)]
+    assert (added.payload_type, added.approval, added.unregistered) == ("order", "pending", False)
+    assert chat.state.nodes[added.message_id].content == PREVIEW_SENT
+    chat.finish()
+
+    # What a person writes instead is held to it, too.
+    edited: JsonObject = {"item": "tea", "count": "two"}
+    accepts = ToolDecision(client_request_id="e", payload_id=added.payload_id, accepted=True, edited_input=edited)
+    told = chat.command(accepts)
+    assert [e.approval for e in told if isinstance(e, PayloadUpdated)] == ["accepted", "commit_failed"]
+
+
+@pytest.mark.row("OLD-7")
+def test_an_object_that_breaks_the_write_tools_schema_is_shown_to_nobody(tmp_path: Path) -> None:
+    chat = named(tmp_path)
+    events = chat.tool_answers("", preview=Preview("An order", {"item": "tea", "count": "two"}))
+    assert not any(isinstance(event, PayloadAdded) for event in events)
+    assert "/count" in read(chat)
+
+
+@pytest.mark.row("OLD-7")
+def test_the_table_may_name_them_for_a_tool_that_says_nothing(tmp_path: Path) -> None:
+    silent = NAMING.replace('@tool(traits=Traits(preview_type="order", preview_schema=schema_of(Order)))', "@tool()")
+    schema = {"type": "object", "required": ["colour"]}
+    chat = named(tmp_path, {"place_order": Tool(preview_type="order", preview_schema=schema)}, silent)
+    chat.tool_answers("", preview=Preview("An order", {"item": "tea"}))
+    assert "'colour' is a required property" in read(chat)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            {"propose_order": Tool(payload_type="parcel")},
+            "'parcel', and its commit_tool place_order has the preview_type",
+        ),
+        (
+            {"place_order": Tool(preview_schema={"type": "string"})},
+            "tool place_order: preview_schema: must be of an object",
+        ),
+        (
+            {"clock": Tool(preview_schema={"type": "object", "$ref": "http://x/y"})},
+            r"tool clock: preview_schema: \$ref",
+        ),
+    ],
+)
+def test_what_a_write_tool_cannot_say_stops_the_start(tmp_path: Path, table: dict[str, Tool], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        named(tmp_path, table)

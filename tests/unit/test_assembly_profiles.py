@@ -16,7 +16,13 @@ from server.settings.sources import BadSettings, load_settings
 
 TOOLS = ["clock", "save_article", "get_payload"]
 TYPES = {"chart": PayloadType(name="chart"), "draft": PayloadType(name="draft")}
-OWN = {"weather": Section("weather", lambda prompt: "Sunny.")}
+OWN = {
+    "weather": (Section("weather", lambda prompt: "Sunny."),),
+    "page": (
+        Section("page", lambda prompt: "A report.", ("reports",)),
+        Section("page", lambda prompt: "An article.", ("reports", "articles", "new")),
+    ),
+}
 
 
 def profiles(tmp_path: Path, text: str) -> dict[str, Profile]:
@@ -54,13 +60,23 @@ def test_a_profile_is_what_the_settings_say(tmp_path: Path) -> None:
     writer = profiles(tmp_path, WHOLE)["writer"]
     assert (writer.system_prompt, writer.guidelines, writer.highlight) == ("You write.", "Be brief.", ["article_id"])
     assert writer.custom_instructions == "Use British English."
-    assert writer.sections == (OWN["weather"], SECTIONS["identity"])
+    assert writer.sections == (*OWN["weather"], SECTIONS["identity"])
     assert (writer.tools, writer.payload_types) == (["clock"], {"chart": TYPES["chart"]})
     assert writer.actions == {"open": Action(action="open", label="Open", handler="server")}
     assert list(writer.scopes) == [("reports",), ("reports", "articles")]
     articles = writer.scopes["reports", "articles"]
     assert (articles.tools, list(articles.payload_types)) == (["save_article"], ["draft"])
     assert (articles.guidelines, list(articles.actions)) == (None, ["publish"])
+
+
+@pytest.mark.row("OLD-6")
+def test_the_places_that_a_section_runs_in_are_places_of_the_profile(tmp_path: Path) -> None:
+    writer = profiles(tmp_path, WHOLE.replace('"weather", "identity"', '"weather", "page"'))["writer"]
+    assert writer.sections == (*OWN["weather"], *OWN["page"])
+    assert list(writer.scopes) == [("reports",), ("reports", "articles"), ("reports", "articles", "new")]
+    assert writer.scopes["reports",].guidelines == "Quote sources."
+    # A profile without places of its own takes any, and still does.
+    assert profiles(tmp_path, "[profiles.a]\nsections = ['page']")["a"].scopes == {}
 
 
 def test_a_profile_without_settings_has_the_standard_sections_and_all_tools(tmp_path: Path) -> None:
@@ -153,7 +169,7 @@ def test_the_operators_file_gives_tools_and_sections(tmp_path: Path, monkeypatch
     (tmp_path / "both_app.py").write_text(APP)
     app = app_file_of(str(tmp_path / "both_app.py"))
     assert [tool.name for tool in app.tools] == ["greet"]
-    assert app.sections["weather"].write(PromptContext()) == "Sunny."
+    assert [section.write(PromptContext()) for section in app.sections["weather"]] == ["Sunny."]
     assert app_file_of("").tools == []
 
 
@@ -163,6 +179,10 @@ def test_the_operators_file_gives_tools_and_sections(tmp_path: Path, monkeypatch
         ("x = 1", r"no function in it is decorated with @tool\(\) or @section\(NAME\)"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         (APP + "\n@section('weather')\ndef other(prompt):\n    return ''\n", "two sections are called 'weather'"),
+        (
+            APP + "\n@section('p', scope='a/b')\ndef one(_): ...\n@section('p', scope='/a/b/')\ndef two(_): ...\n",
+            "two sections are called 'p' for the scope 'a/b'",
+        ),
     ],
 )
 def test_a_file_of_the_operators_that_cannot_be_is_refused_in_a_sentence(

@@ -19,7 +19,9 @@ from server.agent.place.prompt import (
     STANDARD_SECTIONS,
     PayloadLine,
     PromptContext,
+    Section,
     section,
+    sections_at,
     system_prompt,
 )
 from server.providers.base import ToolSpec
@@ -190,10 +192,63 @@ def test_a_section_that_raises_or_returns_no_text_is_left_out() -> None:
     assert system_prompt([broken, SECTIONS["identity"], wrong], FULL) == "You are Ada."
 
 
-@pytest.mark.parametrize(("name", "sentence"), [("identity", "is a standard section"), ("a b", "1 to 64 characters")])
-def test_a_section_of_a_name_that_cannot_be_is_refused_when_it_is_decorated(name: str, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "scope", "sentence"),
+    [
+        ("identity", "", "is a standard section"),
+        ("a b", "", "1 to 64 characters"),
+        ("", "", "'<lambda>': a section's name is 1 to 64 characters"),
+        ("page", "a/b/c/d", "'a/b/c/d' is no place"),
+        ("page", "a/ /b", "is no place"),
+    ],
+)
+def test_a_section_that_cannot_be_is_refused_when_it_is_decorated(name: str, scope: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        section(name)
+        section(name, scope=scope)(lambda prompt: "")
+    with pytest.raises(TypeError, match="with parentheses"):
+        section(lambda prompt: "")  # type: ignore[arg-type]  # what people write
+
+
+@pytest.mark.row("OLD-6")
+def test_a_section_with_a_scope_runs_there_and_inside_and_nowhere_else() -> None:
+    ran: list[str] = []
+
+    @section(scope="/Drug search/Results")
+    def results(prompt: PromptContext) -> str:
+        ran.append("results")
+        return f"The results of {prompt.scope[-1]}."
+
+    @section()
+    def everywhere(prompt: PromptContext) -> str:
+        return "Be kind."
+
+    profile = Profile(name="page", sections=(results, SECTIONS["identity"], everywhere), system_prompt="I help.")
+
+    def prompt_at(*scope: str) -> str:
+        tools = ChatTools(profile, {}, frozenset(), "demo/echo", scope=scope)
+        return build_request(PureChat(tools).state, tools, "demo", "echo", with_tools=True).system
+
+    for outside in ((), ("Drug_search",), ("Drug_search", "Other"), ("Results",)):
+        assert prompt_at(*outside) == "I help.\n\nBe kind."
+    assert ran == []
+    assert prompt_at("Drug_search", "Results") == "The results of Results.\n\nI help.\n\nBe kind."
+    assert prompt_at("Drug_search", "Results", "2").startswith("The results of 2.")
+
+
+@pytest.mark.row("OLD-6")
+def test_of_sections_of_one_name_the_most_specific_one_runs_where_the_first_stands() -> None:
+    def said(text: str, scope: str = "") -> Section:
+        return section("page", scope=scope)(lambda prompt: text)
+
+    sections = [
+        said("Reports.", "reports"),
+        SECTIONS["identity"],
+        said("Any page."),
+        said("Article.", "reports/articles"),
+    ]
+    assert system_prompt(sections_at(("reports", "articles", "x"), sections), FULL) == "Article.\n\nYou are Ada."
+    assert system_prompt(sections_at(("reports",), sections), FULL) == "Reports.\n\nYou are Ada."
+    assert system_prompt(sections_at((), sections), FULL) == "You are Ada.\n\nAny page."
 
 
 def test_a_section_must_not_wait_for_anything() -> None:

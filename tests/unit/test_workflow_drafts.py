@@ -4,13 +4,20 @@ import json
 
 import pytest
 
+from protocol.commands import ToolDecision
+from protocol.deltas import SetToolCalls
+from protocol.events import PayloadAdded, PayloadUpdated
 from protocol.messages import JsonObject
 from protocol.principal import LOCAL
+from server.settings import Tool as ToolSettings
 from server.tools.base import ToolContext, ToolResult
+from server.tools.operated import OperatedTool
+from server.tools.preview import Preview
 from server.tools.python import PythonTool
 from server.tools.runner import ToolRunner
 from server.tools.workflow import ActionKind, draft_tools
 from server.tools.workflow.drafts import ACTIONS_MAX, DRAFT_SECONDS
+from tests.unit.pure_chat import PureChat, call, say, table
 
 pytestmark = pytest.mark.anyio
 
@@ -62,9 +69,28 @@ async def test_a_draft_is_started_grows_shrinks_and_is_shown_with_its_edges() ->
         ],
         "edges": [{"target": "Ask"}, {"target": "Tell", "source": "Ask", "port": "yes"}],
     }
-    assert json.loads(shown.content) == expected
-    (payload,) = shown.payloads
-    assert (payload.type, payload.data, payload.summary) == ("workflow_draft", expected, "d: 2 actions")
+    assert shown.preview == Preview("New workflow 'd': 2 actions", expected)
+    changed = (await desk.call(TOOLS.preview, name="Asking", workflow_id="w-1")).preview
+    assert changed == Preview("Change to 'Asking': 2 actions", {**expected, "name": "Asking"}, "w-1")
+    assert changed.data["is_update"] is True and changed.data["object_id"] == "w-1"
+
+
+@pytest.mark.row("OLD-7", "GATE-3")
+async def test_a_shown_draft_can_be_approved_as_the_pack_comes() -> None:
+    chat = PureChat(table({tool.name: OperatedTool(tool, ToolSettings(), 30.0) for tool in TOOLS}))
+    chat.command(say("q"))
+    chat.stream(SetToolCalls([call("c1", "preview_draft")]))
+    chat.finish()
+    desk = Desk()
+    await desk.call(TOOLS.start)
+    await desk.add("Tell")
+    shown = await desk.call(TOOLS.preview)
+    added = next(e for e in chat.tool_answers("", preview=shown.preview) if isinstance(e, PayloadAdded))
+    assert (added.payload_type, added.source, added.approval) == ("workflow", "preview", "pending")
+    assert not added.unregistered and added.input_hash
+    chat.finish()
+    events = chat.command(ToolDecision(client_request_id="d", payload_id=added.payload_id, accepted=True))
+    assert [event.approval for event in events if isinstance(event, PayloadUpdated)] == ["accepted"]
 
 
 @pytest.mark.row("TOOL-11")

@@ -17,7 +17,7 @@ from protocol.runs import end_run
 from protocol.runtime import say_runtime
 from protocol.state import Commit, PendingPreview, Run
 from server.agent.calls.gates import ToolTable, effect_hash, input_hash
-from server.agent.place.payload_types import problem_with, summary_of
+from server.agent.place.payload_types import preview_problem, problem_with, summary_of
 from server.agent.steps import RunTool, Step
 from server.tools.base import Tool, ToolResult, read_arguments
 
@@ -81,8 +81,8 @@ def _preview(ledger: Ledger, call: ToolCall, tool: Tool, result: ToolResult, tab
     if preview is None or run is None:  # cannot be: asked for above, and tools run inside of runs
         return Shown(result)
     name = tool.traits.payload_type or tool.name
-    kind = table.payload_types.get(name)
-    problem = problem_with(kind, preview.object) if kind is not None else ""
+    kind, schema = table.payload_types.get(name), tool.traits.preview_schema
+    problem = preview_problem(kind, name, schema, preview.object)
     if problem:
         text = f"The preview was not shown, since it does not fit: {problem}. Correct the arguments and call again."
         return Shown(ToolResult(content=text, failed=True))
@@ -98,7 +98,7 @@ def _preview(ledger: Ledger, call: ToolCall, tool: Tool, result: ToolResult, tab
         tool_call_id=call.id,
         approval="pending",
         input_hash=input_hash(ledger.state.chat_id, run.run_id, payload_id, preview.data),
-        unregistered=kind is None,
+        unregistered=kind is None and not schema,
     )
     pending = PendingPreview(tool_name=tool.name, commit_tool=tool.traits.commit_tool, context=run.context)
     return Shown(replace(result, content=PREVIEW_SENT, payloads=[], preview=None), [payload], pending)
@@ -111,7 +111,7 @@ def next_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> S
         return None
     tool = table.commit_tool(commit.tool_name)
     preview = payload_of(ledger.state, commit.payload_id)
-    if tool is None or (why := _why_not(tool, commit) or _misfit(preview, table)):
+    if tool is None or (why := _why_not(tool, commit) or _misfit(preview, tool, table)):
         why = "there is no such tool" if tool is None else why
         settle_commit(ledger, "commit_failed", f"It cannot be run: {why}.", status="error")
         return None
@@ -140,12 +140,13 @@ def _why_not(tool: Tool, commit: Commit) -> str:
     return f"who accepted has not the role {role}" if role and role not in commit.principal.roles else ""
 
 
-def _misfit(preview: PayloadAdded | None, table: ToolTable) -> str:
+def _misfit(preview: PayloadAdded | None, tool: Tool, table: ToolTable) -> str:
     """What is wrong with the object as it was accepted: who edited it was held to no schema. '' for nothing."""
-    kind = table.payload_types.get(preview.payload_type) if preview is not None else None
-    if preview is None or kind is None or (problem := problem_with(kind, preview.data.get("object"))) == "":
+    if preview is None:
         return ""
-    return f"the preview does not fit: {problem}"
+    kind, name = table.payload_types.get(preview.payload_type), preview.payload_type
+    problem = preview_problem(kind, name, tool.traits.preview_schema, preview.data.get("object"))
+    return f"the preview does not fit: {problem}" if problem else ""
 
 
 def recover_commit(ledger: Ledger, run: Run, commit: Commit, table: ToolTable) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from protocol.messages import JsonObject
+from server.tools.traits import schema_of
 
 __all__ = [
     "RESERVED_MARKERS",
@@ -21,6 +22,7 @@ __all__ = [
     "PayloadType",
     "check_type",
     "payload_type",
+    "preview_problem",
     "problem_with",
     "summary_of",
 ]
@@ -68,13 +70,10 @@ def payload_type(
     summary: str | Callable[[JsonObject], str] = "",
 ) -> PayloadType:
     """A payload type whose schema is a msgspec struct's; a file of tools registers it by binding it to a name."""
-    schema = msgspec.json.schema(model)
-    definitions: JsonObject = schema.get("$defs", {})
-    top = definitions[schema["$ref"].rpartition("/")[2]]
     return PayloadType(
         name=name,
         description=description or (model.__doc__ or "").strip(),
-        schema={**top, "$defs": definitions},
+        schema=schema_of(model),
         marker=marker,
         summary=summary if isinstance(summary, str) else "",
         summarize=None if isinstance(summary, str) else summary,
@@ -119,6 +118,13 @@ def _references(schema: object) -> list[str]:
         return []
     own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
     return own + [ref for item in schema.values() for ref in _references(item)]
+
+
+def preview_problem(kind: PayloadType | None, name: str, schema: JsonObject, shown: object) -> str:
+    """Where and why the object of a preview breaks the schema of its type `kind`, or the one that its tool or its
+    commit tool names; '' when it breaks neither. `name` is the type's."""
+    problem = problem_with(kind, shown) if kind is not None else ""
+    return problem or (problem_with(PayloadType(name=name, schema=schema), shown) if schema else "")
 
 
 def problem_with(kind: PayloadType, data: object) -> str:

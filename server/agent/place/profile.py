@@ -23,7 +23,7 @@ from server.agent.answer.final import CONTEXT_WARN_RATIO
 from server.agent.answer.guard import ReplyGuard
 from server.agent.place.context import payloads_of, wanted_scope
 from server.agent.place.payload_types import Action, PayloadType
-from server.agent.place.prompt import STANDARD_SECTIONS, Section
+from server.agent.place.prompt import STANDARD_SECTIONS, Section, sections_at
 from server.agent.place.scopes import TOP, is_within, nearest, prefixes
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
@@ -97,12 +97,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, scope: Scope) -> "Profile":
         """As it is in a place: the texts of the most specific scope around it that has one, the payload types and
-        actions of all of them. `tools` and `scopes` stay; `offers` reads them."""
+        actions of all of them, the sections that run there. `tools` and `scopes` stay; `offers` reads them."""
         said = self._tables(scope)
-        if not said:
+        if not said and not any(each.scope for each in self.sections):
             return self
         return replace(
             self,
+            sections=sections_at(scope, self.sections),
             system_prompt=_latest(self.system_prompt, (table.system_prompt for table in said)),
             guidelines=_latest(self.guidelines, (table.guidelines for table in said)),
             custom_instructions=_latest(self.custom_instructions, (table.custom_instructions for table in said)),

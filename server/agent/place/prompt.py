@@ -1,14 +1,18 @@
 """The system prompt: ordered sections to one text, built anew for every model call (CTX-2). Pure.
 
 Each section is a function of a `PromptContext` and may have nothing to say. A profile names its sections in order, or
-has `STANDARD_SECTIONS`; an operator's Python file adds its own:
+has `STANDARD_SECTIONS`; an operator's Python file adds its own, for every place or for one:
 
-    @section("opening_hours")
+    @section()
     def opening_hours(prompt: PromptContext) -> str:
-        return "The shop is open from 9 to 17." if "shop" in prompt.scope else ""
+        return "The shop is open from 9 to 17."
 
-It knows no chat: `request.py` gathers the context. The one rule: the text leaves the server only in a model's request
-and, by permission, in diagnostics.
+    @section(scope="reports/articles")
+    def article(prompt: PromptContext) -> str:
+        return f"The user reads the article {prompt.context.get('article_id')}."
+
+`request.py` gathers the context. The text leaves the server only in a model's request and, by permission, in
+diagnostics.
 """
 
 import inspect
@@ -22,8 +26,9 @@ import structlog
 
 from protocol.messages import JsonObject
 from server.agent.place.payload_types import Action, PayloadType
+from server.agent.place.scopes import TOP, is_within
 from server.providers.base import ToolSpec
-from server.tools.traits import Scope
+from server.tools.traits import Scope, scope_at
 
 __all__ = [
     "SECTIONS",
@@ -32,6 +37,7 @@ __all__ = [
     "PromptContext",
     "Section",
     "section",
+    "sections_at",
     "system_prompt",
 ]
 
@@ -86,33 +92,54 @@ Write: TypeAlias = Callable[[PromptContext], str]
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A named part of prompts. `write` returns '' when there is nothing to say."""
+    """A named part of prompts. `write` returns '' when there is nothing to say. It runs in chats within `scope` alone;
+    () is everywhere."""
 
     name: str
     write: Write
+    scope: Scope = TOP
 
 
-def section(name: str) -> Callable[[Write], Section]:
-    """Make a section of a function; profiles use it by `name` in their `sections`.
+def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
+    """Make a section of a function; profiles use it by `name` (unset: the function's) in their `sections`.
 
     It runs on the event loop before every model call, so it must not wait for anything. What it raises is logged, and
-    the prompt goes out without it.
+    the prompt goes out without it. With a `scope`, such as "reports/articles", it runs in that place and inside it, and
+    nowhere else. Sections of one name for several scopes are one to a profile: the most specific one runs.
 
     Raises:
-        ValueError: a name that cannot be, or that a standard section has.
-        TypeError: a coroutine function.
+        ValueError: a name that cannot be, or that a standard section has; a scope that is no place.
+        TypeError: a coroutine function, or no parentheses.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise ValueError(f"section {name!r}: a section's name is 1 to 64 characters of A-Z a-z 0-9 _ -")
-    if name in SECTIONS:
-        raise ValueError(f"section {name!r}: this is a standard section; choose another name and use it in `sections`")
+    if not isinstance(name, str):
+        raise TypeError("write @section() above the function, with parentheses")
+    place = scope_at(scope)
+    if len(place) != len([part for part in scope.split("/") if part]):
+        raise ValueError(f"section {name!r}: the scope {scope!r} is no place; write one to three names with / between")
 
     def register(write: Write) -> Section:
+        own = name or write.__name__
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", own):
+            raise ValueError(f"section {own!r}: a section's name is 1 to 64 characters of A-Z a-z 0-9 _ -")
+        if own in SECTIONS:
+            raise ValueError(
+                f"section {own!r}: this is a standard section; choose another name and use it in `sections`"
+            )
         if inspect.iscoroutinefunction(write):
-            raise TypeError(f"section {name}: it must be a plain function; fetch things in a tool, or send them along")
-        return Section(name, _Guarded(name, write))
+            raise TypeError(f"section {own}: it must be a plain function; fetch things in a tool, or send them along")
+        return Section(own, _Guarded(own, write), place)
 
     return register
+
+
+def sections_at(scope: Scope, sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Those that run in a place: of each name the most specific one, where the first of that name stands."""
+    found: dict[str, Section] = {}
+    for each in sections:
+        known = found.get(each.name)
+        if is_within(scope, each.scope) and (known is None or len(each.scope) > len(known.scope)):
+            found[each.name] = each
+    return tuple(found.values())
 
 
 class _Guarded:

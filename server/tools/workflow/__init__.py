@@ -5,9 +5,12 @@ An operator's `--app` file imports from here, names its kinds of actions, and ha
     from server.tools.workflow import ActionKind, draft_tools
 
     start_draft, add_action, remove_action, preview_draft = draft_tools([ActionKind("approve", ports=("yes", "no"))])
+
+A person decides about what `preview_draft` shows; `draft_tools(…, commit_tool="save_workflow")` names the operator's
+tool that saves what was accepted.
 """
 
-from server.tools.workflow.drafts import Draft, DraftTools, draft_of, draft_tools
+from server.tools.workflow.drafts import Draft, DraftTools, Workflow, draft_of, draft_tools
 from server.tools.workflow.edges import Action, ActionKind, Edge, expand_edges
 
-__all__ = ["Action", "ActionKind", "Draft", "DraftTools", "Edge", "draft_of", "draft_tools", "expand_edges"]
+__all__ = ["Action", "ActionKind", "Draft", "DraftTools", "Edge", "Workflow", "draft_of", "draft_tools", "expand_edges"]

@@ -2,7 +2,7 @@
 
 A draft lies in its chat's memory: it survives restarts, no other chat sees it, and it is forgotten ten minutes after
 its last use. Every change leaves a draft whose edges can be expanded, so a mistake is told at once, not at the end. The
-tools keep nothing themselves.
+last tool shows the draft as a preview, which a person accepts or rejects (PROTOCOL §11).
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,13 @@ import msgspec
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
-from server.tools.base import Payload, ToolContext, ToolResult
+from server.tools.base import ToolContext, ToolResult
+from server.tools.preview import Preview
 from server.tools.python import PythonTool, tool
-from server.tools.workflow.edges import Action, ActionKind, check_name, expand_edges, kinds_by_type
+from server.tools.traits import Traits, schema_of
+from server.tools.workflow.edges import Action, ActionKind, Edge, check_name, expand_edges, kinds_by_type
 
-__all__ = ["DRAFT_SECONDS", "Draft", "DraftTools", "draft_of", "draft_tools"]
+__all__ = ["DRAFT_SECONDS", "Draft", "DraftTools", "Workflow", "draft_of", "draft_tools"]
 
 DRAFT_SECONDS = 600.0
 """Since its last use (TOOL-11)."""
@@ -33,6 +35,14 @@ class Draft(msgspec.Struct, frozen=True):
     actions: list[Action] = []
 
 
+class Workflow(msgspec.Struct, frozen=True):
+    """What a preview of a draft shows, and what the commit tool is called with."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    actions: list[Action]
+    edges: list[Edge]
+
+
 class DraftTools(NamedTuple):
     start: PythonTool
     add: PythonTool
@@ -44,18 +54,24 @@ DraftName = Annotated[str, msgspec.Meta(min_length=1, max_length=100, descriptio
 
 
 def draft_tools(
-    kinds: Iterable[ActionKind], *, payload_type: str = "workflow_draft", ttl_seconds: float = DRAFT_SECONDS
+    kinds: Iterable[ActionKind],
+    *,
+    payload_type: str = "workflow",
+    commit_tool: str = "",
+    ttl_seconds: float = DRAFT_SECONDS,
 ) -> DraftTools:
-    """The four tools, for actions of these kinds. A preview is also published as a payload of `payload_type`.
+    """The four tools, for actions of these kinds. A draft is shown as a preview of `payload_type`, with the fields of
+    `Workflow`. When a person accepts it, the tool `commit_tool` runs with those fields, and with `object_id` where the
+    model named the workflow that it changes; without a commit tool the decision is told to the model, and no more.
 
     Raises:
         ValueError: two kinds of one type.
     """
     known = kinds_by_type(kinds)
 
-    def kept(draft: Draft, content: str, payloads: list[Payload] | None = None) -> ToolResult:
+    def kept(draft: Draft, content: str, preview: Preview | None = None) -> ToolResult:
         memory: JsonObject = {PREFIX + draft.name: msgspec.to_builtins(draft)}
-        return ToolResult(content=content, payloads=payloads or [], memory_patch=memory, memory_ttl_seconds=ttl_seconds)
+        return ToolResult(content=content, preview=preview, memory_patch=memory, memory_ttl_seconds=ttl_seconds)
 
     # Not `safe`: two changes of one draft at the same time would lose one of them.
     @tool(retry="idempotent", label_arg="draft")
@@ -98,14 +114,21 @@ def draft_tools(
             expand_edges(left, known)
         return kept(Draft(found.name, left), f"Removed {name!r}. The draft has {len(left)} actions.")
 
-    @tool(retry="idempotent", label_arg="draft")
-    def preview_draft(draft: DraftName, ctx: ToolContext) -> ToolResult:
-        """Show a draft with all its actions and edges."""
+    traits = Traits(payload_type=payload_type, commit_tool=commit_tool, preview_schema=schema_of(Workflow))
+
+    @tool(policy="preview", retry="idempotent", label_arg="draft", traits=traits)
+    def preview_draft(
+        draft: DraftName,
+        ctx: ToolContext,
+        name: Annotated[str, "of the workflow; empty for the draft's own name"] = "",
+        workflow_id: Annotated[str, "of the workflow that it changes; empty for a new one"] = "",
+    ) -> ToolResult:
+        """Show a draft with all its actions and edges to the user, who accepts or rejects it."""
         found = draft_of(ctx, draft)
-        edges = expand_edges(found.actions, known)
-        shown: JsonObject = msgspec.to_builtins({"name": draft, "actions": found.actions, "edges": edges})
-        payload = Payload(payload_type, shown, f"{draft}: {len(found.actions)} actions")
-        return kept(found, msgspec.json.encode(shown).decode(), [payload])
+        called = name or draft
+        shown: JsonObject = msgspec.to_builtins(Workflow(called, found.actions, expand_edges(found.actions, known)))
+        what = f"Change to {called!r}" if workflow_id else f"New workflow {called!r}"
+        return kept(found, "", Preview(f"{what}: {len(found.actions)} actions", shown, workflow_id or None))
 
     return DraftTools(start_draft, add_action, remove_action, preview_draft)
 
