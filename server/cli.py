@@ -161,8 +161,8 @@ def _run_conformance(options: argparse.Namespace) -> int:
     models = dict(pair.partition("=")[::2] for pair in options.model)
     if not all(models.values()):
         return _refuse("--model is given as NAME=THEIRS, such as demo/echo=test/parrot")
-    if options.at_once < 1 or not options.wait > 0:
-        return _refuse("--at-once and --wait must be above 0")
+    if options.at_once < 1 or not options.wait > 0 or not options.limit > 0:
+        return _refuse("--at-once, --wait and --limit must be above 0")
     return conformance(
         Wanted(
             url=options.url,
@@ -172,6 +172,7 @@ def _run_conformance(options: argparse.Namespace) -> int:
             directory=Path(options.transcripts) if options.transcripts else None,
             at_once=options.at_once,
             wait_seconds=options.wait,
+            limit_seconds=options.limit,
             as_json=options.json,
             lists=options.list,
         )
@@ -286,8 +287,9 @@ def _parser() -> argparse.ArgumentParser:
         "--model", action="append", default=[], metavar="NAME=THEIRS", help="play THEIRS where a transcript says NAME"
     )
     play.add_argument("--transcripts", metavar="DIR", help="other transcripts than the ones that come along")
-    play.add_argument("--at-once", type=int, default=4, metavar="N", help="transcripts played together (4)")
-    play.add_argument("--wait", type=float, default=15, metavar="SECONDS", help="for any one expected thing (15)")
+    play.add_argument("--at-once", type=int, default=6, metavar="N", help="transcripts played together (6)")
+    play.add_argument("--wait", type=float, default=5, metavar="SECONDS", help="for any one expected thing (5)")
+    play.add_argument("--limit", type=float, default=22, metavar="SECONDS", help="for all of it, if it hangs (22)")
     play.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
     doctor = command("doctor", "check configuration, store and models, a line each")

@@ -1,41 +1,42 @@
 """The transcripts of the protocol, played against our server in both of its forms; and servers that break it.
 
-Each transcript is a test of its own. A broken server is ours behind a transport that damages one thing on its way, so
-that every rule of the runner is seen to catch what it is there for.
+Each transcript is a test of its own. A broken server is ours behind a proxy that breaks one thing
+(`tests/conformance/`), so that every rule of the runner is seen to catch what it is there for.
+`python -m tests.conformance.mutations` judges all of these; here, each commit draws some.
 """
 
+import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import httpx2
 import pytest
 
-from protocol.messages import JsonObject
 from server.cli import main
 from server.console.conformance.player import Result, play
 from server.console.conformance.target import Target
 from server.console.conformance.transcripts import Transcript, load, transcripts_directory
 from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, start
+from tests.conformance.breaking import EventChange, changed, events, is_chats, lost, twice, units
+from tests.conformance.mutations import CONFIG, MUTATIONS, control, drawn, judge
+from tests.conformance.proxy import Mutation, proxy_to
+from tests.integration.harness import DEADLINE_SECONDS, Process, start
 from tests.integration.store_fixtures import fresh_url
 
 pytestmark = pytest.mark.anyio
 
 TRANSCRIPTS = {transcript.name: transcript for transcript in load(transcripts_directory())}
 
-CONFIG = """
-[tools.open_file]
-policy = "client"
-description = "Opens a file in the editor."
+WAIT_SECONDS = 15.0
+"""For any one event, on a machine that does much else."""
 
-[profiles.agent]
-payloads = ["article"]
-"""
+DRAWN_COUNT = 5
+
+RUN_MAX_SECONDS = 30.0
+"""What a run may take, whatever the server does (docs/conformance.md)."""
 
 
 @pytest.fixture(scope="module", params=["serve", "web+worker"])
@@ -60,11 +61,19 @@ def played(
         yield web
 
 
-@pytest.mark.parametrize("name", TRANSCRIPTS)
+def _each_transcript() -> list[object]:
+    slow = {each.name for each in TRANSCRIPTS.values() if each.takes_seconds}
+    return [
+        pytest.param(name, marks=[pytest.mark.slow(TRANSCRIPTS[name].takes_seconds)]) if name in slow else name
+        for name in TRANSCRIPTS
+    ]
+
+
+@pytest.mark.parametrize("name", _each_transcript())
 async def test_our_server_does_what_the_transcript_says(played: Process, name: str) -> None:
-    async with Target(played.url) as target:
+    async with Target(played.url, answer_seconds=WAIT_SECONDS) as target:
         await target.look()
-        result = await play(target, TRANSCRIPTS[name])
+        result = await play(target, TRANSCRIPTS[name], WAIT_SECONDS)
     assert (result.outcome, result.reasons) == ("passed", [])
 
 
@@ -75,140 +84,69 @@ async def test_a_server_without_a_tool_is_told_so_and_not_failed(server: Process
     assert (result.outcome, result.reasons) == ("skipped", ["the server does not offer: client_tool open_file"])
 
 
-Damage = Callable[[list[JsonObject]], list[JsonObject]]
+@pytest.mark.parametrize("name", drawn(DRAWN_COUNT))
+async def test_a_mutation_that_this_commit_draws_is_noticed(played: Process, name: str) -> None:
+    noticed = await judge(played.url, name, TRANSCRIPTS)
+    assert noticed.was_met, f"no transcript met {name}: {MUTATIONS[name].sentence}"
+    unfair = await control(played.url, list(noticed.by), TRANSCRIPTS)
+    assert noticed.by.keys() - unfair.keys(), f"{name} survived: {MUTATIONS[name].sentence}"
 
 
-class Damaging(httpx2.AsyncBaseTransport):
-    """The way to a real server, on which the events of live streams are damaged. Streams are told apart by their
-    `Last-Event-ID` and `from`; a resumed one passes unharmed unless `also_resumed`."""
-
-    def __init__(self, damage: Damage, *, also_resumed: bool = False) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
-        self._damage = damage
-        self._also_resumed = also_resumed
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        resumes = "last-event-id" in request.headers or "from" in request.url.params
-        if "subscribe" not in request.url.path or (resumes and not self._also_resumed):
-            return response
-        stream = _Damaged(response, self._damage)
-        return httpx2.Response(response.status_code, headers=response.headers, stream=stream)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+def test_there_are_at_least_forty_mutations_and_a_draw_depends_on_the_commit_alone() -> None:
+    assert len(MUTATIONS) >= 40
+    assert len({mutation.sentence for mutation in MUTATIONS.values()}) == len(MUTATIONS)
+    assert drawn(DRAWN_COUNT) == drawn(DRAWN_COUNT)
+    for name, mutation in MUTATIONS.items():
+        assert set(mutation.hints) <= TRANSCRIPTS.keys(), name
 
 
-LINES_BETWEEN = re.compile(r"\A(?:(?::|retry:).*\n)+")
-"""Heartbeats and `retry`, which end no event."""
-
-
-class _Damaged(httpx2.AsyncByteStream):
-    def __init__(self, response: httpx2.Response, damage: Damage) -> None:
-        self._response = response
-        self._damage = damage
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        text = ""
-        assert isinstance(self._response.stream, httpx2.AsyncByteStream)
-        async for chunk in self._response.stream:
-            *blocks, text = (text + chunk.decode()).split("\n\n")
-            for block in (LINES_BETWEEN.sub("", block) for block in blocks):
-                if block.startswith("data: "):
-                    data, event_id = block.removeprefix("data: ").split("\n")
-                    for event in self._damage([json.loads(data)]):
-                        yield f"data: {json.dumps(event)}\n{event_id}\n\n".encode()
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def without(kind: str, *, renumbered: bool = False) -> Damage:
-    """Every event of this type is lost; `renumbered`: and the numbers do not show it."""
-    lost = 0
-
-    def damage(events: list[JsonObject]) -> list[JsonObject]:
-        nonlocal lost
-        (event,) = events
-        if event["type"] == kind:
-            lost += 1
-            return []
-        return [{**event, "seq": str(int(event["seq"]) - lost)} if renumbered and event["seq"] != "0" else event]
-
-    return damage
-
-
-def twice(kind: str) -> Damage:
-    """Every event of this type comes a second time, under a number of its own."""
-    more = 0
-
-    def damage(events: list[JsonObject]) -> list[JsonObject]:
-        nonlocal more
-        (event,) = events
-        event = {**event, "seq": str(int(event["seq"]) + more)} if event["seq"] != "0" else event
-        if event["type"] != kind:
-            return [event]
-        more += 1
-        return [event, {**event, "seq": str(int(event["seq"]) + 1)}]
-
-    return damage
-
-
-def with_word(kind: str, **words: object) -> Damage:
-    return lambda events: [{**event, **words} if event["type"] == kind else event for event in events]
-
-
-async def result_of(url: str, name: str, damage: Damage, **options: bool) -> Result:
-    async with Target(url, transport=Damaging(damage, **options)) as target:
+async def result_of(url: str, transcript: Transcript, mutation: Mutation) -> Result:
+    async with proxy_to(url, mutation) as proxy, Target(proxy.url) as target:
         await target.look()
-        return await play(target, TRANSCRIPTS[name], wait_seconds=2.0)
+        return await play(target, transcript, wait_seconds=2.0)
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("name", "words"),
     [
-        (without("stream_delta"), "must follow"),
-        (without("message_added", renumbered=True), "expected"),
-        (without("ack", renumbered=True), "ack"),
-        (twice("stream_delta"), "expected"),
-        (twice("ack"), "expected"),
-        (with_word("stream_delta", message_id="msg_elsewhere"), "which is not being written"),
-        (with_word("stream_finished", finish_reason="length"), "finish_reason should be"),
-        (with_word("queue_updated", queue_size="one"), "another shape"),
-        (with_word("runtime_updated", outcome=None), "outcome"),
-        (with_word("message_added", index=7), "index"),
-        (without("snapshot"), "no snapshot"),
-    ],
-    ids=[
-        "delta-lost",
-        "message-lost",
-        "ack-lost",
-        "delta-twice",
-        "ack-twice",
-        "delta-elsewhere",
-        "other-finish-reason",
-        "wrong-type",
-        "no-outcome",
-        "wrong-index",
-        "no-snapshot",
+        ("id-before-data", "an id stands before its data"),
+        ("event-names", "`onmessage` stays silent"),
+        ("no-cache-control", "cache-control: no-cache"),
+        ("no-heartbeat", "no heartbeat followed"),
+        ("heartbeat-with-empty-line", "an empty line ends no event"),
+        ("no-early-retry", "`retry: 500` must stand before"),
+        ("no-ids", "has no id to resume from"),
+        ("position-ahead", "should be of position"),
+        ("position-without-base", "seq is position less base"),
+        ("at-is-late", "?at="),
+        ("no-tree", "?view=tree"),
+        ("never-resumes", "resumed after"),
+        ("resumes-with-a-hole", "resumed after"),
+        ("delta-twice", "must follow"),
+        ("message-lost", "expected"),
+        ("wrong-finish-reason", "finish_reason should be"),
+        ("index-off-by-one", "index"),
     ],
 )
-async def test_a_server_that_breaks_the_stream_is_found_out(server: Process, damage: Damage, words: str) -> None:
-    result = await result_of(server.url, "plain-turn", damage)
+async def test_a_broken_server_is_told_what_is_wrong(server: Process, name: str, words: str) -> None:
+    result = await result_of(server.url, TRANSCRIPTS["plain-turn"], MUTATIONS[name])
     assert result.outcome == "failed"
     assert words in " ".join(result.reasons)
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("change", "words"),
     [
-        (twice("ack"), "acks [True, True]"),
-        (without("ack", renumbered=True), "has no ack"),
-        (twice("message_added"), "answered 2 times"),
+        (twice("ack", renumbered=True), "acks [True, True]"),
+        (lost("ack"), "has no ack"),
+        (twice("message_added", renumbered=True), "answered 2 times"),
+        (changed("queue_updated", queue_size="one"), "another shape"),
     ],
-    ids=["ack-twice", "no-ack", "result-twice"],
+    ids=["ack-twice", "no-ack", "result-twice", "wrong-type"],
 )
-async def test_the_law_holds_also_where_a_transcript_does_not_look(server: Process, damage: Damage, words: str) -> None:
+async def test_the_law_holds_also_where_a_transcript_does_not_look(
+    server: Process, change: EventChange, words: str
+) -> None:
     blind = Transcript(
         name="blind",
         about="It looks at nothing but the end.",
@@ -216,25 +154,105 @@ async def test_the_law_holds_also_where_a_transcript_does_not_look(server: Proce
         steps=TRANSCRIPTS["tool-call"].steps[:1],
         final={"chat": {"runtime": {"state": "idle", "outcome": "complete"}}},
     )
-    async with Target(server.url, transport=Damaging(damage)) as target:
-        await target.look()
-        result = await play(target, blind, wait_seconds=2.0)
+    result = await result_of(server.url, blind, Mutation("one thing", (), unit=events(is_chats, lambda _: change)))
     assert result.outcome == "failed"
     assert words in " ".join(result.reasons)
 
 
-async def test_a_server_that_resumes_with_a_hole_is_found_out(server: Process) -> None:
-    has_ended = False
+async def run_against(url: str, *arguments: str) -> int:
+    """The command as a person runs it; it must end within the time that the docs promise."""
+    with anyio.fail_after(RUN_MAX_SECONDS):
+        return await anyio.to_thread.run_sync(lambda: main(["conformance", url, *arguments]), abandon_on_cancel=True)
 
-    def damage(events: list[JsonObject]) -> list[JsonObject]:
-        nonlocal has_ended
-        loses = has_ended and events[0]["type"] == "message_added"
-        has_ended = has_ended or events[0].get("outcome") is not None
-        return [] if loses else events
 
-    result = await result_of(server.url, "plain-turn", damage, also_resumed=True)
-    assert result.outcome == "failed"
-    assert "resumed after" in " ".join(result.reasons)
+async def test_a_run_against_a_server_that_cannot_resume_ends_in_time_and_says_so(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxy_to(server.url, MUTATIONS["never-resumes"]) as proxy:
+        assert await run_against(proxy.url) == 1
+    printed = capsys.readouterr().out
+    assert "FAIL  probe: resume" in printed
+    assert printed.count("the server cannot resume: a stream opened with the last id began with a snapshot") == 1
+    assert "ok    abort-idle" in printed  # what does not need it is played all the same
+
+
+async def test_what_needs_a_missing_capability_is_skipped_and_named(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxy_to(server.url, MUTATIONS["never-resumes"]) as proxy:
+        assert await run_against(proxy.url, "--only", "several-chats*", "plain-turn") == 1
+    printed = capsys.readouterr().out
+    assert "skip  several-chats-resumed" in printed and "not played without resume" in printed
+    assert "ok    plain-turn" in printed
+
+
+async def test_a_run_against_a_server_whose_streams_stay_silent_ends_in_time_and_says_so(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = Mutation("streams say nothing", (), unit=units(is_chats, lambda: lambda unit: ()))
+    async with proxy_to(server.url, silent) as proxy:
+        assert await run_against(proxy.url) == 1
+    printed = capsys.readouterr().out
+    assert "a new stream of a chat must begin with a snapshot: nothing came within 5 s" in printed
+    assert "nothing else was played" in printed and "ok  " not in printed
+
+
+async def test_a_run_against_a_server_whose_runs_never_end_ends_in_time_and_says_so(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = Mutation("runs do not end", (), unit=events(is_chats, lambda _: lost("runtime_updated")))
+    async with proxy_to(server.url, stuck) as proxy:
+        assert await run_against(proxy.url) == 1
+    printed = capsys.readouterr().out
+    assert "FAIL  probe: run" in printed and "the run of a plain message did not end: within 5 s" in printed
+    assert "skip  plain-turn" in printed
+
+
+@asynccontextmanager
+async def deaf() -> AsyncIterator[str]:
+    """A server that takes connections and never answers."""
+    streams: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        streams.append(writer)
+        while await reader.read(65_536):
+            pass
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    for each in streams:
+        each.close()
+
+
+async def test_a_run_against_a_server_that_never_answers_ends_in_time_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with deaf() as url:
+        assert await run_against(url) == 2
+    assert "no answer came in time" in capsys.readouterr().err
+
+
+async def test_a_run_against_a_server_that_hangs_here_and_there_ends_in_time_and_counts_what_was_not_played(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every tool hangs: a third of the transcripts waits in vain."""
+    stuck = Mutation("tools never finish", (), unit=events(is_chats, lambda _: lost("tool_status")))
+    async with proxy_to(server.url, stuck) as proxy:
+        assert await run_against(proxy.url, "--wait", "4", "--limit", "12") == 1
+    printed = capsys.readouterr().out
+    assert "the server kept transcripts waiting" in printed or "passed" in printed
+    assert "FAIL  tool-call " in printed or "tool-call," in printed
+
+
+async def test_a_rule_that_many_transcripts_break_is_told_once(
+    server: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxy_to(server.url, MUTATIONS["buffered-by-proxies"]) as proxy:
+        assert await run_against(proxy.url, "--only", "plain-turn", "unicode", "tool-call") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("an event stream must have the header x-accel-buffering: no") == 1
+    assert "headers-x-accel-buffering: broken in 3 transcripts" in printed
 
 
 async def test_the_command_prints_a_table_and_its_exit_code_tells(
@@ -244,7 +262,8 @@ async def test_the_command_prints_a_table_and_its_exit_code_tells(
         return main(["conformance", server.url, *arguments])
 
     run_in_thread = anyio.to_thread.run_sync
-    assert await run_in_thread(lambda: run("--only", "plain-turn", "client-tool-result")) == 0
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert await run_in_thread(lambda: run("--only", "plain-turn", "client-tool-result")) == 0
     printed = capsys.readouterr().out
     assert "ok    plain-turn" in printed and "skip  client-tool-result" in printed
     assert "1 passed, 0 failed, 1 skipped" in printed

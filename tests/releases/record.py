@@ -90,12 +90,18 @@ class _Recorder(Target):
         self._taken: set[str] = set()
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_seconds: float | None = None,
     ) -> httpx2.Response:
         parts = path.strip("/").split("/")
         if method == "DELETE" and len(parts) == 3:
             await self.keep(parts[2], self.transcript)
-        return await super().request(method, path, body=body, headers=headers)
+        return await super().request(method, path, body=body, headers=headers, wait_seconds=wait_seconds)
 
     async def keep(self, chat_id: str, name: str) -> None:
         """Write the chat down, if there is one it is not very large and has not been written yet."""

@@ -1,19 +1,30 @@
-"""Matches the events of one chat with the `expect` lists of its transcript, in order, waiting for what is to come.
+"""Matches what comes on a stream with the lists of a transcript, in order, waiting for what is to come.
 
-What the wire lets stand anywhere is passed over unless it is asked for: `thread_updated`, a `tool_status` on the way,
-a `runtime_updated` that leaves the state as it was. A run of `stream_delta` is one thing: its texts joined, since
-where a server cuts them is its own business.
+`Cursor` matches the events of one chat (`expect`); `BlockCursor` matches blocks of any stream as they stand on the wire
+(`frames`).
+
+In `expect`, what the wire lets stand anywhere is passed over unless it is asked for: `thread_updated`, a `tool_status`
+on the way, a `runtime_updated` that leaves the state as it was. A run of `stream_delta` is one thing: its texts joined,
+since where a server cuts them is its own business.
 """
+
+import contextlib
+import json
 
 from protocol.events import FINAL_TOOL_STATUSES
 from protocol.messages import JsonObject
+from server.console.conformance.framing import Block
 from server.console.conformance.patterns import Names, mismatch, shown
 from server.console.conformance.stream import Stream
+from server.console.conformance.wire import ORDERLY_END, Wire
 
-__all__ = ["Cursor", "Failed"]
+__all__ = ["BlockCursor", "Cursor", "Failed", "Hung"]
 
 GAP = "..."
 """In a list: anything may stand here."""
+
+END = "end"
+"""In `frames`: the stream ends here."""
 
 ANY_ORDER = "$in_any_order"
 LAST_SHOWN_COUNT = 6
@@ -23,14 +34,20 @@ class Failed(Exception):
     """The server did something else; the sentence says what."""
 
 
-class Cursor:
-    """Where in a stream a transcript has come to. It begins after the first snapshot."""
+class Hung(Failed):
+    """The server did nothing within the time that a transcript waits."""
 
-    def __init__(self, stream: Stream, names: Names, wait_seconds: float) -> None:
+
+class Cursor:
+    """Where in the events of one chat on one stream a transcript has come to. `begins_at`: 1 passes over the first
+    snapshot."""
+
+    def __init__(self, wire: Wire, stream: Stream, names: Names, wait_seconds: float, begins_at: int = 1) -> None:
         self.stream = stream
+        self._wire = wire
         self._names = names
         self._wait_seconds = wait_seconds
-        self._at = 1
+        self._at = begins_at
         self._state = "idle"
         """The last `runtime_updated.state` that was passed."""
         self._deltas: tuple[JsonObject, JsonObject] | None = None
@@ -74,10 +91,10 @@ class Cursor:
 
     async def _next(self, wanted: str) -> JsonObject:
         stream = self.stream
-        if not await stream.until(lambda: len(stream.frames) > self._at, self._wait_seconds):
-            why = stream.ended or f"nothing more came in {self._wait_seconds:g} s"
+        if not await self._wire.until(lambda: len(stream.frames) > self._at, self._wait_seconds):
+            why = self._wire.ended or f"nothing more came in {self._wait_seconds:g} s"
             last = ", ".join(str(frame.get("type")) for frame in stream.frames[-LAST_SHOWN_COUNT:])
-            raise Failed(f"{wanted}; {why}. The last events: {last}")
+            raise (Failed if self._wire.ended else Hung)(f"{wanted}; {why}. The last events: {last}")
         return stream.frames[self._at]
 
     async def _try(self, pattern: object, frame: JsonObject) -> str | None:
@@ -160,3 +177,96 @@ def _joined(run: JsonObject, frame: JsonObject) -> JsonObject:
             case {"op": "set_tool_calls", "tool_calls": list() as calls}:
                 longer["tool_calls"] = calls
     return longer
+
+
+class BlockCursor:
+    """Where in the blocks of a stream a transcript has come to."""
+
+    def __init__(self, wire: Wire, names: Names, wait_seconds: float) -> None:
+        self._wire = wire
+        self._names = names
+        self._wait_seconds = wait_seconds
+        self._at = 0
+
+    async def expect(self, items: list[object]) -> None:
+        """All of these blocks, in this order. Raises Failed."""
+        may_skip = False
+        for number, item in enumerate(items, 1):
+            where = f"frame {number}: "
+            if item == GAP:
+                may_skip = True
+                continue
+            if item == END:
+                await self._end(where, may_skip=may_skip)
+            elif isinstance(item, dict) and "many" in item:
+                await self._many(item, where, may_skip=may_skip)
+            else:
+                await self._one(item, where, may_skip=may_skip)
+            may_skip = False
+
+    async def _one(self, pattern: object, where: str, *, may_skip: bool) -> Block:
+        """Go on to the next block that is so, and pass it."""
+        nearest = ""
+        while True:
+            block = await self._next(f"{where}waited for {shown(pattern)}{nearest}")
+            self._at += 1
+            names = dict(self._names)
+            if (wrong := mismatch(pattern, _seen(pattern, block), names)) is None:
+                self._names.update(names)
+                return block
+            if not may_skip:
+                raise Failed(f"{where}expected {shown(pattern)}, came {shown(block._asdict())}: {wrong}")
+            if not nearest or "/type should" not in wrong:
+                nearest = f"; the nearest was {shown(block._asdict())}: {wrong}"
+
+    async def _many(self, item: JsonObject, where: str, *, may_skip: bool) -> None:
+        """Blocks in a row that match `many`; the texts at the pointer `join`, joined, match `to`."""
+        pattern, pointer = item["many"], str(item["join"])
+        texts = [_text_at(_seen(pattern, await self._one(pattern, where, may_skip=may_skip)), pointer)]
+        while await self._wire.until(lambda: len(self._wire.blocks) > self._at, self._wait_seconds):
+            block = self._wire.blocks[self._at]
+            if mismatch(pattern, _seen(pattern, block), dict(self._names)) is not None:
+                break
+            texts.append(_text_at(_seen(pattern, block), pointer))
+            self._at += 1
+        if (wrong := mismatch(item["to"], "".join(texts), self._names)) is not None:
+            raise Failed(f"{where}the texts of {len(texts)} frames, joined: {wrong}")
+
+    async def _end(self, where: str, *, may_skip: bool) -> None:
+        wire = self._wire
+        before = len(wire.blocks) if may_skip else self._at
+        await wire.until(lambda: wire.ended or (not may_skip and len(wire.blocks) > before), self._wait_seconds)
+        if not may_skip and len(wire.blocks) > before:
+            raise Failed(f"{where}the stream should end, came {shown(wire.blocks[before]._asdict())}")
+        if wire.ended is None:
+            raise Hung(f"{where}the stream did not end within {self._wait_seconds:g} s")
+        if wire.ended != ORDERLY_END:
+            raise Failed(f"{where}the stream should end in good order, but {wire.ended}")
+        if wire.has_said_goodbye:
+            raise Failed(f"{where}the stream ended with a `retry`, though there is nothing to come back for")
+
+    async def _next(self, wanted: str) -> Block:
+        wire = self._wire
+        if not await wire.until(lambda: len(wire.blocks) > self._at, self._wait_seconds):
+            why = wire.ended or f"nothing more came in {self._wait_seconds:g} s"
+            raise (Failed if wire.ended else Hung)(f"{wanted}; {why}")
+        return wire.blocks[self._at]
+
+
+def _seen(pattern: object, block: Block) -> JsonObject:
+    """A block as patterns see it: `data` is JSON where the pattern wants an object, else its text."""
+    data: object = block.data
+    wanted = pattern.get("data") if isinstance(pattern, dict) else None
+    if isinstance(wanted, dict) and not any(key.startswith("$") for key in wanted):
+        with contextlib.suppress(ValueError):
+            data = json.loads(block.data)
+    return {"data": data, "id": block.id, "event": block.event}
+
+
+def _text_at(value: object, pointer: str) -> str:
+    for key in pointer.split("/")[1:]:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+    return value if isinstance(value, str) else ""

@@ -7,20 +7,28 @@ becomes a sentence in `broken`, and the player fails the transcript with it. Pur
 from collections import Counter
 
 from protocol.events import AT_REST, FINAL_TOOL_STATUSES
+from protocol.ids import Position
 from protocol.messages import JsonObject
 from protocol.state import ChatState
 
 __all__ = ["Law"]
 
+MANY_ID_MAX_CHARACTERS = 2_560
+"""Of an id on a stream of several chats: PROTOCOL §4 says 2.5 kB."""
+
 
 class Law:
     """`see` each frame after it was folded; `at_end` when the chat rests."""
 
-    def __init__(self, chat_id: str) -> None:
+    def __init__(self, chat_id: str, *, has_plain_ids: bool, is_resumed: bool) -> None:
         self.broken: list[str] = []
         self._chat_id = chat_id
-        self._next_seq = 0
-        self._has_begun = False
+        self._has_plain_ids = has_plain_ids
+        self._place: Position | None = None
+        """What the last id of a stream of one chat told."""
+        self._next_seq: int | None = None if is_resumed else 0
+        """None: the first frame of a resumed stream says where it goes on."""
+        self._has_begun = is_resumed
         self._streaming: str | None = None
         self._awaits_word: str | None = None
         """An answer whose stream is finished, and whose final form or removal must follow."""
@@ -39,15 +47,16 @@ class Law:
         seq = frame.get("seq")
         if not self._has_begun and kind != "snapshot":
             self._break(f"the stream begins with {kind}, not with a snapshot")
-        expected = "0" if kind == "snapshot" else str(self._next_seq)
-        if seq != expected:
-            self._break(f"{kind} has seq {seq!r} where {expected!r} must follow")
-        self._next_seq = int(seq) + 1 if isinstance(seq, str) and seq.isdecimal() else self._next_seq + 1
+        number = int(seq) if isinstance(seq, str) and seq.isdecimal() else None
+        expected = 0 if kind == "snapshot" else number if self._next_seq is None else self._next_seq
+        if seq != str(expected):
+            self._break(f"{kind} has seq {seq!r} where {str(expected)!r} must follow")
+        self._next_seq = (number if number is not None else expected or 0) + 1
         self._has_begun = True
-        if frame.get("chat_id") != self._chat_id:
-            self._break(f"{kind} is about chat {frame.get('chat_id')!r}")
         if not event_id:
             self._break(f"{kind} with seq {seq} has no id to resume from")
+        else:
+            self._see_id(event_id, kind, number)
         see = getattr(self, f"_see_{kind}", None)
         if see is not None and state is not None:
             see(frame, state)
@@ -71,6 +80,26 @@ class Law:
 
     def _break(self, sentence: str) -> None:
         self.broken.append(sentence)
+
+    def _see_id(self, event_id: str, kind: object, seq: int | None) -> None:
+        """On a stream of one chat an id is `<epoch>-<position>-<base>`, and `seq` is position less base."""
+        if not self._has_plain_ids:
+            if len(event_id) > MANY_ID_MAX_CHARACTERS:
+                self._break(f"an id has {len(event_id)} characters, more than {MANY_ID_MAX_CHARACTERS}")
+            return
+        before, self._place = self._place, Position.parse(event_id)
+        if self._place is None:
+            self._break(f"the id {event_id!r} of {kind} is not <epoch>-<position>-<base>")
+            return
+        place = self._place
+        if seq is not None and place.position - place.base != seq:
+            self._break(f"the id {event_id!r} of {kind} does not go with seq {seq}: seq is position less base")
+        if (
+            before is not None
+            and kind != "snapshot"
+            and (place.position, place.base) != (before.position + 1, before.base)
+        ):
+            self._break(f"the id {event_id!r} of {kind} does not follow on {before}")
 
     def _see_snapshot(self, frame: JsonObject, state: ChatState) -> None:
         self._told.update(ack.client_request_id for ack in state.recent_acks)

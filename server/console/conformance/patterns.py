@@ -7,7 +7,7 @@ sentence that says where, what was expected and what came.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from protocol.messages import JsonObject
 
@@ -168,6 +168,21 @@ def _has(argument: object, value: object, names: Names, path: str) -> str | None
     return None
 
 
+def _in_order(argument: object, value: object, names: Names, path: str) -> str | None:
+    """A list that holds an element for each of these patterns, in this order; others may stand between."""
+    assert isinstance(argument, list)
+    elements: Iterator[object] = iter(value if isinstance(value, list) else ())
+    for item in argument:
+        for element in elements:
+            tried = dict(names)
+            if mismatch(item, element, tried, path) is None:
+                names.update(tried)
+                break
+        else:
+            return f"{path} should hold {shown(item)} after those before it, is {shown(value)}"
+    return None
+
+
 def _type(argument: object, value: object, names: Names, path: str) -> str | None:
     kind = {bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object"}
     return None if kind.get(type(value)) == argument else f"{path} should be a {argument}, is {shown(value)}"
@@ -188,6 +203,7 @@ _MATCHERS: dict[str, Callable[[object, object, Names, str], str | None]] = {
     "$one_of": _one_of,
     "$not": _not,
     "$has": _has,
+    "$in_order": _in_order,
     "$type": _type,
     "$at_least": _at_least,
 }

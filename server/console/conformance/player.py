@@ -1,125 +1,134 @@
 """Plays one transcript against a server, in chats of its own, and says what differed.
 
-First the steps in order; then, for each chat with a `final`, what must hold of every chat: it rests, a fresh snapshot
-equals the fold of the live stream, a stream resumed in the middle brings exactly the rest, and the law of the stream
-was kept. Every wait has a deadline. Chats are deleted afterwards, unless something went wrong.
+First the steps in order; then, for each chat with a `final`, what must hold of every chat (`ending.py`); all the while
+the framing of every stream (`framing.py`) and the law of its events (`law.py`). Every wait has a deadline. Chats are
+deleted afterwards, unless something went wrong.
 """
 
+import base64
 import contextlib
 import json
+import re
 import secrets
 import time
 from collections import Counter
 from typing import Literal
+from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
 import httpx2
 import msgspec
 
 from protocol.messages import JsonObject
-from server.console.conformance.expecting import Cursor, Failed
-from server.console.conformance.patterns import BadPattern, Names, fill, mismatch, shown
-from server.console.conformance.stream import Stream, as_snapshot, difference
+from server.console.conformance.asking import check, compare, json_of, rules_of
+from server.console.conformance.ending import Ending, fresh_wire
+from server.console.conformance.expecting import Failed, Hung
+from server.console.conformance.opened import Opened
+from server.console.conformance.patterns import BadPattern, Names, fill, mismatch
+from server.console.conformance.stream import Stream, as_snapshot
 from server.console.conformance.target import Target
 from server.console.conformance.transcripts import Answer, Step, Transcript
+from server.console.conformance.wire import Wire
 
 __all__ = ["WAIT_SECONDS", "Result", "play"]
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 5.0
 """For any one thing that a transcript waits for: models of the transcripts answer at once, machines may be busy."""
 
-RESUMES_COUNT = 4
-"""Positions from which each chat is resumed: enough to meet beginning, middle and end of a run."""
+GREETING_SECONDS = 2.0
+"""For the heartbeat after the first snapshot, which our server sends within a millisecond."""
+
+SILENCE_SECONDS = 19.0
+"""For a heartbeat on a silent stream, which comes after 15 s (PROTOCOL §4)."""
+
+PAGES_MAX = 100
+"""Of a list: with 2,000 chats looked at for a page (PROTOCOL §18), more than any server under test has."""
 
 SET_UP_ID = "conformance-set-up"
 
-CLEAN_UP_SECONDS = 5.0
+CLEAN_UP_SECONDS = 3.0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of one transcript. `reasons`: why it failed or was skipped, one sentence each."""
+    """What came of one transcript. `reasons`: why it failed or was skipped, one sentence each. `rules`: those of
+    them that tell of a rule which holds everywhere, by its name; many transcripts may name the same one."""
 
     name: str
     outcome: Literal["passed", "failed", "skipped"]
     duration_ms: int
     reasons: list[str] = []
+    rules: dict[str, str] = {}
 
 
 async def play(target: Target, transcript: Transcript, wait_seconds: float = WAIT_SECONDS) -> Result:
     """Play it once. Never raises for what a server does; `target.look` was called before."""
     if lacking := target.lacks(transcript.requires):
         wants = ", ".join(each.replace(":", " ") for each in lacking)
-        return Result(transcript.name, "skipped", 0, [f"the server does not offer: {wants}"])
+        why = f"not played without {wants}" if target.cannot else f"the server does not offer: {wants}"
+        return Result(transcript.name, "skipped", 0, [why])
     began = time.monotonic()
     player = _Player(target, transcript, wait_seconds)
     try:
         reasons = await player.play()
     except httpx2.TransportError as wrong:
-        reasons = [f"the connection failed: {str(wrong) or type(wrong).__name__}"]
-    await player.clean_up(keep=bool(reasons))
+        reasons = [_trouble(wrong)]
+    await player.clean_up(keep=bool(reasons or player.rules))
     duration_ms = round((time.monotonic() - began) * 1000)
-    return Result(transcript.name, "failed" if reasons else "passed", duration_ms, reasons)
+    reasons += player.rules.values()
+    outcome: Literal["passed", "failed"] = "failed" if reasons else "passed"
+    return Result(transcript.name, outcome, duration_ms, reasons, player.rules)
 
 
 class _Player:
     def __init__(self, target: Target, transcript: Transcript, wait_seconds: float) -> None:
+        self.rules: dict[str, str] = {}
         self._target = target
         self._transcript = transcript
         self._wait_seconds = wait_seconds
-        self._names: Names = {name: f"conformance-{secrets.token_hex(6)}" for name in transcript.chats}
-        self._cursors: dict[str, Cursor] = {}
-        self._accepted: dict[str, set[str]] = {name: set() for name in transcript.chats}
-        self._refused: dict[str, Counter[str]] = {name: Counter() for name in transcript.chats}
+        named = [*transcript.chats, *transcript.unwatched]
+        self._names: Names = {name: f"conformance-{secrets.token_hex(6)}" for name in named}
+        self._opened = Opened(target, self._names, wait_seconds, self.rules)
+        self._accepted: dict[str, set[str]] = {name: set() for name in named}
+        self._refused: dict[str, Counter[str]] = {name: Counter() for name in named}
 
     async def play(self) -> list[str]:
-        """The reasons why it failed; none: it passed."""
+        """The reasons why it failed; none: it passed, unless `rules` says otherwise."""
         reasons: list[str] = []
         async with anyio.create_task_group() as tasks:
+            self._opened.tasks = tasks
             try:
                 await self._set_up()
                 for name in self._transcript.chats:
-                    stream = Stream(self._chat_id(name))
-                    self._cursors[name] = Cursor(stream, self._names, self._wait_seconds)
-                    tasks.start_soon(self._watch, stream)
-                    if not await stream.until(lambda: stream.frames, self._wait_seconds):  # noqa: B023 - at once
-                        raise Failed(f"no snapshot of {name}: {stream.ended or f'none in {self._wait_seconds:g} s'}")
+                    await self._watch(name)
                 await self._steps()
                 for name, pattern in self._transcript.final.items():
                     await self._final(name, pattern)
+                await self._greetings()
             except (Failed, BadPattern) as wrong:
+                if isinstance(wrong, Hung):
+                    self._target.hung.set()
                 reasons.append(str(wrong))
             except httpx2.TransportError as wrong:
-                reasons.append(f"the connection failed: {str(wrong) or type(wrong).__name__}")
+                if isinstance(wrong, httpx2.TimeoutException):
+                    self._target.hung.set()
+                reasons.append(_trouble(wrong))
             tasks.cancel_scope.cancel()
-        for name, cursor in self._cursors.items():
-            reasons += [f"chat {name}: {each}" for each in cursor.stream.law.broken]
+        for name, wire in self._opened.wires.items():
+            for rule, sentence in wire.broken.items():
+                self.rules.setdefault(rule, sentence)
+            reasons += [f"stream {name}: {each}" for stream in wire.chats.values() for each in stream.law.broken]
         return reasons
-
-    async def _watch(self, stream: Stream) -> None:
-        """One chat's live stream, for as long as the transcript is played."""
-        try:
-            async with self._target.subscribe(stream.chat_id) as response:
-                _must_be_a_stream(response)
-                await stream.read(response)
-        except (Failed, httpx2.TransportError) as wrong:
-            stream.end(str(wrong) or type(wrong).__name__)
 
     async def clean_up(self, *, keep: bool) -> None:
         """Leave nothing behind but what somebody will want to look at; that too at rest."""
         with anyio.move_on_after(CLEAN_UP_SECONDS, shield=True), contextlib.suppress(httpx2.TransportError):
-            for name in self._transcript.chats:
-                path = f"/v1/chats/{self._chat_id(name)}"
+            for name in (*self._transcript.chats, *self._transcript.unwatched):
+                path = f"/v1/chats/{self._names[name]}"
                 if keep:
                     body = {"type": "abort", "client_request_id": "conformance-end", "clear_queue": True}
                     await self._target.request("POST", f"{path}/commands", body=json.dumps(body).encode())
                 else:
                     await self._target.request("DELETE", path)
-
-    def _chat_id(self, name: str) -> str:
-        return str(self._names[name])
-
-    def _stream(self, name: str) -> Stream:
-        return self._cursors[name].stream
 
     async def _set_up(self) -> None:
         transcript = self._transcript
@@ -127,36 +136,59 @@ class _Player:
             return
         patch = self._target.translate({"model": transcript.model, **transcript.params})
         body = {"type": "set_params", "client_request_id": SET_UP_ID, "patch": patch}
-        path = f"/v1/chats/{self._chat_id(transcript.chats[0])}/commands"
+        path = f"/v1/chats/{self._names[transcript.chats[0]]}/commands"
         waits = {"Prefer": "wait=10"}
         response = await self._target.request("POST", path, body=json.dumps(body).encode(), headers=waits)
         if response.status_code not in (200, 202):
             raise Failed(f"set_params of the model was answered {response.status_code}: {response.text[:200]}")
+
+    async def _watch(self, name: str) -> None:
+        """One chat's live stream, for as long as the transcript is played."""
+        chat_id = str(self._names[name])
+        wire = Wire.of_chat(chat_id)
+        await self._opened.open(name, wire, f"/v1/chats/subscribe?chat_id={chat_id}")
+        stream = wire.chat(chat_id)
+        if not await wire.until(lambda: stream.frames, self._wait_seconds):
+            raise Hung(f"no snapshot of {name}: {wire.ended or f'none in {self._wait_seconds:g} s'}")
+        self._opened.cursor(name, name, begins_at=1)
 
     async def _steps(self) -> None:
         for number, step in enumerate(self._transcript.steps, 1):
             try:
                 await self._step(step)
             except (Failed, BadPattern) as wrong:
-                raise Failed(f"step {number}: {wrong}") from None
+                raise type(wrong)(f"step {number}: {wrong}") from None
 
     async def _step(self, step: Step) -> None:
         if step.post is not None:
             await self._post(step, step.post)
         elif step.request is not None:
-            method, _, path = str(fill(step.request, self._names)).partition(" ")
-            body = None if step.body is None else json.dumps(self._outgoing(step.body)).encode()
-            headers = self._headers(step)
-            response = await self._target.request(method, path, body=body, headers=headers)
-            self._check(step.answer or Answer(), response)
+            await self._request(step, step.request)
+        elif step.pages is not None:
+            await self._pages(step, step.pages)
+        elif step.open is not None:
+            await self._open_stream(step, step.open)
+        elif step.close is not None:
+            self._opened.close(step.close)
         elif step.expect is not None:
             patterns = self._target.translate(step.expect)
             assert isinstance(patterns, list)
-            await self._cursors[step.chat].expect(patterns)
+            await self._opened.cursor(step.of or step.chat, step.chat).expect(patterns)
+        elif step.frames is not None:
+            patterns = self._target.translate(step.frames)
+            assert isinstance(patterns, list)
+            await self._opened.block_cursor(step.of or step.chat).expect(patterns)
         elif step.state is not None:
-            await self._state(step.chat, step.state)
+            await self._state(step.of or step.chat, step.chat, step.state)
+        elif step.heartbeats is not None:
+            wire, count = self._opened.wires[step.of or step.chat], step.heartbeats
+            if not await wire.until(lambda: wire.heartbeats_count >= count, SILENCE_SECONDS):
+                came = f"{wire.heartbeats_count} of {count} heartbeats came within {SILENCE_SECONDS:g} s"
+                raise Hung(f"{came}; after 15 s of silence there must be one")
         elif step.join is not None:
-            fresh = await self._fresh(step.chat, 1, last_event_id=self._headers(step).get("Last-Event-ID"))
+            last_id = self._headers(step).get("Last-Event-ID")
+            chat_id = str(self._names[step.chat])
+            fresh = await fresh_wire(self._target, chat_id, 1, self._wait_seconds, self.rules, last_event_id=last_id)
             self._compare(step.join, fresh.frames[0], "a subscriber who joins: ")
 
     def _outgoing(self, value: object) -> object:
@@ -166,121 +198,128 @@ class _Player:
         return {key: str(fill(value, self._names)) for key, value in step.headers.items()}
 
     def _compare(self, pattern: object, value: object, where: str = "") -> None:
-        names = dict(self._names)
-        if (wrong := mismatch(self._target.translate(pattern), value, names)) is not None:
-            raise Failed(f"{where}{wrong}")
-        self._names.update(names)
+        compare(self._target, self._names, pattern, value, where)
 
     async def _post(self, step: Step, command: JsonObject | str) -> None:
-        path = f"/v1/chats/{self._chat_id(step.chat)}/commands"
-        body = command if isinstance(command, str) else json.dumps(self._outgoing(command))
+        path = f"/v1/chats/{self._names[step.chat]}/commands"
+        body = command if isinstance(command, str) else json.dumps(self._outgoing(command), ensure_ascii=False)
         response = await self._target.request("POST", path, body=body.encode(), headers=self._headers(step))
-        request_id = str(command.get("client_request_id")) if isinstance(command, dict) else ""
+        self._look_at(response)
+        request_id = _request_id(body)
         if response.status_code >= 400:
             self._refused[step.chat][request_id] += 1
         elif _status_word(response) != "duplicate":
             self._accepted[step.chat].add(request_id)
         kind = command.get("type") if isinstance(command, dict) else None
-        self._check(step.answer or _promised(kind), response)
+        check(self._target, self._names, step.answer or _promised(kind), response)
 
-    def _check(self, answer: Answer, response: httpx2.Response) -> None:
-        came = f"was answered {response.status_code} {response.text[:200]}: "
-        self._compare(answer.status, response.status_code, f"{came}the status ")
-        self._compare(answer.headers, {key.lower(): value for key, value in response.headers.items()}, f"{came}headers")
-        if answer.text is not None:
-            self._compare(answer.text, response.text, came)
-        if answer.body is not None:
+    async def _request(self, step: Step, request: str) -> None:
+        method, _, path = str(fill(request, self._names)).partition(" ")
+        body, headers = self._body_of(step), self._headers(step)
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            response = await self._target.request(method, path, body=body, headers=headers)
+            self._look_at(response)
             try:
-                body = json.loads(response.content)
-            except ValueError:
-                raise Failed(f"{came}the body is not JSON") from None
-            self._compare(answer.body, body, came)
+                check(self._target, self._names, step.answer or Answer(), response)
+            except Failed:
+                if not step.eventually or time.monotonic() > deadline:
+                    raise
+                await anyio.sleep(0.05)
+            else:
+                return
 
-    async def _state(self, name: str, pattern: JsonObject) -> None:
-        stream = self._stream(name)
+    def _body_of(self, step: Step) -> bytes | None:
+        if step.base64 is not None:
+            return base64.b64decode(step.base64)
+        if step.text is not None:
+            return str(fill(step.text, self._names)).encode()
+        return None if step.body is None else json.dumps(self._outgoing(step.body), ensure_ascii=False).encode()
+
+    def _look_at(self, response: httpx2.Response) -> None:
+        for rule, sentence in rules_of(response).items():
+            self.rules.setdefault(rule, sentence)
+
+    async def _pages(self, step: Step, request: str) -> None:
+        """All items of a list, page by page, as `next_cursor` leads."""
+        method, _, path = str(fill(request, self._names)).partition(" ")
+        items: list[object] = []
+        cursor: object = None
+        for _ in range(PAGES_MAX):
+            address = path if cursor is None else f"{path}&cursor={quote(str(cursor), safe='')}"
+            response = await self._target.request(method, address)
+            self._look_at(response)
+            page = json_of(response, f"{method} {address}: ")
+            match page:
+                case {"items": list() as found, "has_more": bool() as has_more, "next_cursor": cursor} if (
+                    isinstance(cursor, str) == has_more
+                ):
+                    items += found
+                case _:
+                    raise Failed(f"{method} {address} is no page of a list: {response.text[:300]}")
+            if not has_more:
+                self._compare(step.items, items, f"the pages of {path}: ")
+                return
+        raise Failed(f"{method} {path} has more than {PAGES_MAX} pages")
+
+    async def _open_stream(self, step: Step, request: str) -> None:
+        method, _, path = str(fill(request, self._names)).partition(" ")
+        query = parse_qs(urlsplit(path).query)
+        headers = self._headers(step)
+        is_named = "stream_id" in query
+        chat_ids = query.get("chat_id", [])
+        wire = Wire(
+            chat_ids,
+            is_native=method == "GET",
+            has_plain_ids=len(chat_ids) == 1 and not is_named,
+            is_open_to_all=is_named,
+            is_resumed="from" in query or "Last-Event-ID" in headers,
+        )
+        body = None if step.body is None else json.dumps(self._outgoing(step.body), ensure_ascii=False).encode()
+        await self._opened.open(step.name, wire, path, method=method, body=body, headers=headers)
+
+    async def _state(self, wire_name: str, name: str, pattern: JsonObject) -> None:
+        wire = self._opened.wires[wire_name]
+        chat_id = str(self._names[name])
         wanted = self._target.translate(pattern)
 
         def differs() -> str | None:
-            return mismatch(wanted, as_snapshot(stream.state), dict(self._names))
+            return mismatch(wanted, as_snapshot(wire.chat(chat_id).state), dict(self._names))
 
-        if not await stream.until(lambda: differs() is None, self._wait_seconds):
-            raise Failed(f"chat {name} did not come to that state in {self._wait_seconds:g} s: {differs()}")
-        mismatch(wanted, as_snapshot(stream.state), self._names)
+        if not await wire.until(lambda: differs() is None, self._wait_seconds):
+            raise Hung(f"chat {name} did not come to that state in {self._wait_seconds:g} s: {differs()}")
+        mismatch(wanted, as_snapshot(wire.chat(chat_id).state), self._names)
 
     async def _final(self, name: str, pattern: JsonObject) -> None:
-        stream = self._stream(name)
-        if not await stream.until(
+        wire = self._opened.wires[name]
+        stream: Stream = wire.chat(str(self._names[name]))
+        if not await wire.until(
             lambda: stream.state.is_at_rest and not stream.state.runtime.queue_size, self._wait_seconds
         ):
-            raise Failed(f"chat {name} does not come to rest; it is {stream.state.runtime.state}")
+            raise Hung(f"chat {name} does not come to rest; it is {stream.state.runtime.state}")
+        had_log = bool(self._transcript.model) and name == self._transcript.chats[0]
+        ending = Ending(self._target, wire, stream, self._wait_seconds, had_log=had_log)
         try:
-            await self._state(name, pattern)
-            await self._compare_fresh(name)
-            await self._resume(name)
+            await self._state(name, name, pattern)
+            await ending.check()
         except Failed as wrong:
-            raise Failed(f"at the end: {wrong}") from None
+            raise type(wrong)(f"at the end of {name}: {wrong}") from None
         finally:
+            self.rules.update(ending.rules)
             stream.law.at_end(self._accepted[name], self._refused[name])
 
-    async def _compare_fresh(self, name: str) -> None:
-        """What a newcomer is given is what the live reader has folded. Events may still be on their way to either."""
-        stream = self._stream(name)
-        found: str | None = None
-        deadline = time.monotonic() + self._wait_seconds
-        while time.monotonic() < deadline:
-            fresh = await self._fresh(name, 1)
-            mine, theirs = as_snapshot(stream.state), as_snapshot(fresh.state)
-            found = difference(mine, theirs)
-            if found is None:
-                return
-            have = len(stream.frames)
-            await stream.until(lambda: len(stream.frames) > have, 0.5)  # noqa: B023 - awaited at once
-        raise Failed(
-            f"a fresh snapshot of {name} differs from the fold of the live stream at {found}: "
-            f"{shown(_at(mine, found))} live, {shown(_at(theirs, found))} fresh"
-        )
-
-    async def _resume(self, name: str) -> None:
-        """From some positions after the last snapshot: the same events again, with the same numbers and ids."""
-        stream = self._stream(name)
-        last_snapshot = max(i for i, frame in enumerate(stream.frames) if frame.get("type") == "snapshot")
-        count = len(stream.frames)
-        # Before its first command a chat has no log, so there is nothing yet to resume from (PROTOCOL §4).
-        had_log = last_snapshot > 0 or (bool(self._transcript.model) and name == self._transcript.chats[0])
-        middle = range(last_snapshot if had_log else last_snapshot + 1, count - 1)
-        places = sorted({middle[len(middle) * i // RESUMES_COUNT] for i in range(RESUMES_COUNT)}) if middle else []
-        for turn, place in enumerate(places):
-            event_id = stream.ids[place]
-            again = await self._fresh(name, count - place - 1, last_event_id=event_id, in_query=turn % 2 == 1)
-            for mine, theirs in zip(stream.frames[place + 1 : count], again.frames, strict=False):
-                if mine != theirs:
-                    raise Failed(f"resumed after {event_id}, expected {shown(mine)}, came {shown(theirs)}")
-            if again.ids[: count - place - 1] != stream.ids[place + 1 : count]:
-                raise Failed(f"resumed after {event_id}, events have other ids")
-
-    async def _fresh(
-        self, name: str, count: int, *, last_event_id: str | None = None, in_query: bool = False
-    ) -> Stream:
-        """The first `count` frames of a subscription of its own."""
-        fresh = Stream(self._chat_id(name))
-        subscription = self._target.subscribe(fresh.chat_id, last_event_id=last_event_id, in_query=in_query)
-        async with subscription as response:
-            _must_be_a_stream(response)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(fresh.read, response)
-                came = await fresh.until(lambda: len(fresh.frames) >= count, self._wait_seconds)
-                tasks.cancel_scope.cancel()
-        if not came:
-            after = f" resumed after {last_event_id}" if last_event_id else ""
-            why = fresh.ended or f"in {self._wait_seconds:g} s"
-            raise Failed(f"a subscription{after} gave {len(fresh.frames)} of {count} events: {why}")
-        return fresh
-
-
-def _must_be_a_stream(response: httpx2.Response) -> None:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    if response.status_code != 200 or kind != "text/event-stream":
-        raise Failed(f"subscribing was answered {response.status_code} {kind or 'without a content type'}")
+    async def _greetings(self) -> None:
+        """Each stream has begun with a heartbeat, after its first snapshot."""
+        if "heartbeat" in self._target.cannot:
+            return
+        for name, wire in self._opened.wires.items():
+            if wire.is_native and not wire.is_resumed and wire.ended is None:
+                came = await wire.until(lambda: wire.heartbeats_count, GREETING_SECONDS)  # noqa: B023 - awaited at once
+                if not came and wire.ended is None:
+                    sentence = (
+                        f"no heartbeat followed the first snapshot of stream {name} within {GREETING_SECONDS:g} s"
+                    )
+                    self.rules.setdefault("heartbeat", sentence)
 
 
 def _promised(kind: object) -> Answer:
@@ -294,6 +333,14 @@ def _promised(kind: object) -> Answer:
             return Answer(202, {"status": "accepted"})
 
 
+def _request_id(body: str) -> str:
+    try:
+        command = json.loads(body)
+    except ValueError:
+        return ""
+    return str(command.get("client_request_id")) if isinstance(command, dict) else ""
+
+
 def _status_word(response: httpx2.Response) -> object:
     try:
         body = json.loads(response.content)
@@ -302,11 +349,8 @@ def _status_word(response: httpx2.Response) -> object:
     return body.get("status") if isinstance(body, dict) else None
 
 
-def _at(value: object, path: str | None) -> object:
-    """The value at a path that `difference` gave."""
-    for key in (path or "").split("/")[1:]:
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-    return value
+def _trouble(wrong: httpx2.TransportError) -> str:
+    request = re.sub(r"https?://[^/]+", "", f"{wrong.request.method} {wrong.request.url}")
+    if isinstance(wrong, httpx2.TimeoutException):
+        return f"{request} is not answered in time"
+    return f"the connection of {request} failed: {str(wrong) or type(wrong).__name__}"

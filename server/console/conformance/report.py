@@ -12,13 +12,21 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from server.console.conformance.player import Result, play
+from server.console.conformance.player import WAIT_SECONDS, Result, play
+from server.console.conformance.probe import MUST, probe
 from server.console.conformance.target import NotThere, Target
 from server.console.conformance.transcripts import BadTranscript, Transcript, load, transcripts_directory
 
 __all__ = ["Wanted", "conformance"]
 
 _MARKS = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}
+
+
+LIMIT_SECONDS = 22.0
+"""For a server that has kept somebody waiting in vain. One more wait and cleaning up come on top, so that a run ends
+within 30 s. A healthy server on a busy machine is given `LONGEST_SECONDS`."""
+
+LONGEST_SECONDS = 180.0
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,9 +38,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Names, or patterns with `*`; none: all."""
     models: dict[str, str] = {}
     directory: Path | None = None
-    at_once: int = 4
+    at_once: int = 6
     """Transcripts that are played together: enough to hide waiting, few enough to time a small server fairly."""
-    wait_seconds: float = 15.0
+    wait_seconds: float = WAIT_SECONDS
+    limit_seconds: float = LIMIT_SECONDS
+    """For all of it, once the server has not done something in time. What is not over by then has failed."""
     as_json: bool = False
     lists: bool = False
 
@@ -65,26 +75,78 @@ def _chosen(transcripts: list[Transcript], only: Sequence[str]) -> list[Transcri
 
 
 async def _play_all(wanted: Wanted, transcripts: list[Transcript]) -> list[Result]:
-    results: dict[str, Result] = {}
+    """The probe's results and the transcripts', in the order of their names. The time limit holds for all of it."""
+    results: list[Result] = []
+    table = _Table(silent=wanted.as_json)
     limiter = anyio.CapacityLimiter(wanted.at_once)
+
+    def tell(result: Result) -> None:
+        results.append(result)
+        table.show(result)
 
     async def one(target: Target, transcript: Transcript) -> None:
         async with limiter:
-            result = await play(target, transcript, wanted.wait_seconds)
-        results[transcript.name] = result
-        if not wanted.as_json:
-            _print(result)
+            tell(await play(target, transcript, wanted.wait_seconds))
 
-    async with Target(wanted.url, wanted.token, models=wanted.models) as target:
+    async with Target(wanted.url, wanted.token, models=wanted.models, answer_seconds=wanted.wait_seconds) as target:
         await target.look()
-        async with anyio.create_task_group() as tasks:
-            for transcript in transcripts:
-                tasks.start_soon(one, target, transcript)
-    return [results[transcript.name] for transcript in transcripts]
+        ends_at = anyio.current_time() + wanted.limit_seconds
+        with anyio.move_on_after(LONGEST_SECONDS):
+            async with anyio.create_task_group() as watching:
+                watching.start_soon(_limit, target, ends_at, watching.cancel_scope)
+                for result in await probe(target, wanted.wait_seconds):
+                    tell(result)
+                if not target.cannot.keys() & set(MUST):
+                    async with anyio.create_task_group() as tasks:
+                        for transcript in sorted(transcripts, key=lambda each: -each.takes_seconds):
+                            tasks.start_soon(one, target, transcript)
+                watching.cancel_scope.cancel()
+    missing = sorted({each.name for each in transcripts} - {each.name for each in results})
+    if target.cannot.keys() & set(MUST):
+        why = "not played: the server lacks what every transcript needs"
+        results += [Result(name, "skipped", 0, [why]) for name in missing]
+        table.end("nothing else was played, since every transcript needs this")
+    else:
+        why = "time was up (--limit)"
+        results += [Result(name, "failed", 0, [why], {"time": why}) for name in missing]
+        late = f"the server kept transcripts waiting, and time was up; not played to their ends: {', '.join(missing)}"
+        table.end(late if missing else "")
+    return sorted(results, key=lambda each: each.name)
 
 
-def _print(result: Result) -> None:
-    took = f"{result.duration_ms:>7} ms" if result.outcome != "skipped" else " " * 10
-    print(f"{_MARKS[result.outcome]}  {result.name:<32}{took}", flush=True)
-    for reason in result.reasons:
-        print(f"        {reason}", flush=True)
+async def _limit(target: Target, ends_at: float, playing: anyio.CancelScope) -> None:
+    """Ends the run in time if the server has not done something in time."""
+    await target.hung.wait()
+    await anyio.sleep_until(ends_at)
+    playing.cancel()
+
+
+class _Table:
+    """A line for each transcript as it ends, what differed below it. A rule that many break is told once, and counted
+    at the end."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent
+        self._broken_by: dict[str, list[str]] = {}
+
+    def show(self, result: Result) -> None:
+        if self._silent:
+            return
+        took = f"{result.duration_ms:>7} ms" if result.outcome != "skipped" else " " * 10
+        print(f"{_MARKS[result.outcome]}  {result.name:<32}{took}", flush=True)
+        for reason in result.reasons:
+            if reason not in result.rules.values():
+                print(f"        {reason}", flush=True)
+        for rule, sentence in result.rules.items():
+            told = self._broken_by.setdefault(rule, [])
+            print(f"        {rule}: {'as above' if told else sentence}", flush=True)
+            told.append(result.name)
+
+    def end(self, sentence: str) -> None:
+        if self._silent:
+            return
+        for rule, names in self._broken_by.items():
+            if len(names) > 1:
+                print(f"{rule}: broken in {len(names)} transcripts", flush=True)
+        if sentence:
+            print(sentence, flush=True)

@@ -1,23 +1,19 @@
-"""One subscription of the runner: every frame as it came, the state they fold to, and what of the law was broken.
+"""One chat on one event stream: its frames in order, the state that they fold to, and the law that they keep.
 
-It folds with the one reducer (`protocol/reducer.py`) and counts positions itself, so ids stay opaque. Event types that
-it does not know count and are skipped, as PROTOCOL §5 asks of clients. The player waits here for what it expects.
+The folding is the protocol's own reducer, so a state here is what any client holds. `wire.py` splits a stream's bytes
+into blocks and hands each chat its own.
 """
 
 import json
-from collections.abc import Callable
 
-import anyio
-import httpx2
 import msgspec
 
 from protocol.codec import decode_event, decode_snapshot, encode
-from protocol.errors import TooLarge
 from protocol.events import Event
+from protocol.ids import Position
 from protocol.messages import JsonObject
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
-from protocol.sse import EventFrame, FrameParser
 from protocol.state import ChatState, empty_state
 from server.console.conformance.law import Law
 
@@ -27,46 +23,46 @@ _KNOWN = frozenset(str(each.__struct_config__.tag) for each in Event.__args__)
 
 
 class Stream:
-    """`feed` it bytes; or let `take` have frames that were parsed already."""
+    """`take` its frames. `has_plain_ids`: the stream carries this chat alone and has no name, so ids are
+    `<epoch>-<position>-<base>` (PROTOCOL §4). `is_resumed`: it may go on without a snapshot; it is folded from the
+    first snapshot on, if one comes."""
 
-    def __init__(self, chat_id: str) -> None:
+    def __init__(self, chat_id: str, *, has_plain_ids: bool = True, is_resumed: bool = False) -> None:
         self.chat_id = chat_id
         self.frames: list[JsonObject] = []
         self.ids: list[str] = []
         self.state: ChatState = empty_state(chat_id)
-        self.law = Law(chat_id)
-        self.ended: str | None = None
-        """Why nothing more will come."""
-        self._parser = FrameParser()
-        self._changed = anyio.Event()
+        self.law = Law(chat_id, has_plain_ids=has_plain_ids, is_resumed=is_resumed)
+        self._has_plain_ids = has_plain_ids
+        self._has_snapshot = False
 
-    def feed(self, chunk: bytes) -> None:
-        for frame in self._parser.feed(chunk):
-            if isinstance(frame, EventFrame):
-                self.take(frame.data, frame.last_event_id)
-
-    def take(self, data: str, event_id: str) -> None:
-        try:
-            frame = json.loads(data)
-            assert isinstance(frame, dict)
-        except (ValueError, AssertionError):
-            self.law.broken.append(f"an event that is no JSON object: {data[:100]!r}")
-            return
-        if "seq" not in frame:
-            return  # transient (PROTOCOL §4)
+    def take(self, frame: JsonObject, event_id: str) -> None:
+        """One event of this chat's log, or a snapshot."""
         self.frames.append(frame)
-        fresh_id = event_id if event_id not in self.ids[-1:] else ""  # a parser repeats the last id it saw
         self.ids.append(event_id)
-        self.law.see(frame, fresh_id, self.state if self._fold(frame) else None)
-        self._notify()
+        self.law.see(frame, event_id, self.state if self._fold(frame, event_id) else None)
 
-    def _fold(self, frame: JsonObject) -> bool:
+    def state_after(self, index: int) -> ChatState:
+        """What a client held after the frame at that index: the fold since the last snapshot before it."""
+        begin = max(i for i, frame in enumerate(self.frames[: index + 1]) if frame.get("type") == "snapshot")
+        then = Stream(self.chat_id, has_plain_ids=self._has_plain_ids)
+        for frame, event_id in zip(self.frames[begin : index + 1], self.ids[begin : index + 1], strict=True):
+            then.take(frame, event_id)
+        return then.state
+
+    def _fold(self, frame: JsonObject, event_id: str) -> bool:
         kind = frame.get("type")
         raw = json.dumps({key: value for key, value in frame.items() if key not in ("chat_id", "seq")}).encode()
         position = self.state.position + 1
         try:
             if kind == "snapshot":
-                self.state = state_from_snapshot(self.chat_id, decode_snapshot(raw), position)
+                place = Position.parse(event_id) if self._has_plain_ids else None
+                base = place.position if place is not None else position
+                self.state = state_from_snapshot(self.chat_id, decode_snapshot(raw), base)
+                self._has_snapshot = True
+            elif not self._has_snapshot:
+                decode_event(raw)
+                return False
             elif kind in _KNOWN:
                 self.state = reduce(self.state, position, decode_event(raw))
             else:
@@ -76,34 +72,6 @@ class Stream:
             self.state = msgspec.structs.replace(self.state, position=position)
             return False
         return True
-
-    def end(self, why: str) -> None:
-        self.ended = why
-        self._notify()
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
-
-    async def until(self, wanted: Callable[[], object], seconds: float) -> bool:
-        """Wait until `wanted` holds; False when it does not within so many seconds, or the stream has ended."""
-        with anyio.move_on_after(seconds):
-            while not wanted():
-                if self.ended is not None:
-                    return False
-                await self._changed.wait()
-            return True
-        return bool(wanted())
-
-    async def read(self, response: httpx2.Response) -> None:
-        """Feed it the bytes of a response until they end."""
-        try:
-            async for chunk in response.aiter_bytes():
-                self.feed(chunk)
-        except (httpx2.TransportError, TooLarge) as wrong:
-            self.end(f"the stream broke: {wrong}")
-        else:
-            self.end("the server ended the stream")
 
 
 def as_snapshot(state: ChatState) -> JsonObject:

@@ -4,12 +4,14 @@ Black box: URLs and headers of PROTOCOL §1, nothing else. Model names of the tr
 (`--model`), in what is sent and in what is expected. Nothing is tried twice: a conformance test wants the first answer.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+import anyio
 import httpx2
 import msgspec
 
@@ -20,8 +22,14 @@ __all__ = ["NotThere", "Target"]
 SILENCE_SECONDS = 45.0
 """Three heartbeats (PROTOCOL §4)."""
 
-ANSWER_SECONDS = 35.0
-"""More than `Prefer: wait` can take (PROTOCOL §18)."""
+CONNECT_SECONDS = 5.0
+
+ANSWER_SECONDS = 5.0
+"""For an answer that does not wait: a post waits up to 2 s for an effect, an import up to 10 s (PROTOCOL §1, §3)."""
+
+
+CAPABILITIES = frozenset({"resume", "heartbeat", "run"})
+"""What the probe looks for before any transcript, and transcripts may require."""
 
 
 class NotThere(Exception):
@@ -38,14 +46,20 @@ class Target:
         *,
         models: Mapping[str, str] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.url = url.rstrip("/")
+        self.answer_seconds = answer_seconds
+        self.hung = anyio.Event()
+        """Set when it has not done something in time."""
+        self.cannot: dict[str, str] = {}
+        """What this server was seen not to do, with a sentence: nobody waits for it again (`probe.py`, `ending.py`)."""
         self._models = dict(models or {})
         self._offered_models: frozenset[str] | None = None
         self._offered_tools: dict[str, str] | None = None
         self._http = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=5.0),
+            timeout=httpx2.Timeout(answer_seconds, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None),  # every player holds a few streams; players are bounded
             transport=transport,
             trust_env=not is_loopback(urlsplit(url).hostname or ""),  # no proxy leads to our own machine
@@ -66,7 +80,8 @@ class Target:
             caps = await self._http.get(f"{self.url}/v1/caps")
             tools = await self._http.get(f"{self.url}/v1/tools")
         except httpx2.TransportError as wrong:
-            raise NotThere(f"{self.url}: nobody answers there ({wrong})") from None
+            why = "no answer came in time" if isinstance(wrong, httpx2.TimeoutException) else str(wrong)
+            raise NotThere(f"{self.url}: nobody answers there ({why})") from None
         if caps.status_code == 401:
             raise NotThere(f"{self.url} wants a token; give one with --token or THREADCAST_TOKEN")
         match _json(caps):
@@ -84,7 +99,11 @@ class Target:
 
     def _has(self, requirement: str) -> bool:
         kind, _, name = requirement.partition(":")
+        if kind in CAPABILITIES:
+            return kind not in self.cannot
         if kind == "model":
+            if "run" in self.cannot:
+                return False
             wanted = self.model(name).partition("?")[0]
             return self._offered_models is None or wanted in self._offered_models
         if self._offered_tools is None:
@@ -110,29 +129,48 @@ class Target:
                 return value
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_seconds: float | None = None,
     ) -> httpx2.Response:
-        """Raises httpx2.TransportError."""
-        kind = {"Content-Type": "application/json"} if body is not None else {}
-        return await self._http.request(method, self.url + path, content=body, headers={**kind, **(headers or {})})
+        """One request and its whole answer. `wait_seconds`: for the answer, beyond what `Prefer` asks for; without
+        it, `answer_seconds`. Raises httpx2.TransportError."""
+        headers = _with_kind(body, headers)
+        found = re.search(r"wait=([0-9]+)", headers.get("Prefer", ""))
+        seconds = (wait_seconds or self.answer_seconds) + (int(found[1]) if found else 0)
+        timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+        return await self._http.request(method, self.url + path, content=body, headers=headers, timeout=timeout)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[httpx2.Response]:
+        """An event stream, its status not yet looked at. Raises httpx2.TransportError."""
+        accepts = {"Accept": "text/event-stream", **_with_kind(body, headers)}
+        timeout = httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+        async with self._http.stream(
+            method, self.url + path, content=body, headers=accepts, timeout=timeout
+        ) as response:
+            yield response
 
     @asynccontextmanager
     async def subscribe(
         self, chat_id: str, *, last_event_id: str | None = None, in_query: bool = False
     ) -> AsyncIterator[httpx2.Response]:
-        """A stream, its status not yet looked at; resumed by header, or by query. Raises httpx2.TransportError."""
-        params = {"chat_id": chat_id}
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            (params if in_query else headers)["from" if in_query else "Last-Event-ID"] = last_event_id
-        async with self._http.stream(
-            "GET",
-            f"{self.url}/v1/chats/subscribe",
-            params=params,
-            headers=headers,
-            timeout=httpx2.Timeout(SILENCE_SECONDS, connect=5.0),
-        ) as response:
+        """The stream of one chat; resumed by header, or by query. Raises httpx2.TransportError."""
+        resumes = last_event_id is not None
+        query = f"&from={quote(last_event_id or '', safe='')}" if resumes and in_query else ""
+        headers = {"Last-Event-ID": last_event_id or ""} if resumes and not in_query else {}
+        async with self.stream("GET", f"/v1/chats/subscribe?chat_id={chat_id}{query}", headers=headers) as response:
             yield response
+
+
+def _with_kind(body: bytes | None, headers: Mapping[str, str] | None) -> dict[str, str]:
+    return {**({"Content-Type": "application/json"} if body is not None else {}), **(headers or {})}
 
 
 def _json(response: httpx2.Response) -> object:

@@ -1,0 +1,238 @@
+"""What must hold of every chat when its transcript is over: however a client looks at it, it sees the same.
+
+A newcomer's snapshot, `GET /v1/chats/ID`, the tree and the chat as it was at earlier positions equal the fold of the
+live stream; a stream resumed in the middle brings exactly the rest. What a server does not answer in time is noted in
+`target.cannot`, and no other transcript waits for it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx2
+
+from protocol.ids import Position
+from protocol.messages import JsonObject
+from server.console.conformance.asking import json_of
+from server.console.conformance.expecting import Failed, Hung
+from server.console.conformance.patterns import shown
+from server.console.conformance.stream import Stream, as_snapshot, difference
+from server.console.conformance.target import Target
+from server.console.conformance.wire import Wire, broken_headers
+
+__all__ = ["Ending", "fresh_wire"]
+
+RESUMES_COUNT = 3
+"""Positions from which each chat is resumed: enough to meet beginning, middle and end of a run."""
+
+PAST_COUNT = 2
+"""Positions at which each chat is read as it was."""
+
+SETTLE_SECONDS = 3.0
+"""How long a chat at rest may still tell news, such as its `last_active`."""
+
+
+class Ending:
+    """One chat's last checks. `had_log`: the chat existed before it was watched, so its first id can be resumed."""
+
+    def __init__(self, target: Target, wire: Wire, stream: Stream, wait_seconds: float, *, had_log: bool) -> None:
+        self.rules: dict[str, str] = {}
+        self._target = target
+        self._wire = wire
+        self._stream = stream
+        self._path = f"/v1/chats/{stream.chat_id}"
+        self._wait_seconds = wait_seconds
+        self._had_log = had_log
+
+    async def check(self) -> None:
+        """All of it. Raises Failed."""
+        for capability, look in (
+            ("snapshot", self._newcomer),
+            ("read", self._read),
+            ("tree", self._tree),
+            ("at", self._past),
+            ("resume", self._resume),
+        ):
+            if capability in self._target.cannot:
+                continue
+            try:
+                await look()
+            except (Hung, httpx2.TimeoutException) as wrong:
+                sentence = str(wrong) or f"nothing came within {self._wait_seconds:g} s"
+                self._target.cannot.setdefault(capability, sentence)
+                raise Hung(f"{capability}: {sentence}") from None
+
+    async def _settled(self, look: Callable[[], Awaitable[str | None]]) -> None:
+        """Look again after each piece of news, as long as what is seen differs."""
+        deadline = time.monotonic() + min(SETTLE_SECONDS, self._wait_seconds)
+        while True:
+            have = len(self._stream.frames)
+            wrong = await look()
+            if wrong is None:
+                return
+            if time.monotonic() > deadline:
+                raise Failed(wrong)
+            await self._wire.until(lambda: len(self._stream.frames) > have, 0.3)  # noqa: B023 - awaited at once
+
+    async def _newcomer(self) -> None:
+        async def look() -> str | None:
+            fresh = await fresh_wire(self._target, self._stream.chat_id, 1, self._wait_seconds, self.rules)
+            theirs = as_snapshot(fresh.state)
+            return self._differs("a fresh snapshot", as_snapshot(self._stream.state), theirs)
+
+        await self._settled(look)
+
+    async def _read(self) -> None:
+        await self._settled(lambda: self._looks_as("", self._stream.state.position, as_snapshot(self._stream.state)))
+
+    async def _past(self) -> None:
+        """The chat as it was after some of its events, named by number and by id in turn."""
+        for turn, index in enumerate(self._places(PAST_COUNT, first=0)):
+            place = Position.parse(self._stream.ids[index])
+            if place is None:
+                return  # the law has said so
+            at = str(place.position) if turn % 2 == 0 else str(place)
+            then = as_snapshot(self._stream.state_after(index))
+            if (wrong := await self._looks_as(f"?at={at}", place.position, then)) is not None:
+                raise Failed(wrong)
+
+    async def _looks_as(self, query: str, position: int, mine: JsonObject) -> str | None:
+        """Why `GET /v1/chats/ID` shows something else than `mine` at `position`."""
+        body = await self._get(query)
+        if query and body.get("code") == "gone":
+            first = body.get("first")
+            return None if isinstance(first, int) and first > position else f"GET {self._path}{query}: {shown(body)}"
+        theirs = {key: value for key, value in body.items() if key not in ("chat_id", "position", "id")}
+        place = Position.parse(str(body.get("id")))
+        head = (body.get("chat_id"), body.get("position"), place and place.position)
+        if head != (self._stream.chat_id, position, position):
+            named = {key: body.get(key) for key in ("chat_id", "position", "id")}
+            return f"GET {self._path}{query} should be of position {position}, is {shown(named)}"
+        return self._differs(f"GET {self._path}{query}", mine, theirs)
+
+    async def _tree(self) -> None:
+        async def look() -> str | None:
+            state = self._stream.state
+            body = await self._get("?view=tree")
+            wrong = _wrong_in_tree(body, as_snapshot(state)["messages"])
+            if wrong is None and (body.get("type"), body.get("position")) != ("tree", state.position):
+                named = {key: body.get(key) for key in ("type", "position")}
+                wrong = f"it should be a tree at position {state.position}, is {shown(named)}"
+            return wrong and f"GET {self._path}?view=tree: {wrong}"
+
+        await self._settled(look)
+
+    async def _resume(self) -> None:
+        """From some positions after the last snapshot: the same events again, with the same numbers and ids."""
+        stream = self._stream
+        count = len(stream.frames)
+        for turn, place in enumerate(self._places(RESUMES_COUNT, first=0 if self._had_log else 1)):
+            event_id = stream.ids[place]
+            again = await fresh_wire(
+                self._target,
+                stream.chat_id,
+                count - place - 1,
+                self._wait_seconds,
+                self.rules,
+                last_event_id=event_id,
+                in_query=turn % 2 == 1,
+            )
+            for mine, theirs in zip(stream.frames[place + 1 : count], again.frames, strict=False):
+                if mine != theirs:
+                    raise Failed(f"resumed after {event_id}, expected {shown(mine)}, came {shown(theirs)}")
+            if again.ids[: count - place - 1] != stream.ids[place + 1 : count]:
+                raise Failed(f"resumed after {event_id}, events have other ids")
+
+    def _places(self, wanted_count: int, *, first: int) -> list[int]:
+        """Some indexes of frames after the last snapshot, without the last frame. `first`: 1 leaves the first
+        snapshot of all out, since a chat has no log before its first command (PROTOCOL §4)."""
+        frames = self._stream.frames
+        snapshot = max(i for i, frame in enumerate(frames) if frame.get("type") == "snapshot")
+        middle = range(snapshot + (first if snapshot == 0 else 0), len(frames) - 1)
+        return sorted({middle[len(middle) * i // wanted_count] for i in range(wanted_count)}) if middle else []
+
+    async def _get(self, query: str) -> dict[str, Any]:  # Any: JSON that is looked into
+        response = await self._target.request("GET", self._path + query, wait_seconds=self._wait_seconds)
+        body = json_of(response, f"GET {self._path}{query}: ")
+        if response.status_code not in (200, 410) or not isinstance(body, dict):
+            raise Failed(f"GET {self._path}{query} was answered {response.status_code} {response.text[:200]}")
+        return body
+
+    def _differs(self, what: str, mine: object, theirs: object) -> str | None:
+        found = difference(mine, theirs)
+        if found is None:
+            return None
+        return (
+            f"{what} differs from the fold of the live stream at {found}: "
+            f"{shown(_at(mine, found))} live, {shown(_at(theirs, found))} there"
+        )
+
+
+def _wrong_in_tree(body: dict[str, Any], path: list[JsonObject]) -> str | None:  # Any: as above
+    """Why the tree is not a tree, or its path to the leaf is not the active path."""
+    seen: dict[str, JsonObject] = {}
+    for message in body.get("messages", []):
+        parent_id, message_id = message.get("parent_id"), str(message.get("message_id"))
+        if parent_id is not None and parent_id not in seen:
+            return f"message {message_id} stands before its parent {parent_id}"
+        seen[message_id] = message
+    for message_id, message in seen.items():
+        siblings = [key for key, each in seen.items() if each.get("parent_id") == message.get("parent_id")]
+        if sorted(message.get("sibling_ids", [message_id])) != sorted(siblings):
+            return f"message {message_id} names the siblings {message.get('sibling_ids')}, it has {siblings}"
+    found: list[JsonObject] = []
+    at = body.get("leaf_id")
+    while at is not None:
+        if at not in seen:
+            return f"the leaf or a parent {at} is not in the tree"
+        found.insert(0, seen[at])
+        at = seen[at].get("parent_id")
+    differs = difference(path, found)
+    return differs and f"the path to leaf_id differs from the active path at {differs}"
+
+
+async def fresh_wire(
+    target: Target,
+    chat_id: str,
+    count: int,
+    wait_seconds: float,
+    rules: dict[str, str],
+    *,
+    last_event_id: str | None = None,
+    in_query: bool = False,
+) -> Stream:
+    """The first `count` frames of a subscription of its own. What its framing and headers break is added to `rules`.
+
+    Raises:
+        Failed: it is refused, or ends before.
+        Hung: they do not come.
+    """
+    wire = Wire.of_chat(chat_id, is_resumed=last_event_id is not None)
+    stream = wire.chat(chat_id)
+    async with target.subscribe(chat_id, last_event_id=last_event_id, in_query=in_query) as response:
+        if response.status_code != 200:
+            raise Failed(f"subscribing was answered {response.status_code}")
+        rules.update(broken_headers(response))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.read, response)
+            came = await wire.until(lambda: len(stream.frames) >= count, wait_seconds)
+            tasks.cancel_scope.cancel()
+    rules.update(wire.broken)
+    if not came:
+        after = f" resumed after {last_event_id}" if last_event_id else ""
+        why = wire.ended or f"in {wait_seconds:g} s"
+        raise (Failed if wire.ended else Hung)(
+            f"a subscription{after} gave {len(stream.frames)} of {count} events: {why}"
+        )
+    return stream
+
+
+def _at(value: object, path: str | None) -> object:
+    """The value at a path that `difference` gave."""
+    for key in (path or "").split("/")[1:]:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+    return value

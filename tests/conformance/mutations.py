@@ -1,0 +1,149 @@
+"""Shows that the conformance kit notices: every mutation stands before a real server, and some transcript must fail.
+
+    python -m tests.conformance.mutations                 all of them, and a table of which transcripts noticed
+    python -m tests.conformance.mutations no-ids feed-*   these alone
+
+Of each mutation the transcripts that it names are played first; only if none of these notices, all others. A transcript
+counts only when it passes through the same proxy without a mutation. The exit code is 1 when a mutation survived, or
+changed nothing.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+import anyio
+
+from server.console.conformance.player import play
+from server.console.conformance.target import Target
+from server.console.conformance.transcripts import Transcript, load, transcripts_directory
+from tests.conformance.proxy import Mutation, proxy_to
+from tests.conformance.wrong_answers import ANSWERS
+from tests.conformance.wrong_streams import STREAMS
+from tests.integration.harness import ROOT, start
+
+__all__ = ["CONFIG", "MUTATIONS", "Noticed", "drawn", "judge", "main"]
+
+MUTATIONS: dict[str, Mutation] = {**STREAMS, **ANSWERS}
+
+CONFIG = """
+[tools.open_file]
+policy = "client"
+description = "Opens a file in the editor."
+
+[profiles.agent]
+payloads = ["article"]
+"""
+"""Of a server that offers what all transcripts need, with the tools of `tests/integration/preview_tools.py`."""
+
+AT_ONCE = 4
+"""Mutations that are judged together; most of their time is waiting for what never comes."""
+
+WAIT_SECONDS = 4.0
+"""For what a mutation may have swallowed. The same transcripts pass without it within the same time."""
+
+FIXED_SEED = "0"
+"""Where there is no git."""
+
+
+@dataclass
+class Noticed:
+    """What came of one mutation: transcript to its first reason. `was_met`: the mutation changed something."""
+
+    by: dict[str, str] = field(default_factory=dict)
+    was_met: bool = False
+
+
+def drawn(count: int) -> list[str]:
+    """Some mutations, chosen by the commit, so that each commit plays others and the same commit the same."""
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+        seed = found.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        seed = FIXED_SEED
+    return sorted(random.Random(seed).sample(sorted(MUTATIONS), count))
+
+
+async def judge(url: str, name: str, transcripts: dict[str, Transcript], wait_seconds: float = WAIT_SECONDS) -> Noticed:
+    """Play transcripts against the server at `url` behind one mutation until some have noticed."""
+    mutation = MUTATIONS[name]
+    noticed = Noticed()
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(proxy_to(url, mutation))
+        target = await stack.enter_async_context(Target(proxy.url, answer_seconds=wait_seconds))
+        await target.look()
+        others = [each for each in transcripts if each not in mutation.hints and not transcripts[each].takes_seconds]
+        for group in (mutation.hints, *([each] for each in others)):
+            for each in group:
+                target.cannot.clear()
+                result = await play(target, transcripts[each], wait_seconds)
+                if result.outcome == "failed":
+                    noticed.by[each] = result.reasons[0]
+            if noticed.by:
+                break
+        noticed.was_met = proxy.changes_count > 0
+    return noticed
+
+
+async def control(url: str, names: list[str], transcripts: dict[str, Transcript]) -> dict[str, list[str]]:
+    """Those of these transcripts that do not pass through a proxy without a mutation, and why."""
+    failed: dict[str, list[str]] = {}
+    async with proxy_to(url, None) as proxy, Target(proxy.url, answer_seconds=WAIT_SECONDS) as target:
+        await target.look()
+        for name in names:
+            result = await play(target, transcripts[name], WAIT_SECONDS)
+            if result.outcome != "passed":
+                failed[name] = result.reasons
+    return failed
+
+
+async def _table(url: str, names: list[str]) -> int:
+    transcripts = {each.name: each for each in load(transcripts_directory())}
+    found: dict[str, Noticed] = {}
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with limiter:
+            found[name] = await judge(url, name, transcripts)
+        print(f"{_word(found[name])}  {name}", file=sys.stderr, flush=True)
+
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(one, name)
+    witnesses = sorted({each for noticed in found.values() for each in noticed.by})
+    unfair = await control(url, witnesses, transcripts)
+    for name in names:
+        by = [each for each in found[name].by if each not in unfair]
+        found[name].by = {each: found[name].by[each] for each in by}
+        print(f"| {name} | {MUTATIONS[name].sentence} | {', '.join(by) or _word(found[name])} |")
+    for name, reasons in unfair.items():
+        print(f"{name} does not pass without a mutation either: {reasons}")
+    noticed_count = sum(bool(each.by) and each.was_met for each in found.values())
+    print(f"{noticed_count}/{len(names)} mutations were noticed")
+    return 0 if noticed_count == len(names) else 1
+
+
+def _word(noticed: Noticed) -> str:
+    return "noticed" if noticed.by and noticed.was_met else "SURVIVED" if noticed.was_met else "NEVER MET"
+
+
+def main(patterns: list[str]) -> int:
+    """Start a server, judge, print; the exit code."""
+    names = [name for name in MUTATIONS if not patterns or any(fnmatch(name, each) for each in patterns)]
+    with tempfile.TemporaryDirectory() as directory:
+        base = Path(directory)
+        (base / "threadcast.toml").write_text(CONFIG)
+        arguments = ["--config", str(base / "threadcast.toml"), "--data-dir", str(base / "data")]
+        tools = str(ROOT / "tests" / "integration" / "preview_tools.py")
+        with start("serve", "--port", "0", *arguments, "--app", tools, log=base / "log") as server:
+            anyio.run(server.ready)
+            return anyio.run(_table, server.url, names)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,397 @@
+"""Mutations of everything that is no stream of chats: commands, lists, time travel, export, blobs, older wires."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+
+from tests.conformance.breaking import Json, answers, header, json_answers, query, replacing, units, without_query
+from tests.conformance.proxy import Answer, Mutation, Request, UnitChange
+
+__all__ = ["ANSWERS"]
+
+ID = r"/v1/chats/[\w-]+"
+LIST = "GET /v1/chats"
+FINAL = ("plain-turn",)
+
+
+def _position(request: Request, body: Json) -> None:
+    if "position" in body:
+        body["position"] += 1
+
+
+def _later(request: Request) -> None:
+    """`at` shows the chat one event later."""
+    at = request.query.get("at", [""])[0]
+    if at.isdecimal():
+        query(request, at=str(int(at) + 1))
+    elif found := re.fullmatch(r"(\d+)-(\d+)-(\d+)", at):
+        query(request, at=f"{found[1]}-{int(found[2]) + 1}-{found[3]}")
+
+
+def _now(request: Request) -> None:
+    without_query(request, "at")
+
+
+def _no_tree(request: Request) -> None:
+    without_query(request, "view")
+
+
+def _is_tree(request: Request) -> bool:
+    return request.query.get("view") == ["tree"]
+
+
+def _leaves_first(request: Request, body: Json) -> None:
+    if _is_tree(request):
+        body["messages"].reverse()
+
+
+def _only_children(request: Request, body: Json) -> None:
+    for message in body.get("messages", []) if _is_tree(request) else []:
+        message.update(sibling_ids=[message["message_id"]], sibling_index=0)
+
+
+def _path_alone(request: Request, body: Json) -> None:
+    """A tree without the branches that are not active."""
+    if not _is_tree(request):
+        return
+    parents = {message["message_id"]: message.get("parent_id") for message in body["messages"]}
+    path, at = set(), body["leaf_id"]
+    while at is not None:
+        path.add(at)
+        at = parents[at]
+    body["messages"] = [message for message in body["messages"] if message["message_id"] in path]
+
+
+def _no_leaf(request: Request, body: Json) -> None:
+    if _is_tree(request) and body["messages"]:
+        body["leaf_id"] = body["messages"][0]["message_id"]
+
+
+def _reversed(key: str) -> Callable[[Request, Json], None]:
+    def change(request: Request, body: Json) -> None:
+        body[key].reverse()
+
+    return change
+
+
+def _no_more(request: Request, body: Json) -> None:
+    body.update(has_more=False, next_cursor=None)
+
+
+def _without(*names: str) -> Callable[[Request], None]:
+    return lambda request: without_query(request, *names) if request.path == "/v1/chats" else None
+
+
+def _last_line_lost(request: Request, answer: Answer) -> None:
+    if answer.status == 200 and answer.body:
+        answer.body = b"".join(answer.body.splitlines(keepends=True)[:-1])
+
+
+def _half_a_line_lost(request: Request, answer: Answer) -> None:
+    if answer.status == 200 and answer.body:
+        answer.body = answer.body[:-20]
+
+
+def _siblings_written(request: Request, answer: Answer) -> None:
+    if answer.status == 200 and answer.body:
+        answer.body = answer.body.replace(
+            b'{"type":"message","message":{', b'{"type":"message","message":{"sibling_ids":[],'
+        )
+
+
+def _swallowed(request: Request, answer: Answer) -> None:
+    if answer.status == 200 and answer.body:
+        body = json.loads(answer.body)
+        if body.get("skipped"):
+            body = {**body, "imported": body["skipped"], "skipped": []}
+        answer.body = json.dumps(body).encode()
+
+
+def _bad_lines_dropped(request: Request) -> None:
+    if request.path == "/v1/chats/import":
+        request.body = (
+            b"".join(line for line in request.body.splitlines(keepends=True) if b'"role":7' not in line)
+            .replace(b'"message_count":2', b'"message_count":1')
+            .replace(b'"leaf_id":"m2"', b'"leaf_id":"m1"')
+        )
+
+
+def _refusals_accepted(request: Request, answer: Answer) -> None:
+    if answer.status == 400:
+        answer.status, answer.body = 202, b'{"status":"accepted"}'
+
+
+def _duplicates_accepted(request: Request, answer: Answer) -> None:
+    if answer.body == b'{"status":"duplicate"}':
+        answer.status, answer.body = 202, b'{"status":"accepted"}'
+
+
+def _strangers_empty(request: Request, answer: Answer) -> None:
+    if answer.status == 404:
+        answer.status, answer.body = 200, b"{}"
+
+
+def _bare_errors(request: Request, answer: Answer) -> None:
+    if answer.status >= 400:
+        answer.body, answer.headers["content-type"] = b"something is wrong", "text/plain"
+
+
+def _no_codes(request: Request, answer: Answer) -> None:
+    if answer.status >= 400 and answer.body:
+        body = json.loads(answer.body)
+        body.pop("code", None)
+        answer.body = json.dumps(body).encode()
+
+
+def _deletes_nothing(request: Request) -> None:
+    if request.method == "DELETE" and re.fullmatch(ID, request.path):
+        request.method = "GET"
+
+
+def _says_deleted(request: Request, answer: Answer) -> None:
+    if answer.status == 200:
+        answer.body = b'{"status":"deleted"}'
+
+
+def _impatient(request: Request) -> None:
+    request.headers.pop("prefer", None)
+
+
+def _one_byte_short(request: Request, answer: Answer) -> None:
+    if answer.status == 200:
+        answer.body = (answer.body or b"")[:-1]
+
+
+def _loud_hash(request: Request, answer: Answer) -> None:
+    body = json.loads(answer.body or b"{}")
+    if "hash" in body:
+        answer.body = json.dumps({**body, "hash": body["hash"].upper()}).encode()
+
+
+def _never_known(request: Request) -> None:
+    request.headers.pop("if-none-match", None)
+
+
+def _streams_always(request: Request) -> None:
+    if request.path in ("/chat", "/v1/agent/chat", "/api/chat/stream"):
+        request.headers.pop("accept", None)
+
+
+def _no_tool_runs(request: Request, body: Json) -> None:
+    for each in body.get("rounds", []):
+        each["tool_runs"] = []
+
+
+def _server_says(request: Request, body: Json) -> None:
+    for each in body["params"].values():
+        each["layer"] = "server"
+
+
+def _ascii(request: Request, answer: Answer) -> None:
+    if answer.body and answer.headers.get("content-type", "").startswith("application/json"):
+        answer.body = re.sub(r"[^\x00-\x7f]+", "?", answer.body.decode()).encode()
+
+
+def _nobody_typed(request: Request) -> None:
+    if request.path.endswith("/typing") and request.body:
+        body = json.loads(request.body)
+        body.pop("stream_id", None)
+        request.body = json.dumps(body).encode()
+
+
+def _adds_nothing(request: Request) -> None:
+    if request.path.startswith("/v1/streams/") and b'"add"' in request.body:
+        request.body = re.sub(rb'"add": *\[[^\]]*\]', b'"add": []', request.body)
+
+
+def _adds_anew(request: Request) -> None:
+    if request.path.startswith("/v1/streams/"):
+        request.body = request.body.replace(b'"from"', b'"other"')
+
+
+def _at(path: str) -> Callable[[Request], bool]:
+    return lambda request: request.method == "POST" and request.path == path
+
+
+def _dropping(pattern: bytes) -> UnitChange:
+    """Loses units that have this in them."""
+
+    def unit(data: bytes) -> Iterable[bytes]:
+        if not re.search(pattern, data):
+            yield data
+
+    return unit
+
+
+def _and_again(pattern: bytes, more: bytes) -> UnitChange:
+    """Another unit follows after the one that has this in it."""
+
+    def unit(data: bytes) -> Iterable[bytes]:
+        yield data
+        if re.search(pattern, data):
+            yield more
+
+    return unit
+
+
+ANSWERS: dict[str, Mutation] = {
+    "read-position-ahead": Mutation(
+        "GET of a chat tells a position that is one too high", FINAL, answer=json_answers(f"GET {ID}", _position)
+    ),
+    "at-is-late": Mutation("at= shows the chat one event later", FINAL, request=_later),
+    "at-is-now": Mutation("at= is ignored", FINAL, request=_now),
+    "no-tree": Mutation("view=tree is ignored", FINAL, request=_no_tree),
+    "tree-leaves-first": Mutation(
+        "a tree has children before their parents", FINAL, answer=json_answers(f"GET {ID}", _leaves_first)
+    ),
+    "tree-without-siblings": Mutation(
+        "messages of a tree name no siblings", ("tree",), answer=json_answers(f"GET {ID}", _only_children)
+    ),
+    "tree-of-the-path": Mutation(
+        "a tree lacks the branches that are not active", ("tree",), answer=json_answers(f"GET {ID}", _path_alone)
+    ),
+    "tree-without-leaf": Mutation(
+        "leaf_id names the root of the tree", FINAL, answer=json_answers(f"GET {ID}", _no_leaf)
+    ),
+    "list-reversed": Mutation(
+        "the list of chats is reversed", ("paging",), answer=json_answers(LIST, _reversed("items"))
+    ),
+    "one-page": Mutation("a list says that its first page is all", ("paging",), answer=json_answers(LIST, _no_more)),
+    "same-page": Mutation("a list ignores its cursor", ("paging",), request=_without("cursor")),
+    "limit-ignored": Mutation("a list ignores limit", ("paging", "list-and-read"), request=_without("limit")),
+    "search-ignored": Mutation("a list ignores q", ("paging",), request=_without("q")),
+    "state-ignored": Mutation("a list ignores state", ("paging",), request=_without("state")),
+    "runs-reversed": Mutation(
+        "the oldest run comes first", ("diagnostics",), answer=json_answers(f"GET {ID}/runs", _reversed("runs"))
+    ),
+    "trace-without-tools": Mutation(
+        "a trace lacks the runs of tools", ("diagnostics",), answer=json_answers(f"GET {ID}/runs/.*", _no_tool_runs)
+    ),
+    "export-cut": Mutation(
+        "an export lacks its last line", ("export-import",), answer=answers(f"GET {ID}/export", _last_line_lost)
+    ),
+    "export-cut-in-a-line": Mutation(
+        "an export ends in the middle of a line",
+        ("export-import",),
+        answer=answers(f"GET {ID}/export", _half_a_line_lost),
+    ),
+    "export-with-siblings": Mutation(
+        "an export writes siblings", ("export-import",), answer=answers(f"GET {ID}/export", _siblings_written)
+    ),
+    "import-says-done": Mutation(
+        "an import of a chat that is there says imported",
+        ("export-import",),
+        answer=answers("POST /v1/chats/import", _swallowed),
+    ),
+    "import-in-part": Mutation(
+        "an import leaves bad lines out and imports the rest", ("import-refused",), request=_bad_lines_dropped
+    ),
+    "refusals-accepted": Mutation(
+        "wrong commands are answered 202", ("bad-requests",), answer=answers(f"POST {ID}/commands", _refusals_accepted)
+    ),
+    "duplicates-accepted": Mutation(
+        "the same command is accepted twice",
+        ("duplicate",),
+        answer=answers(f"POST {ID}/commands", _duplicates_accepted),
+    ),
+    "unknown-chats-empty": Mutation(
+        "an unknown chat is answered 200",
+        ("unknown-chat", "delete"),
+        answer=answers(f"\\w+ {ID}(/.*)?", _strangers_empty),
+    ),
+    "errors-as-text": Mutation("errors are plain text", ("unknown-chat",), answer=answers(".*", _bare_errors)),
+    "errors-without-code": Mutation("errors have no code", ("unknown-chat",), answer=answers(".*", _no_codes)),
+    "errors-without-methods": Mutation(
+        "405 does not tell which methods are taken", ("wrong-addresses",), answer=header("allow", None, streams=False)
+    ),
+    "json-stored": Mutation(
+        "answers with JSON may be stored", FINAL, answer=header("cache-control", None, streams=False)
+    ),
+    "json-sniffed": Mutation(
+        "answers with JSON have no nosniff", FINAL, answer=header("x-content-type-options", None, streams=False)
+    ),
+    "deletes-nothing": Mutation(
+        "DELETE says deleted and deletes nothing",
+        ("delete",),
+        request=_deletes_nothing,
+        answer=answers(f"DELETE {ID}", _says_deleted),
+    ),
+    "never-waits": Mutation("Prefer: wait is ignored", ("prefer-wait",), request=_impatient),
+    "blob-cut": Mutation(
+        "a blob lacks its last byte", ("blobs",), answer=answers(f"GET {ID}/blobs/.*", _one_byte_short)
+    ),
+    "blob-hash-in-capitals": Mutation(
+        "the hash of a blob is in capitals", ("blobs",), answer=answers(f"POST {ID}/blobs", _loud_hash)
+    ),
+    "blob-never-cached": Mutation("If-None-Match is ignored", ("blobs",), request=_never_known),
+    "blob-runs": Mutation(
+        "blobs have no Content-Security-Policy",
+        ("blobs",),
+        answer=header("content-security-policy", None, streams=False),
+    ),
+    "ascii-in-json": Mutation(
+        "every character of JSON that is not ASCII becomes ?", ("unicode",), answer=answers("GET .*", _ascii)
+    ),
+    "typing-echoes": Mutation("who types hears of it", ("presence",), request=_nobody_typed),
+    "stream-adds-nothing": Mutation("adding a chat to a stream does nothing", ("named-stream",), request=_adds_nothing),
+    "stream-adds-anew": Mutation(
+        "a chat added with `from` begins with a snapshot", ("named-stream",), request=_adds_anew
+    ),
+    "layers-unknown": Mutation(
+        "every parameter is said to come from the server",
+        ("params-layers",),
+        answer=json_answers(f"GET {ID}/params", _server_says),
+    ),
+    "text-without-done": Mutation(
+        "POST /chat never says done", ("oneshot-text",), unit=units(_at("/chat"), lambda: _dropping(rb"event: done"))
+    ),
+    "text-without-names": Mutation(
+        "the frames of POST /chat have no event names",
+        ("oneshot-text",),
+        unit=units(_at("/chat"), lambda: replacing(rb"(?m)^event: .*\n", b"")),
+    ),
+    "text-without-id": Mutation(
+        "no frame of POST /chat has an id",
+        ("oneshot-text",),
+        unit=units(_at("/chat"), lambda: replacing(rb"(?m)^id: .*\n", b"")),
+    ),
+    "text-trimmed": Mutation(
+        "the texts of POST /chat lose their last space",
+        ("oneshot-text",),
+        unit=units(_at("/chat"), lambda: replacing(rb" \n\n$", b"\n\n")),
+    ),
+    "agent-after-the-end": Mutation(
+        "POST /v1/agent/chat goes on after message_complete",
+        ("oneshot-agent",),
+        unit=units(
+            _at("/v1/agent/chat"),
+            lambda: _and_again(rb"event: message_complete", b'event: content_chunk\ndata: {"chunk":"more"}\n\n'),
+        ),
+    ),
+    "page-without-marker": Mutation(
+        "POST /api/chat/stream does not mark where a call stood",
+        ("oneshot-page",),
+        unit=units(_at("/api/chat/stream"), lambda: replacing(rb"\[\[tool:[^\]]*\]\]", b"")),
+    ),
+    "page-with-two-ends": Mutation(
+        "POST /api/chat/stream says complete twice",
+        ("oneshot-page",),
+        unit=units(
+            _at("/api/chat/stream"),
+            lambda: _and_again(rb'"type":"complete"', b'data: {"type":"complete","payload":{}}\n\n'),
+        ),
+    ),
+    "openai-without-done": Mutation(
+        "POST /v1/chat/completions has no [DONE]",
+        ("oneshot-openai",),
+        unit=units(_at("/v1/chat/completions"), lambda: _dropping(rb"data: \[DONE\]")),
+    ),
+    "oneshot-never-json": Mutation(
+        "Accept: application/json is ignored by the older wires", ("oneshot-text",), request=_streams_always
+    ),
+    "sidebar-misses-a-section": Mutation(
+        "the sidebar begins without its tasks",
+        ("foreign-gui",),
+        unit=units(lambda request: request.path == "/v1/sidebar/subscribe", lambda: _dropping(rb'"section":"tasks"')),
+    ),
+}
