@@ -64,12 +64,12 @@ class Subscriber:
     def start_at(self, place: Position, missed: Sequence[Frame]) -> None:
         """Go on where this reader stopped: `missed` are the frames after its place."""
         self.base = place.base
+        self.connection.greet()
         if self.is_one_of_many:
             self._stand_at(place.epoch, place.position)
             self.write_frames(missed)
         else:
             self.write(b"".join(frame.for_base(place.base) for frame in missed))
-        self.connection.greet()
 
     def resync(self, reason: str) -> None:
         """What this reader holds cannot be continued."""

@@ -123,7 +123,7 @@ async def test_while_nothing_blocks_no_task_is_made_and_bytes_are_sent_where_the
         for number in range(100):
             setting.subscriber.write(b"%d " % number)
         expected = b"".join(b"%d " % number for number in range(100))
-        assert re.fullmatch(re.escape(missed.for_base(7)) + GREETING + expected, setting.pipe.taken)
+        assert re.fullmatch(GREETING + re.escape(missed.for_base(7)) + expected, setting.pipe.taken)
         assert asyncio.all_tasks() == before
         assert setting.subscriber.base == 7
 
