@@ -29,16 +29,16 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def is_too_deep(body: bytes) -> bool:
-    """Does any place of this JSON lie in more than `NESTING_MAX` lists and objects? The worst 16 MiB of JSON take a
+def is_too_deep(body: bytes, limit: int = NESTING_MAX) -> bool:
+    """Does any place of this JSON lie in more than `limit` lists and objects? The worst 16 MiB of JSON take a
     second, as decoding them does; what people send takes a microsecond."""
-    if body.count(b"[") + body.count(b"{") <= NESTING_MAX:  # nearly always
+    if body.count(b"[") + body.count(b"{") <= limit:  # nearly always
         return False
     steps = _STRINGS.sub(b"", body).translate(_STEPS, _BUT_BRACKETS)
-    return max(accumulate(array("b", steps)), default=0) > NESTING_MAX
+    return max(accumulate(array("b", steps)), default=0) > limit
 
 
-def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes, nesting_max: int = NESTING_MAX) -> _T:
     """What the bytes say.
 
     Raises:
@@ -52,14 +52,14 @@ def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise BadRequest(f"the body is not JSON: {wrong}") from None
     except RecursionError:
-        raise _too_deep() from None
-    if is_too_deep(body):  # last, since brackets that are no JSON would take longer to count
-        raise _too_deep()
+        raise _too_deep(nesting_max) from None
+    if is_too_deep(body, nesting_max):  # last, since brackets that are no JSON would take longer to count
+        raise _too_deep(nesting_max)
     return decoded
 
 
-def _too_deep() -> BadRequest:
-    return BadRequest(f"the body is nested too deep: at most {NESTING_MAX} lists and objects inside each other")
+def _too_deep(limit: int) -> BadRequest:
+    return BadRequest(f"the body is nested too deep: at most {limit} lists and objects inside each other")
 
 
 def read_json(text: str, *, mends: bool = False) -> object:

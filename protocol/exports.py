@@ -6,18 +6,19 @@ the same bytes. Blobs are no part of a state: who exports puts them into the `Ch
 """
 
 import hashlib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from protocol.blobs import Blob, blob_hashes, parse_blob_url
-from protocol.bodies import decode_body
+from protocol.bodies import NESTING_MAX, decode_body
 from protocol.errors import BadRequest, TooLarge
 from protocol.events import PayloadAdded
 from protocol.ids import RESERVED_CHAT_IDS, check_id
+from protocol.message_checks import check_message, check_payload, check_thread
 from protocol.messages import ImagePart, JsonObject, Message
 from protocol.reducer import drafted_message
 from protocol.state import ChatState
@@ -27,6 +28,7 @@ __all__ = [
     "EXPORT_FORMAT",
     "IMPORT_MAX_CHATS",
     "IMPORT_MAX_MESSAGES",
+    "LINE_NESTING_MAX",
     "ChatExport",
     "export_lines",
     "export_of",
@@ -45,9 +47,6 @@ IMPORT_MAX_CHATS = 1_000
 IMPORT_MAX_MESSAGES = 10_000
 """Of one chat, as of `restore_messages`: the longest chats that are measured (DESIGN §13). They are folded in one go,
 at a cost that grows with the square: 1.5 s for as many, and a lease is 3.5 s."""
-
-ROLE = re.compile("[a-z][a-z0-9_]{0,63}")
-"""Roles are an open list (PROTOCOL §8); this is what a name of one looks like."""
 
 
 class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +98,10 @@ class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="blob"):
 _Line = _Header | _MessageLine | _PayloadLine | _AgentLine | _BlobLine
 _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 _encode = msgspec.json.Encoder().encode
+_T = TypeVar("_T")
+
+LINE_NESTING_MAX = NESTING_MAX + 8
+"""A line puts what came in a body of its own a few objects deeper."""
 
 
 def tree_of(state: ChatState) -> list[Message]:
@@ -235,7 +238,7 @@ def read_exports(body: bytes) -> list[ChatExport]:
 
 def _read_line(raw: bytes, number: int) -> _Line:
     try:
-        return decode_body(_lines, raw)
+        return decode_body(_lines, raw, LINE_NESTING_MAX)
     except BadRequest as wrong:
         raise _wrong(number, wrong.message, wrong.path or "") from None
 
@@ -254,6 +257,7 @@ class _Reader:
                 f"line {number}: a chat of more than {IMPORT_MAX_MESSAGES} messages cannot be imported",
                 path=f"/{number}/message_count",
             )
+        _checked(check_thread, header.thread, number, "/thread")
         for key in ("context", "metadata"):
             value = getattr(header.thread, key)
             if value is not UNSET and len(_encode(value)) > OBJECT_MAX_BYTES:
@@ -274,6 +278,7 @@ class _Reader:
                 _check_id(payload.payload_id, "payload_id", number, "/payload/payload_id")
                 if payload.payload_id in self._payloads:
                     raise _wrong(number, f"payload_id {payload.payload_id!r} stands twice", "/payload/payload_id")
+                _checked(check_payload, payload, number, "/payload")
                 self._payloads[payload.payload_id] = payload
             case _AgentLine(agent):
                 self._agents.append(agent)
@@ -288,10 +293,7 @@ class _Reader:
             raise _wrong(number, f"message_id {message.message_id!r} stands twice", "/message/message_id")
         if message.parent_id is not None and message.parent_id not in self._messages:
             raise _wrong(number, f"parent_id {message.parent_id!r} is no message before this one", "/message/parent_id")
-        if not ROLE.fullmatch(message.role):
-            raise _wrong(number, "role must be a lower-case name", "/message/role")
-        if message.role == "tool" and not message.tool_call_id:
-            raise _wrong(number, "a tool message names its tool_call_id", "/message/tool_call_id")
+        _checked(check_message, message, number, "/message")
         for at, part in enumerate(message.content if isinstance(message.content, list) else ()):
             if isinstance(part, ImagePart) and not self._is_image(part.image_url.url):
                 raise _wrong(
@@ -330,6 +332,13 @@ def _check_id(value: str, what: str, number: int, path: str) -> None:
         check_id(value, what)
     except BadRequest as wrong:
         raise _wrong(number, wrong.message, path) from None
+
+
+def _checked(check: Callable[[_T], None], what: _T, number: int, path: str) -> None:
+    try:
+        check(what)
+    except BadRequest as wrong:
+        raise _wrong(number, wrong.message, f"{path}{wrong.path}") from None
 
 
 def _wrong(number: int, text: str, path: str = "") -> BadRequest:

@@ -11,6 +11,7 @@ import msgspec
 from protocol.content import check_text
 from protocol.errors import BadRequest, TooLarge, explain
 from protocol.ids import check_id
+from protocol.message_checks import check_message
 from protocol.messages import JsonObject, Message, text_of
 
 __all__ = ["NOTES_MAX_BYTES", "RESTORED_MAX_COUNT", "read_messages"]
@@ -21,7 +22,6 @@ RESTORED_MAX_COUNT = 10_000
 NOTES_MAX_BYTES = 65_536
 """What stands beside a restored message's words and calls (thinking, citations, extra), as JSON."""
 
-ROLE_MAX_CHARACTERS = 64
 CALL_ID_MAX_CHARACTERS = 128
 
 _TAKEN = frozenset({"role", "content", "message_id", "tool_calls", "tool_call_id", "tool_failed", "usage", "model"})
@@ -65,10 +65,12 @@ def _read(foreign: JsonObject, path: str) -> Message:
     except msgspec.ValidationError as wrong:
         text, place = explain(wrong)
         raise BadRequest(text, path=path + place) from None
-    if message.message_id:
-        check_id(message.message_id, "message_id")
-    if not 1 <= len(message.role) <= ROLE_MAX_CHARACTERS:
-        raise BadRequest(f"role must be 1 to {ROLE_MAX_CHARACTERS} characters", path=f"{path}/role")
+    try:
+        if message.message_id:
+            check_id(message.message_id, "message_id")
+        check_message(message)
+    except BadRequest as wrong:
+        raise BadRequest(wrong.message, path=f"{path}{wrong.path}") from None
     check_text(text_of(message.content) + "".join(call.function.arguments for call in message.tool_calls), path)
     if len(msgspec.json.encode([getattr(message, name) for name in sorted(_NOTES)])) > NOTES_MAX_BYTES:
         raise TooLarge(f"beside its words a message may have {NOTES_MAX_BYTES} bytes of JSON", path=path)

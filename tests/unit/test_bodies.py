@@ -11,7 +11,7 @@ from protocol.bodies import NESTING_MAX, is_too_deep, read_json, read_object
 from protocol.codec import decode_event, decode_events, decode_state
 from protocol.commands import decode_command, decode_inbox_body
 from protocol.errors import BadRequest
-from protocol.exports import read_exports
+from protocol.exports import LINE_NESTING_MAX, read_exports
 
 DEEP = b"[" * (NESTING_MAX + 1) + b"]" * (NESTING_MAX + 1)
 DEEPEST = b"[" * NESTING_MAX + b"]" * NESTING_MAX
@@ -48,8 +48,9 @@ def test_a_command_at_the_limit_is_taken_and_one_beyond_it_is_refused() -> None:
 
 
 def test_an_export_beyond_the_limit_is_refused_with_its_line() -> None:
-    with pytest.raises(BadRequest, match=LIMIT) as refused:
-        read_exports(b'\n{"type":"background_agent","agent":{"x":%s}}' % DEEP)
+    deeper = b"[" * LINE_NESTING_MAX + b"]" * LINE_NESTING_MAX
+    with pytest.raises(BadRequest, match="nested too deep") as refused:
+        read_exports(b'\n{"type":"background_agent","agent":{"x":%s}}' % deeper)
     assert refused.value.path == "/2"
 
 

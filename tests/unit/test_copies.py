@@ -113,7 +113,7 @@ def test_messages_are_restored_with_their_ids_and_the_next_question_follows_on_t
         ({"role": "user", "content": 3}, "/messages/1/content"),
         ({"role": "user", "content": "x", "tool_calls": [{"id": 3}]}, "/messages/1/tool_calls/0/id"),
         ({"role": "x" * 65, "content": ""}, "/messages/1/role"),
-        ({"role": "user", "content": "x", "message_id": "no good"}, "/message_id"),
+        ({"role": "user", "content": "x", "message_id": "no good"}, "/messages/1/message_id"),
     ],
 )
 def test_a_bad_message_is_refused_with_its_place(message: JsonObject, path: str) -> None:

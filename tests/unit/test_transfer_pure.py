@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from protocol.codec import encode
-from protocol.commands import ImportChat, SetParams
+from protocol.commands import ImportChat, RestoreMessages, SetParams, UserMessage, decode_command
 from protocol.deltas import AppendContent
 from protocol.errors import BadRequest, TooLarge
 from protocol.events import (
@@ -27,6 +27,7 @@ from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, Part, TextPart
 from protocol.principal import SYSTEM
 from protocol.reducer import reduce
+from protocol.restores import read_messages
 from protocol.snapshot import snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
 from tests.unit.pure_chat import PureChat, acks, say
@@ -34,6 +35,17 @@ from tests.unit.pure_chat import PureChat, acks, say
 
 def lines(state: ChatState) -> bytes:
     return b"".join(export_lines(export_of(state)))
+
+
+def usage(**changes: object) -> JsonObject:
+    return {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, **changes}
+
+
+def nested(depth: int) -> JsonObject:
+    value: JsonObject = {}
+    for _ in range(depth - 1):
+        value = {"in": value}
+    return value
 
 
 def importing(chat: ChatExport) -> ImportChat:
@@ -122,6 +134,71 @@ def test_any_tree_survives_export_and_import_byte_for_byte_and_every_reader_fold
         for position, event in enumerate(chat.events, start=1):
             reader = reduce(reader, position, event)
         assert encode(snapshot_of(reader)) == encode(snapshot_of(chat.state))
+
+
+RESTORED = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "tool", "diff", "plain_text", "ROOT", "no role", "", "a" * 65]),
+        "content": st.sampled_from(["hi", "", [{"type": "text", "text": "a part"}]]),
+    },
+    optional={
+        "message_id": st.sampled_from(["m1", "m2", "m 3", "x" * 129]),
+        "tool_call_id": st.sampled_from(["", "t1", "t2"]),
+        "created_at": st.sampled_from([1, 253_402_300_799_999, 10**30, -1, "yesterday"]),
+        "usage": st.sampled_from([usage(), usage(prompt_tokens=-1), usage(total_tokens=10**30), usage(cost_usd=1.5)]),
+        "tool_calls": st.just([{"id": "t1", "function": {"name": "n", "arguments": "{}"}}] * 2),
+        "extra": st.sampled_from([{"a": 1}, {"deep": nested(100)}, {"large": 10**30}]),
+        "model": st.just("some/model"),
+        "finish_reason": st.sampled_from(["stop", "whim"]),
+        "reasoning_content": st.just("so"),
+    },
+)
+
+
+@pytest.mark.row("SES-6")
+@given(st.lists(RESTORED, max_size=8))
+def test_whatever_can_be_restored_survives_export_and_import_byte_for_byte(messages: list[JsonObject]) -> None:
+    chat = PureChat()
+    (ack,) = acks(chat.command(RestoreMessages(client_request_id="r", messages=messages)))
+    if not ack[1]:
+        assert ack[2]["code"] == "bad_request"
+        return
+    first = lines(chat.state)
+    (read,) = read_exports(first)
+    again = PureChat()
+    again.command(importing(read), by=SYSTEM)
+    assert lines(again.state) == first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"role": "ROOT"}, "/role"),
+        ({"role": "tool"}, "/tool_call_id"),
+        ({"created_at": 10**30}, "/created_at"),
+        ({"usage": usage(prompt_tokens=-1)}, "/usage/prompt_tokens"),
+    ],
+)
+def test_restoring_refuses_what_an_import_refuses(wrong: JsonObject, path: str) -> None:
+    foreign = {"role": "user", "content": "x", **wrong}
+    with pytest.raises(BadRequest) as restoring:
+        read_messages([foreign])
+    assert restoring.value.path == f"/messages/0{path}"
+    line = {"type": "message", "message": {"message_id": "m1", **foreign}}
+    with pytest.raises(BadRequest) as importing_it:
+        read_exports(b"\n".join(json.dumps(each).encode() for each in (header(message_count=1), line)))
+    assert importing_it.value.path == f"/2/message{path}"
+
+
+def test_what_a_body_may_nest_an_export_of_it_may_too() -> None:
+    chat = PureChat()
+    body = json.dumps({"type": "user_message", "client_request_id": "r", "content": "x", "context": nested(127)})
+    command = decode_command(body.encode())
+    assert isinstance(command, UserMessage)
+    chat.command(command)
+    chat.finish()
+    (read,) = read_exports(lines(chat.state))
+    assert read.messages[0].context == command.context
 
 
 @pytest.mark.row("SES-6")
@@ -222,8 +299,20 @@ def message(**changes: object) -> JsonObject:
     return {"type": "message", "message": {"role": "user", "content": "x", "message_id": "m1", **changes}}
 
 
-def picture(url: str) -> JsonObject:
-    return message(content=[{"type": "image_url", "image_url": {"url": url}}])
+def picture(url: str, size: int = 1) -> JsonObject:
+    return message(content=[{"type": "image_url", "image_url": {"url": url, "bytes": size}}])
+
+
+def call(index: int) -> JsonObject:
+    return {"id": "t", "index": index, "type": "function", "function": {"name": "n", "arguments": "{}"}}
+
+
+BLOB = f"/v1/chats/c1/blobs/{'0' * 64}"
+
+
+def payload(**changes: object) -> JsonObject:
+    words = {"payload_id": "p", "payload_type": "t", "data": {}, "summary": "", "source": "tool", "message_id": "m"}
+    return {"type": "payload", "payload": {**words, **changes}}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +333,21 @@ def picture(url: str) -> JsonObject:
         ([header(message_count=1), message(message_id="a b")], "/2/message/message_id"),
         ([header(message_count=1), message(role="No Role")], "/2/message/role"),
         ([header(message_count=1), message(role="tool")], "/2/message/tool_call_id"),
+        ([header(message_count=1), message(created_at=10**30)], "/2/message/created_at"),
+        ([header(message_count=1), message(created_at=-1)], "/2/message/created_at"),
+        ([header(message_count=1), message(usage=usage(prompt_tokens=-1))], "/2/message/usage/prompt_tokens"),
+        ([header(message_count=1), message(usage=usage(total_tokens=2**53))], "/2/message/usage/total_tokens"),
+        ([header(message_count=1), message(usage=usage(cost_usd=-0.5))], "/2/message/usage/cost_usd"),
+        ([header(message_count=1), message(tool_calls=[call(-1)])], "/2/message/tool_calls/0/index"),
+        (
+            [header(message_count=1), picture(BLOB, -1)],
+            "/2/message/content/0/image_url/bytes",
+        ),
+        ([header(thread={"created_at": 10**30})], "/1/thread/created_at"),
+        ([header(thread={"last_active": -1})], "/1/thread/last_active"),
+        ([header(thread={"usage": usage(completion_tokens=-1)})], "/1/thread/usage/completion_tokens"),
+        ([header(payload_count=1), payload(source="me")], "/2/payload/source"),
+        ([header(payload_count=1), payload(approval="perhaps")], "/2/payload/approval"),
         ([header(message_count=1), message(parent_id="m0")], "/2/message/parent_id"),
         ([header(message_count=1), message(parent_id="m1")], "/2/message/parent_id"),
         ([header(message_count=2), message(), message()], "/3/message/message_id"),
