@@ -11,7 +11,7 @@ from protocol.messages import JsonObject
 from protocol.state import ChatState
 from protocol.thread import ALWAYS_PRESENT, Thread, ThreadPatch
 
-__all__ = ["MAX_ROUNDS", "PARAMS", "SERVER_DEFAULTS", "Effective", "Layer", "all_set", "effective"]
+__all__ = ["MAX_ROUNDS", "PARAMS", "SAMPLERS", "SERVER_DEFAULTS", "Effective", "Layer", "all_set", "effective"]
 
 Layer: TypeAlias = Literal["server", "profile", "thread", "command"]
 
@@ -32,6 +32,9 @@ SERVER_DEFAULTS: JsonObject = {
 """Of optional keys; the others have theirs in `Thread`, and None leaves the choice to the model's provider."""
 
 PARAMS: tuple[str, ...] = ThreadPatch.__struct_fields__
+
+SAMPLERS: tuple[str, ...] = ("top_k", "min_p", "repetition_penalty", "seed", "stop")
+"""Parameters that only some providers take: `/v1/caps` says which of them each model has (PROTOCOL §13, §16)."""
 
 _UNSET = Thread(id="-")
 _values_of = attrgetter(*PARAMS)

@@ -44,6 +44,13 @@ Scope: TypeAlias = Annotated[list[Name], Meta(max_length=3)]
 Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
 """Of tools or of their servers. They stand in every snapshot, so they must not grow as large as a body may be."""
 
+TopK: TypeAlias = Annotated[int, Meta(ge=0, le=100_000)]
+Seed: TypeAlias = Annotated[int, Meta(ge=0, le=2_147_483_647)]
+"""What all take: Gemini's API reads 32 bits with a sign."""
+
+StopWords: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1, max_length=256)]], Meta(max_length=4)]
+"""As many as OpenAI's API takes; Gemini's takes 5, the others more."""
+
 OBJECT_MAX_BYTES = 65_536
 """`context` and `metadata`, as JSON (PROTOCOL §16)."""
 
@@ -71,6 +78,11 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     max_tokens: int | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
     max_history_tokens: int | None = None
     max_history_messages: int | None = None
     history_tools: str | None = None
@@ -122,6 +134,11 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     frequency_penalty: Penalty | None | UnsetType = UNSET
     presence_penalty: Penalty | None | UnsetType = UNSET
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None | UnsetType = UNSET
+    top_k: TopK | None | UnsetType = UNSET
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None | UnsetType = UNSET
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None | UnsetType = UNSET
+    seed: Seed | None | UnsetType = UNSET
+    stop: StopWords | None | UnsetType = UNSET
     max_history_tokens: TokenCap | None | UnsetType = UNSET
     max_history_messages: Annotated[int, Meta(ge=0, le=10_000)] | None | UnsetType = UNSET
     history_tools: HistoryTools | None | UnsetType = UNSET

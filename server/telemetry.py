@@ -142,6 +142,9 @@ class Metrics:
         # The edge.
         self.http_requests = count("http_requests_total", "HTTP requests answered", "route", "status")
         self.commands_accepted = count("commands_accepted_total", "Commands laid in an inbox", "type")
+        self.params_ignored = count(
+            "params_ignored_total", "Keys of parameters that were left out, since nobody knows them"
+        )
         self.commands_refused = count("commands_refused_total", "Commands refused before the inbox", "code")
 
         self.turns_refused = count("turns_refused_total", "Commands refused since their caller's quota is spent")

@@ -22,6 +22,7 @@ from protocol.events import ToolStatus
 from protocol.ids import NewId
 from protocol.params import effective
 from protocol.runs import asking_message_id
+from protocol.runtime import say_runtime
 from protocol.state import Run
 from server.agent.answer.assembler import Assembler
 from server.agent.answer.continuation import Continuation
@@ -38,7 +39,7 @@ from server.agent.place.context import context_of, interaction_of, payloads_of
 from server.agent.ports import Authorizations, ChatPort, ModelTable
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.agent.tracing import RoundTrace, aborted_trace, summary_trace, tool_trace
-from server.providers.base import Delta, model_info
+from server.providers.base import Delta, PromptProgress, model_info
 from server.providers.complete import Completion, complete
 from server.telemetry import Metrics
 from server.tools.base import ClientEvent, Report, Tool, ToolContext, no_authorization
@@ -189,11 +190,16 @@ class AgentLoop:
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at = time.monotonic()
+        assembler.prompt_read = None
         try:
             with anyio.move_on_after(self._answer_seconds) as patience:
                 async with aclosing(provider.stream(request)) as deltas:
                     async for delta in deltas:
+                        if isinstance(delta, PromptProgress):
+                            await self._show_progress(delta, assembler)
+                            continue
                         if not assembler.has_started:
+                            await self._end_progress(assembler)
                             self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
                         trace.feed(delta)
                         await self._show(unsaid.feed(delta), assembler)
@@ -202,6 +208,19 @@ class AgentLoop:
         except ModelFailed:
             await self._show(unsaid.end(), assembler)
             raise
+
+    async def _show_progress(self, read: PromptProgress, assembler: Assembler) -> None:
+        """How far the prompt is read: in numbers beside the message, and as the run's status (EVT-12)."""
+        op = assembler.feed(read)
+        if op is not None:
+            await self._chat.stream(op)
+            text = f"reading the prompt: {assembler.prompt_read} %"
+            await self._chat.commit(lambda ledger: say_runtime(ledger, "generating", status_text=text))
+
+    async def _end_progress(self, assembler: Assembler) -> None:
+        """The prompt is read, and the first word is there."""
+        if assembler.prompt_read is not None:
+            await self._chat.commit(lambda ledger: say_runtime(ledger, "generating"))
 
     async def _show(self, deltas: Sequence[Delta], assembler: Assembler) -> None:
         """Raises ModelFailed: the answer is longer than one may be."""

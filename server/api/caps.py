@@ -16,6 +16,7 @@ from server.agent.place.scopes import TOP, is_declared, path_of, read_scope
 from server.api.edge import edge_of
 from server.api.errors import answer
 from server.api.limits import limits_of
+from server.api.params import in_order
 from server.telemetry import METRICS_CONTENT_TYPE
 from server.tools.traits import Scope
 
@@ -67,6 +68,7 @@ async def caps(request: Request) -> Response:
             "supports_clicks": False,
             "supports_agent": True,
             "default_temperature": None,
+            "samplers": in_order(edge.providers.samplers(model_id)),
             "enabled": True,
             "type": "chat",
         }
@@ -78,6 +80,7 @@ async def caps(request: Request) -> Response:
             "chat_default_model": edge.profiles.default_model,
             "chat_models": models,
             "completion_models": {},
+            "samplers": {name: in_order(edge.providers.samplers(f"{name}/")) for name in edge.providers.names},
             "metadata": None,
             "profiles": [profile.name for profile in edge.profiles.all],
             "mode_aliases": {alias: profile.name for profile in edge.profiles.all for alias in profile.aliases},

@@ -52,15 +52,15 @@ from protocol.errors import (
 )
 from protocol.events import Ack
 from protocol.ids import check_chat_id, check_id
-from protocol.messages import JsonObject
 from protocol.principal import SYSTEM, Principal
 from protocol.restores import read_messages
-from protocol.thread import OBJECT_MAX_BYTES, read_patch
+from protocol.thread import OBJECT_MAX_BYTES
 from server.api.attachments import NotFetched, resolved
 from server.api.blobs import THREAD_MIN_BYTES, store_parts
 from server.api.edge import Edge, edge_of, read_body
 from server.api.errors import answer, error_response
 from server.api.outcomes import following, outcome_within, post_until_answered
+from server.api.params import checked_params
 from server.store.port import Posted, PostKind, PostOutcome, PostRequest
 
 __all__ = ["cancel_queued", "carry_out", "lay_down", "lay_down_internal", "post_command", "take_back"]
@@ -86,7 +86,7 @@ async def post_command(request: Request) -> Response:
     bind_contextvars(client_request_id=command.client_request_id)
     try:
         command = await resolved(command, edge.mcp)
-        command = _checked(command, principal, edge)
+        command = await _checked(command, principal, edge)
         command = await store_parts(edge, chat_id, principal, command, len(body))
     except NotFetched as refusal:
         # No ack: an attachment may be there at the first try and gone when the same body is sent again.
@@ -161,7 +161,7 @@ async def lay_down(
         QuotaSpent: the caller.
         Unavailable: the store.
     """
-    command = _checked(command, principal, edge)
+    command = await _checked(command, principal, edge)
     body = encode_command(command)
     command = await store_parts(edge, chat_id, principal, command, len(body))
     post = _request_of(chat_id, principal, command, body_digest(body))
@@ -186,7 +186,7 @@ async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: 
     await lay_down_internal(edge, principal.id, chat_id, cancel)
 
 
-def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
+async def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
     """`command` after the checks that need no store, its mode written as the profile's name.
 
     Raises:
@@ -200,34 +200,14 @@ def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
         raise BadRequest("an edit has content, attachments or both", path="/content")
     if isinstance(command, UserMessage):
         read_context_files(command.context_files)
-        command = replace(command, params=_checked_params(edge, command.params, "/params"))
+        command = replace(command, params=await checked_params(edge, command.params, "/params"))
         if len(msgspec.json.encode(command.context)) > OBJECT_MAX_BYTES:
             raise TooLarge(f"context must be at most {OBJECT_MAX_BYTES} bytes of JSON", path="/context")
     if isinstance(command, SetParams):
-        command = replace(command, patch=_checked_params(edge, command.patch, "/patch"))
+        command = replace(command, patch=await checked_params(edge, command.patch, "/patch"))
     if isinstance(command, ToolDecision | ToolDecisions) and "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls")
     return command
-
-
-def _checked_params(edge: Edge, params: object, path: str) -> JsonObject:
-    """The parameters of a command or a patch (PROTOCOL §16), unknown keys left out, `mode` as its profile's name.
-
-    Raises:
-        BadRequest: a key is wrong; its path begins with `path`, where the parameters stand in the body.
-    """
-    try:
-        read = read_patch(params)
-    except BadRequest as wrong:
-        raise BadRequest(wrong.message, path=(wrong.path or "/patch").replace("/patch", path, 1)) from None
-    mode = read.get("mode")
-    if mode is None:
-        return read
-    profile = edge.profiles.get(mode)
-    if profile is None:
-        names = ", ".join(each.name for each in edge.profiles.all)
-        raise BadRequest(f"mode: no such profile; there are {names}", path=f"{path}/mode")
-    return {**read, "mode": profile.name}
 
 
 def _mode_request(chat_id: str, principal: Principal, command: Command, mode: str) -> PostRequest:

@@ -15,6 +15,7 @@ from protocol.commands import Interaction, InteractionType, UserMessage
 from protocol.errors import BadRequest, Refused
 from protocol.ids import check_chat_id
 from protocol.messages import JsonObject
+from protocol.params import SAMPLERS
 from server.agent.place.profile import Profile, Profiles
 from server.agent.place.scopes import is_declared, path_of, read_scope, scope_of_page
 from server.projections.agent_chat import AgentChat
@@ -117,6 +118,11 @@ class _Completions(msgspec.Struct, frozen=True):
     presence_penalty: object = None
     reasoning_effort: object = None
     parallel_tool_calls: object = None
+    seed: object = None
+    stop: object = None
+    top_k: object = None
+    min_p: object = None
+    repetition_penalty: object = None
     mode: object = None
     on_disconnect: OnDisconnect | None = None
 
@@ -129,6 +135,7 @@ _PARAMS = (
     "presence_penalty",
     "reasoning_effort",
     "parallel_tool_calls",
+    *SAMPLERS,
 )
 """Passed on as parameters of the run, with the bounds of PROTOCOL §16."""
 
@@ -213,6 +220,8 @@ def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
         raise BadRequest("metadata.chat_id must be a string", path="/metadata/chat_id")
     chat_id, is_new = _chat(named, fresh, "/metadata/chat_id")
     params = {key: value for key in _PARAMS if (value := getattr(asked, key)) is not None}
+    if isinstance(asked.stop, str):
+        params["stop"] = [asked.stop]
     if asked.max_completion_tokens is not None:
         params["max_tokens"] = asked.max_completion_tokens
     if asked.model:

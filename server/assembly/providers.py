@@ -8,7 +8,7 @@ from server.providers.extras import missing_extra
 from server.providers.lists import ModelList, list_request
 from server.providers.registry import Providers
 from server.providers.sdk import Reach
-from server.settings import BASE_URLS, Models, Settings
+from server.settings import BASE_URLS, OPENAI_API, Models, Settings
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings
 
@@ -81,7 +81,12 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
             from server.providers.openai.chat import OpenAIChat
 
             return OpenAIChat(
-                name, send_reasoning_back=wanted.send_reasoning_back, prefill=wanted.prefill, **_reach(name, wanted)
+                name,
+                send_reasoning_back=wanted.send_reasoning_back,
+                prefill=wanted.prefill,
+                samplers=None if wanted.samplers is None else frozenset(wanted.samplers),
+                program=wanted.program,
+                **_reach(name, wanted),
             )
 
 
@@ -97,9 +102,15 @@ def _reach(name: str, wanted: ProviderSettings) -> Reach:
 
 
 def _listing(name: str, wanted: ProviderSettings) -> ModelList | None:
-    """Its own list of models matters where the operator has named none. Vertex AI has no list that its clients can ask
-    for with the same path and sign-in, and Google's and Anthropic's own APIs list nothing without a key."""
-    if wanted.models or wanted.vertex_project or (wanted.api_key is None and wanted.base_url in BASE_URLS.values()):
+    """Its own list of models matters where the operator has named none, or has not said what serves them. Vertex AI has
+    no list that its clients can ask for with the same path and sign-in, and Google's and Anthropic's own APIs list
+    nothing without a key."""
+    tells_program = wanted.kind == "openai_chat" and not wanted.program and wanted.base_url != OPENAI_API
+    if (
+        (wanted.models and not tells_program)
+        or wanted.vertex_project
+        or (wanted.api_key is None and wanted.base_url in BASE_URLS.values())
+    ):
         return None
     key = wanted.api_key.reveal() if wanted.api_key is not None else None
     request = list_request(wanted.kind, wanted.base_url, key, api_version=wanted.api_version)

@@ -22,6 +22,7 @@ __all__ = [
     "ModelParams",
     "Prefill",
     "Prices",
+    "PromptProgress",
     "Provider",
     "ProviderData",
     "ReasoningDelta",
@@ -87,6 +88,16 @@ class TimingsReported(msgspec.Struct, frozen=True):
     timings: JsonObject
 
 
+class PromptProgress(msgspec.Struct, frozen=True):
+    """How far the model has read its prompt, before its first word: so many tokens of `total`, of which `cache` were
+    known from an earlier call; `time_ms` since it began (llama.cpp's `prompt_progress`)."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: float
+
+
 class ModelNamed(msgspec.Struct, frozen=True):
     """The model that really answers, in the provider's words (EVT-14)."""
 
@@ -114,6 +125,7 @@ Delta: TypeAlias = (
     | ServerBlock
     | UsageReported
     | TimingsReported
+    | PromptProgress
     | ModelNamed
     | ProviderData
     | Finished
@@ -129,13 +141,19 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class ModelParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Common parameters; None leaves the choice to the provider. `extra_body` passes through (PROV-5)."""
+    """Common parameters; None leaves the choice to the provider. `extra_body` passes through (PROV-5). Of the samplers
+    (`protocol.params.SAMPLERS`) a provider sends those that `Provider.samplers` names, and leaves the others out."""
 
     temperature: float | None = None
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     max_tokens: int | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
     reasoning_effort: str | None = None
     thinking_budget: int | None = None
     parallel_tool_calls: bool | None = None
@@ -202,6 +220,9 @@ class Provider(Protocol):
         Raises:
             ModelFailed: with a code of PROV-7; nothing foreign passes.
         """
+
+    def samplers(self, model: str) -> frozenset[str]:
+        """Which of `protocol.params.SAMPLERS` it sends for this model, as far as it is known now."""
 
     def models(self) -> list[ModelInfo]:
         """The models known without asking anybody; may be empty."""

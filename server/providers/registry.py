@@ -106,9 +106,17 @@ class Providers:
         return self._by_name[name].models() or self._offer(name).models
 
     def _offer(self, name: str) -> Offer:
-        """What the provider of that name said of itself, so far as it did."""
-        listing = self._lists.get(name)
-        return (listing.offer if listing is not None else None) or Offer()
+        provider = self._by_name[name]
+        return provider.offer if isinstance(provider, SdkProvider) else Offer()
+
+    def samplers(self, model: str | None = None) -> frozenset[str]:
+        """Which of `protocol.params.SAMPLERS` the model of this full name is sent, so far as it is known now; without
+        one, which of them any model may be sent."""
+        if model is not None:
+            provider, _, name = model.partition("/")
+            return self._by_name[provider].samplers(name) if provider in self._by_name else frozenset()
+        found = [provider.samplers("") for provider in self._by_name.values()]
+        return frozenset().union(*found, *(self.samplers(each) for each in self.model_infos()))
 
     def named(self, model: str) -> str:
         """`model`, or in place of a provider's `UNNAMED_MODEL` the first one that the provider lists."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from protocol.errors import ModelFailed
 from server.providers.base import UNNAMED_MODEL, ModelInfo, Request
 from server.providers.failures import model_failed
+from server.providers.listed import Offer
 from server.providers.lists import ModelList
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class SdkProvider(ABC, Generic[ClientT]):
     """A `Provider` but for its `stream`."""
 
     usual_base_url: ClassVar[str] = ""
+    usual_samplers: ClassVar[frozenset[str]] = frozenset()
+    """Those of its API, whoever serves it."""
 
     def __init__(self, name: str, **reach: Unpack[Reach]) -> None:
         self.name = name
@@ -69,15 +72,30 @@ class SdkProvider(ABC, Generic[ClientT]):
     def models(self) -> list[ModelInfo]:
         return list(self._models)
 
+    def samplers(self, model: str) -> frozenset[str]:
+        return self.usual_samplers
+
     def prefills(self, model: str) -> bool:
         """Most wires have no way to go on after a prefix that all their servers would honour."""
         return False
 
+    @property
+    def offer(self) -> Offer:
+        """What the provider said of itself, so far as it did."""
+        return (self.listing.offer if self.listing is not None else None) or Offer()
+
     async def _named(self, request: Request) -> Request:
-        """`request`; the first model of the list in place of `UNNAMED_MODEL`, if there is a list."""
-        if request.model != UNNAMED_MODEL or self.listing is None:
+        """`request`, with the first model of the list in place of `UNNAMED_MODEL`. A request that cannot be written
+        without the list waits a moment for the first one."""
+        if self.listing is None:
+            return request
+        params = request.params
+        if request.model != UNNAMED_MODEL and (params.top_k, params.min_p, params.repetition_penalty) == (None,) * 3:
+            self.listing.ask()
             return request
         offered = [info.name for info in (await self.listing.latest()).models]
+        if request.model != UNNAMED_MODEL:
+            return request
         return replace(request, model=offered[0]) if offered and UNNAMED_MODEL not in offered else request
 
     async def aclose(self) -> None:

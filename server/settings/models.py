@@ -113,6 +113,14 @@ class Provider(Section, frozen=True):
     send_reasoning_back: bool = False
     """Show the model its earlier reasoning (chat completions only); some servers want it with tool calls (PROV-6)."""
 
+    program: Literal["", "llama.cpp", "vllm", "sglang", "ollama"] = ""
+    """Only `openai_chat`: what serves the models, which says which samplers it takes; llama.cpp also tells how far it
+    has read a prompt. Empty: what its list of models tells, if anything."""
+
+    samplers: list[Literal["top_k", "min_p", "repetition_penalty", "seed", "stop"]] | None = None
+    """Only `openai_chat`: the samplers that may be sent; others are refused. Unset: as `program` says, else seed and
+    stop, since OpenAI and others answer 400 to what they do not know."""
+
     models: list[Model] = []
     """The first one is the default model when `models.default` is not set. Empty: what the provider lists itself."""
 
@@ -124,6 +132,8 @@ class Provider(Section, frozen=True):
             raise ValueError(f"prefill: {self.prefill!r} is not spoken by providers of the kind {self.kind!r}")
         if self.vertex_project and self.kind not in ("google", "anthropic"):
             raise ValueError('vertex_project: only providers of the kinds "google" and "anthropic" are on Vertex AI')
+        if self.kind != "openai_chat" and (self.program or self.samplers is not None):
+            raise ValueError('program and samplers: only providers of the kind "openai_chat" have them')
         if self.base_url == OPENAI_API and self.kind in BASE_URLS:
             force_setattr(self, "base_url", BASE_URLS[self.kind])
         parts = urlsplit(self.base_url)

@@ -52,6 +52,9 @@ class ScriptedModel:
     def models(self) -> list[ModelInfo]:
         return []
 
+    def samplers(self, model: str) -> frozenset[str]:
+        return frozenset()
+
     def prefills(self, model: str) -> bool:
         return self._can_continue
 

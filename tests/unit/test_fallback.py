@@ -39,6 +39,9 @@ class Moody:
     def models(self) -> list[ModelInfo]:
         return []
 
+    def samplers(self, model: str) -> frozenset[str]:
+        return frozenset()
+
     def prefills(self, model: str) -> bool:
         return False
 

@@ -28,6 +28,9 @@ class Named:
     def models(self) -> list[ModelInfo]:
         return [ModelInfo(name=name, context_tokens=1) for name in self._models]
 
+    def samplers(self, model: str) -> frozenset[str]:
+        return frozenset()
+
     def prefills(self, model: str) -> bool:
         return False
 

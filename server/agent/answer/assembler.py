@@ -7,6 +7,8 @@ the provider's own is kept for the private log.
 
 from collections.abc import Callable, Container
 
+import msgspec
+
 from protocol.deltas import (
     AddCitation,
     AddServerContentBlock,
@@ -28,6 +30,7 @@ from server.providers.base import (
     Finished,
     ModelNamed,
     Prices,
+    PromptProgress,
     ProviderData,
     ReasoningDelta,
     ServerBlock,
@@ -102,6 +105,8 @@ class Assembler:
         self.prices: Prices | None = None
         """Of the model that is asked; its usage says the cost."""
         self.has_started = False
+        self.prompt_read: int | None = None
+        """How much of the prompt the model has read, in percent; None when it does not tell."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.timings: JsonObject | None = None
@@ -116,6 +121,8 @@ class Assembler:
         Raises:
             ModelFailed: the answer is longer than one may be.
         """
+        if isinstance(delta, PromptProgress):
+            return self._progress(delta)
         self.has_started = True
         match delta:
             case TextDelta():
@@ -152,6 +159,17 @@ class Assembler:
             case Finished():
                 self.finish_reason = delta.reason
                 return None
+
+    def _progress(self, read: PromptProgress) -> DeltaOp | None:
+        """What is told of reading the prompt: the beginning and each twentieth once, so that no server can fill the log
+        with it."""
+        if not read.total > 0 or not 0 <= read.processed <= read.total:
+            return None
+        twentieth = 20 * read.processed // read.total
+        if self.has_started or (self.prompt_read is not None and twentieth <= 20 * self.prompt_read // 100):
+            return None
+        self.prompt_read = 100 * read.processed // read.total
+        return MergeExtra({"prompt_progress": msgspec.to_builtins(read)})
 
     def _count(self, text: str) -> None:
         self._characters += len(text)

@@ -51,6 +51,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
     """
 
     usual_base_url = ANTHROPIC_BASE_URL
+    usual_samplers = frozenset({"top_k", "stop"})
 
     def __init__(
         self,

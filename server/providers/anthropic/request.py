@@ -101,7 +101,11 @@ def _params(params: ModelParams, max_tokens: int, *, may_think: bool) -> JsonObj
             chosen["thinking"] = {"type": "adaptive", "display": "summarized"}
     if effort is not None and effort != "none":
         chosen["output_config"] = {"effort": _EFFORTS.get(effort, effort)}
+    if params.stop:
+        chosen["stop_sequences"] = params.stop
     if not is_thinking:  # thinking takes no other temperature than its own, and models of today not both
+        if params.top_k:  # 0 means no bound, which is what it does without one
+            chosen["top_k"] = params.top_k
         if params.temperature is not None:
             chosen["temperature"] = params.temperature
         elif params.top_p is not None:

@@ -134,6 +134,10 @@ class Demo:
         """Its answers are always the same, so any of them can be continued."""
         return True
 
+    def samplers(self, model: str) -> frozenset[str]:
+        """Nothing is drawn by chance here."""
+        return frozenset()
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

@@ -128,6 +128,10 @@ class Script:
         """What is written down can be continued anywhere."""
         return True
 
+    def samplers(self, model: str) -> frozenset[str]:
+        """Nothing is drawn by chance here."""
+        return frozenset()
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

@@ -65,6 +65,7 @@ class Google(SdkProvider["Client"]):
     `api_version` '' is the SDK's choice."""
 
     usual_base_url = GOOGLE_BASE_URL
+    usual_samplers = frozenset({"top_k", "seed", "stop"})
 
     def __init__(
         self,

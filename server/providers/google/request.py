@@ -61,6 +61,9 @@ def _params(params: ModelParams, model: str) -> JsonObject:
         "frequency_penalty": params.frequency_penalty,
         "presence_penalty": params.presence_penalty,
         "max_output_tokens": params.max_tokens,
+        "top_k": params.top_k or None,  # 0 means no bound, which is what it does without one
+        "seed": params.seed,
+        "stop_sequences": params.stop or None,
         "thinking_config": _thinking(params, model),
     }
     return {name: value for name, value in chosen.items() if value is not None}

@@ -33,6 +33,7 @@ from server.providers.openai.chat_wire import (
     usage_of,
 )
 from server.providers.openai.client import OPENAI_BASE_URL, OpenAIServer, SaidInStream
+from server.providers.openai.samplers import takes_samplers
 from server.providers.sdk import Reach
 from server.providers.tolerant import Decoder, Mender
 
@@ -47,12 +48,22 @@ _chunks = Decoder(Chunk)
 
 class OpenAIChat(OpenAIServer):
     """The `Provider`. `send_reasoning_back` is for servers that want `reasoning_content` again (PROV-6); `prefill` says
-    how this server is given the beginning of an answer."""
+    how this server is given the beginning of an answer; `samplers` which of `protocol.params.SAMPLERS` it takes, and
+    `program` what it is: None and '' leave both to its list of models."""
 
     def __init__(
-        self, name: str, *, send_reasoning_back: bool = False, prefill: Prefill = "auto", **reach: Unpack[Reach]
+        self,
+        name: str,
+        *,
+        send_reasoning_back: bool = False,
+        prefill: Prefill = "auto",
+        samplers: frozenset[str] | None = None,
+        program: str = "",
+        **reach: Unpack[Reach],
     ) -> None:
         super().__init__(name, **reach)
+        self._samplers = samplers
+        self._program = program
         self._send_reasoning_back = send_reasoning_back
         self._prefill = prefill_at(self._base_url) if prefill == "auto" else prefill
         # OpenAI's reasoning models refuse `max_tokens`, most other servers know nothing else.
@@ -61,12 +72,17 @@ class OpenAIChat(OpenAIServer):
     def prefills(self, model: str) -> bool:
         return self._prefill != "none"
 
+    def samplers(self, model: str) -> frozenset[str]:
+        return takes_samplers(model, self.offer, program=self._program or self.offer.program, said=self._samplers)
+
     def _body(self, request: Request) -> JsonObject:
         return request_body(
             request,
             max_tokens_field=self.max_tokens_field,
             send_reasoning_back=self._send_reasoning_back,
             prefill=self._prefill,
+            samplers=self.samplers(request.model),
+            program=self._program or self.offer.program,
         )
 
     def _reader(self) -> "ChunkReader":
@@ -104,7 +120,9 @@ class ChunkReader:
     def read(self, chunk: Chunk) -> list[Delta]:
         """What `chunk` adds to the answer. Usage is kept for the end: some servers repeat a growing count."""
         deltas: list[Delta] = []
-        if chunk.model and chunk.model != self._model:
+        if chunk.prompt_progress is not None:  # it has not begun to answer, so nothing else is said of it yet
+            deltas.append(chunk.prompt_progress)
+        elif chunk.model and chunk.model != self._model:
             self._model = chunk.model
             deltas.append(ModelNamed(chunk.model))
         for choice in chunk.choices or ():

@@ -11,7 +11,8 @@ import msgspec
 
 from protocol.bodies import read_object
 from protocol.messages import FilePart, ImagePart, JsonObject, Message, Part, TextPart, ToolCall, Usage, text_of
-from server.providers.base import FinishReason, ModelParams, Prefill, Request, ToolCallDelta
+from server.providers.base import FinishReason, ModelParams, Prefill, PromptProgress, Request, ToolCallDelta
+from server.providers.openai.samplers import sampling
 from server.providers.tolerant import Count
 
 __all__ = [
@@ -75,12 +76,13 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event of the stream. `timings` is llama.cpp's."""
+    """One event of the stream. `timings` and `prompt_progress` are llama.cpp's."""
 
     choices: list[Choice] | None = None
     usage: TokenCounts | None = None
     model: str | None = None
     timings: JsonObject | None = None
+    prompt_progress: PromptProgress | None = None
     error: ErrorBody | str | None = None
 
 
@@ -161,9 +163,16 @@ def prefill_at(base_url: str) -> Prefill:
 
 
 def request_body(
-    request: Request, *, max_tokens_field: str, send_reasoning_back: bool, prefill: Prefill = "none"
+    request: Request,
+    *,
+    max_tokens_field: str,
+    send_reasoning_back: bool,
+    prefill: Prefill = "none",
+    samplers: frozenset[str] = frozenset(),
+    program: str = "",
 ) -> JsonObject:
-    """The JSON body. What is None is left to the provider; `extra_body` has the last word (PROV-5)."""
+    """The JSON body. What is None is left to the provider; `extra_body` has the last word (PROV-5). `samplers` are
+    those that the server takes, `program` is what it is (`samplers.PROGRAMS`), '' when nobody knows."""
     messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
     shown: list[JsonObject] = []  # images of tool results, until the results are all there
     for message in request.messages:
@@ -181,7 +190,10 @@ def request_body(
         "stream": request.stream,
         **({"stream_options": {"include_usage": True}} if request.stream else {}),
         **_params(request.params, max_tokens_field),
+        **sampling(request.params, samplers, program),
     }
+    if program == "llama.cpp" and request.stream:
+        body["return_progress"] = True
     if request.tools:
         body["tools"] = [
             {

@@ -902,6 +902,11 @@ export interface Thread {
   frequency_penalty?: number | null;
   presence_penalty?: number | null;
   max_tokens?: number | null;
+  top_k?: number | null;
+  min_p?: number | null;
+  repetition_penalty?: number | null;
+  seed?: number | null;
+  stop?: string[] | null;
   max_history_tokens?: number | null;
   max_history_messages?: number | null;
   history_tools?: string | null;
@@ -959,6 +964,11 @@ export interface ThreadPatch {
   frequency_penalty?: number | null | "";
   presence_penalty?: number | null | "";
   max_tokens?: number | null | "";
+  top_k?: number | null | "";
+  min_p?: number | null | "";
+  repetition_penalty?: number | null | "";
+  seed?: number | null | "";
+  stop?: string[] | null | "";
   max_history_tokens?: number | null | "";
   max_history_messages?: number | null | "";
   history_tools?: "full" | "none" | null | "";
@@ -1003,6 +1013,11 @@ export interface ThreadUpdated {
   frequency_penalty?: number | null;
   presence_penalty?: number | null;
   max_tokens?: number | null;
+  top_k?: number | null;
+  min_p?: number | null;
+  repetition_penalty?: number | null;
+  seed?: number | null;
+  stop?: string[] | null;
   max_history_tokens?: number | null;
   max_history_messages?: number | null;
   history_tools?: "full" | "none" | null;
@@ -1208,6 +1223,11 @@ export interface TrajectoryChat {
   frequency_penalty?: number | null;
   presence_penalty?: number | null;
   max_tokens?: number | null;
+  top_k?: number | null;
+  min_p?: number | null;
+  repetition_penalty?: number | null;
+  seed?: number | null;
+  stop?: string[] | null;
   max_history_tokens?: number | null;
   max_history_messages?: number | null;
   history_tools?: string | null;
