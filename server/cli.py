@@ -139,6 +139,10 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
 
             if options.url and not options.url.startswith(("http://", "https://")):
                 return _refuse(f"--url {options.url!r} must begin with http:// or https://")
+            if options.repair:
+                from server.console.doctor_repair import repair
+
+                return repair(os.environ, options.config, data_dir=options.data_dir)
             return doctor(os.environ, options.config, url=options.url, data_dir=options.data_dir)
         case "dead-letters":
             from server.console.dead_letters import dead_letters
@@ -297,6 +301,10 @@ def _parser() -> argparse.ArgumentParser:
 
     doctor.add_argument(
         "--url", help="the server that is asked (what the configuration says); a token: THREADCAST_TOKEN"
+    )
+
+    doctor.add_argument(
+        "--repair", action="store_true", help="mend the files of the private store in --data-dir; a copy is kept"
     )
 
     letters = command("dead-letters", "commands that were given up because they killed their workers", _DEAD_LETTERS)

@@ -16,16 +16,20 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from protocol.errors import Conflict, Unavailable
+from server.forks import close_in_children
+from server.store.repair import Damaged, check_manifest, mend_end
 from server.store.server_process import (
     POLL_SECONDS,
+    EndedAtStart,
     ServerProcess,
     ask,
     find_binary,
@@ -34,11 +38,15 @@ from server.store.server_process import (
     start_server,
 )
 
-__all__ = ["EmbeddedStore"]
+__all__ = ["PERSISTENT", "VOLATILE", "EmbeddedStore", "locked_for_serving"]
 
-PERSISTENT: Sequence[str] = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
+PERSISTENT: Sequence[str] = (
+    *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
+    *("--aof-load-truncated", "no"),
+)
 """The append-only file alone: it holds all that a snapshot file would. everysec may lose the last 1–2 s on power loss,
-which is what we promise (DESIGN §14); a kill -9 of the server process lost nothing with this Valkey."""
+which is what we promise (DESIGN §14); a kill -9 of the server process lost nothing with this Valkey. A bad end of the
+file is cut off by `repair.py`, which keeps a copy and says so; the server would cut some of them off without a word."""
 
 VOLATILE: Sequence[str] = ("--save", "", "--appendonly", "no")
 
@@ -59,6 +67,7 @@ class EmbeddedStore:
         self._memory = memory
         self._data_dir = data_dir.absolute()
         self._serve_lock: int | None = None
+        self._forget_lock = _nothing
         self._server: ServerProcess | None = None
         self._scratch: Path | None = None
 
@@ -78,7 +87,8 @@ class EmbeddedStore:
             self._scratch = Path(tempfile.mkdtemp(prefix="threadcast-"))
             directory = self._scratch
         else:
-            self._serve_lock = _lock_for_serving(self._data_dir)
+            lock = self._serve_lock = _lock_for_serving(self._data_dir)
+            self._forget_lock = close_in_children(lambda: [lock])
             directory = self._data_dir / "store"
         try:
             self._server = await self._start(directory)
@@ -118,7 +128,17 @@ class EmbeddedStore:
         leftover = await _wait_for_leftover(directory)
         if leftover is not None:
             return leftover
-        server = start_server(find_binary(), directory, VOLATILE if self._memory else PERSISTENT)
+        if self._memory:
+            return await self._begin(directory, VOLATILE)
+        check_manifest(directory)
+        try:
+            return await self._begin(directory, PERSISTENT)
+        except EndedAtStart as wrong:
+            await anyio.to_thread.run_sync(_mend, directory, wrong)
+        return await self._begin(directory, PERSISTENT)
+
+    async def _begin(self, directory: Path, arguments: Sequence[str]) -> ServerProcess:
+        server = start_server(find_binary(), directory, arguments)
         try:
             await server.wait_ready()
         except BaseException:
@@ -132,8 +152,37 @@ class EmbeddedStore:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if self._serve_lock is not None:
+            self._forget_lock()
             os.close(self._serve_lock)
             self._serve_lock = None
+
+
+def _mend(directory: Path, wrong: EndedAtStart) -> None:
+    """In a thread, since it may read gigabytes. Raises Unavailable when a bad end of a file is not what is wrong."""
+    try:
+        cut = mend_end(directory)
+    except OSError as trouble:
+        raise Unavailable(f"the embedded store cannot be repaired: {trouble}") from trouble
+    if cut is not None:
+        _log.warning("store.repaired", text=str(cut), cut_bytes=cut.bytes_count, copy=str(cut.copy))
+    elif any(word in wrong.words for word in ("append only file", "AOF", "RDB")):
+        raise Damaged(directory, wrong.words.partition(": make a backup")[0].rpartition(" # ")[2])
+    else:
+        raise wrong
+
+
+def _nothing() -> None:
+    return None
+
+
+@contextlib.contextmanager
+def locked_for_serving(data_dir: Path) -> Iterator[None]:
+    """Nobody serves this directory meanwhile. Raises Conflict when somebody does already."""
+    lock = _lock_for_serving(data_dir)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _lock_for_serving(data_dir: Path) -> int:

@@ -24,7 +24,16 @@ import anyio
 
 from protocol.errors import Unavailable
 
-__all__ = ["ServerProcess", "ask", "find_binary", "lock_is_free", "socket_path", "start_server", "unix_url"]
+__all__ = [
+    "EndedAtStart",
+    "ServerProcess",
+    "ask",
+    "find_binary",
+    "lock_is_free",
+    "socket_path",
+    "start_server",
+    "unix_url",
+]
 
 SOCKET_PATH_MAX_BYTES = 100
 """sun_path holds 108 bytes on Linux and 104 on macOS, with the closing zero; some room for the server's own suffix."""
@@ -132,6 +141,14 @@ def _try_lock(directory: Path) -> int | None:
     return lock
 
 
+class EndedAtStart(Unavailable):
+    """`words`: the last line of the server's own log."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"the embedded store ended while it started: {words}")
+        self.words = words
+
+
 class ServerProcess:
     """A server that we started (or, where the system knows no parent-death signal, found alive and took over)."""
 
@@ -171,7 +188,7 @@ class ServerProcess:
         if ask(self.path).startswith(b"+PONG"):
             return True
         if not self.is_alive:
-            raise Unavailable(f"the embedded store ended while it started: {_last_words(self.directory)}")
+            raise EndedAtStart(_last_words(self.directory))
         if time.monotonic() > deadline:
             self.signal(signal.SIGKILL)
             raise Unavailable(f"the embedded store did not answer within {START_TIMEOUT_SECONDS:.0f} s")

@@ -1,0 +1,51 @@
+"""What a forked child must not keep: our ports, our readers' connections, our locks, and our way of hearing signals.
+
+`os.fork` and `multiprocessing` copy every open descriptor, and a tool may call them. A child that outlives the server
+would hold its port and its data directory, so that it could not be started again, and its readers' connections, so that
+they would not notice its end. It would also answer a signal as the server does: `multiprocessing.Pool` ends its workers
+with SIGTERM, and a worker that only takes note of it lives on. Programs that a tool starts (`subprocess`) are no
+concern: descriptors of Python are closed by exec (PEP 446), and handlers are forgotten.
+
+uvloop runs these hooks also between fork and exec, so a descriptor that is passed on to a program must not stand here.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+__all__ = ["close_in_children"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_keepers: dict[int, Callable[[], Iterable[int]]] = {}
+
+
+def close_in_children(descriptors: Callable[[], Iterable[int]]) -> Callable[[], None]:
+    """Close these descriptors in every child that is forked from now on; negative ones are none. They are asked for in
+    the child, so that no number is closed that means another file by then. Returns how to end that."""
+    key = max(_keepers, default=0) + 1
+    _keepers[key] = descriptors
+
+    def forget() -> None:
+        _keepers.pop(key, None)
+
+    return forget
+
+
+def _forget_the_parent() -> None:
+    """In the child, in the thread that forked, which is its only one."""
+    if not _keepers:
+        return  # not in a server
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    for descriptors in list(_keepers.values()):
+        for descriptor in list(descriptors()):
+            if descriptor >= 0:
+                with suppress(OSError):
+                    os.close(descriptor)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parent)

@@ -1,0 +1,155 @@
+"""The append-only file of a Valkey or Redis server: how far it is whole, and what its manifest names.
+
+A file of commands is a sequence of RESP arrays of bulk strings, as clients send them, and of annotations (`#TS:…`).
+MULTI to EXEC is one record: a server that loads half of a transaction would show half of an effect. After a power loss
+the end may be cut anywhere, or hold zeros or the bytes of other files where the blocks were allotted and not written.
+The server itself removes an end that is merely short, without a word, and refuses to start with any other.
+
+`scan` reads a file in pieces, whatever its size; nothing here writes. `repair.py` decides what to do. The format is
+that of valkey.io, "Persistence" ("Append-only file"), with the manifest of Redis 7.0 and newer.
+"""
+
+import re
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+__all__ = ["BadManifest", "Manifest", "Scan", "parse_manifest", "scan", "sequence_of"]
+
+LINE_MAX_BYTES = 128
+"""Of a header (`*12`, `$2048`) or an annotation; the longest are below 40 bytes."""
+
+WORD_MAX_BYTES = 64
+"""Of a command's name."""
+
+BULK_MAX_BYTES = 512 * 1024 * 1024
+"""Of one argument: the servers' own bound (proto-max-bulk-len)."""
+
+PIECE_BYTES = 1024 * 1024
+"""Read at a time."""
+
+_ARRAY = re.compile(rb"\*([1-9][0-9]{0,6})\r\n")
+_BULK = re.compile(rb"\$(0|[1-9][0-9]{0,8})\r\n")
+_NOTE = re.compile(rb"#[A-Z]+:[^\r\n]*\r\n")
+_WORD = re.compile(rb"[A-Za-z][A-Za-z0-9._|-]*")
+_NEXT = re.compile(rb"\r\n(?=\*[1-9])")
+_ENTRY = re.compile(r"file (?P<name>[^\s\"/]+) seq (?P<seq>[1-9][0-9]*) type (?P<kind>[bhi])(?: .*)?")
+
+
+class Scan(NamedTuple):
+    """`whole_bytes`: where the last whole record ends. `fault`: what is wrong there, "" when that is the end of the
+    file. `resumes_at`: where a whole record begins after the fault; None: only the end is bad."""
+
+    whole_bytes: int
+    size_bytes: int
+    fault: str = ""
+    resumes_at: int | None = None
+
+
+class Manifest(NamedTuple):
+    """The files that make up the store: a snapshot, None before the first, and the commands since then, in order."""
+
+    base: str | None
+    increments: tuple[str, ...]
+
+    def text(self) -> str:
+        """As the server writes it."""
+        base = [] if self.base is None else [(self.base, "b")]
+        entries = [*base, *((name, "i") for name in self.increments)]
+        return "".join(f"file {name} seq {sequence_of(name)} type {kind}\n" for name, kind in entries)
+
+
+class BadManifest(Exception):
+    """The manifest is no list of files."""
+
+
+class _Fault(Exception):
+    """No whole record begins here."""
+
+
+def parse_manifest(text: str) -> Manifest:
+    """Files of earlier snapshots, which the server is about to delete, are left out. Raises BadManifest."""
+    base: str | None = None
+    increments: list[str] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        entry = _ENTRY.fullmatch(line.strip())
+        if entry is None or (entry["kind"] == "b" and base is not None):
+            raise BadManifest
+        if entry["kind"] == "b":
+            base = entry["name"]
+        elif entry["kind"] == "i":
+            increments.append(entry["name"])
+    if base is None and not increments:
+        raise BadManifest
+    return Manifest(base, tuple(increments))
+
+
+def sequence_of(name: str) -> int:
+    """The number of a file, such as 3 of `appendonly.aof.3.incr.aof`; 1 where there is none."""
+    found = re.search(r"\.([1-9][0-9]*)\.(?:base|incr)\.", name)
+    return 1 if found is None else int(found[1])
+
+
+def scan(path: Path) -> Scan:
+    """How far a file of commands is whole. Raises OSError."""
+    with path.open("rb", buffering=PIECE_BYTES) as file:
+        size = path.stat().st_size
+        whole = at = 0
+        is_in_transaction = False
+        while at < size:
+            try:
+                word = _record(file)
+                if word in (b"MULTI", b"EXEC") and (word == b"EXEC") != is_in_transaction:
+                    raise _Fault(f"{word.decode()} out of place")
+            except _Fault as fault:
+                return Scan(whole, size, f"{fault} at byte {at}", _resumption(file, at + 1))
+            is_in_transaction = word == b"MULTI" or (is_in_transaction and word != b"EXEC")
+            at = file.tell()
+            if not is_in_transaction:
+                whole = at
+        return Scan(whole, size, "" if whole == size else f"a transaction without its end at byte {whole}")
+
+
+def _record(file: BinaryIO) -> bytes:
+    """Read one; its command in capitals, b"" for an annotation. Raises _Fault."""
+    head = file.readline(LINE_MAX_BYTES)
+    if _NOTE.fullmatch(head):
+        return b""
+    array = _ARRAY.fullmatch(head)
+    if array is None:
+        raise _Fault("no command")
+    word = b""
+    for number in range(int(array[1])):
+        bulk = _BULK.fullmatch(file.readline(LINE_MAX_BYTES))
+        if bulk is None or int(bulk[1]) > BULK_MAX_BYTES:
+            raise _Fault("a command with a broken argument")
+        length = int(bulk[1])
+        if number == 0:
+            word = file.read(min(length, WORD_MAX_BYTES + 1))
+            if len(word) > WORD_MAX_BYTES or not _WORD.fullmatch(word):
+                raise _Fault("a command without a name")
+        else:
+            file.seek(length, 1)
+        if file.read(2) != b"\r\n":
+            raise _Fault("a command with a torn argument")
+    return word.upper()
+
+
+def _resumption(file: BinaryIO, start: int) -> int | None:
+    """Where a whole record begins at or after `start`; arguments of this product are JSON or numbers, so none looks
+    like one."""
+    at = start
+    while True:
+        file.seek(at)
+        piece = file.read(PIECE_BYTES)
+        for found in _NEXT.finditer(piece):
+            file.seek(at + found.end())
+            try:
+                _record(file)
+            except _Fault:
+                continue
+            return at + found.end()
+        if len(piece) < PIECE_BYTES:
+            return None
+        at += len(piece) - 3  # a beginning may lie across two pieces

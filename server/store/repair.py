@@ -1,0 +1,203 @@
+"""Repairing the files of the embedded store after a power loss or worse; nothing is thrown away.
+
+`mend_end` is for every start that failed: the last file has a bad end, which is cut off at the last whole record.
+`mend_files` and `set_base_aside` are for a person who asked for it (`threadcast doctor --repair`), since more than an
+end is lost: damage before whole records, a snapshot or a manifest that cannot be read. Whatever is cut or replaced is
+kept below `damaged/` in the store's directory, so that the files can be put together again as they were. Nothing here
+starts a server, and the caller sees to it that none runs.
+"""
+
+import os
+import shutil
+import time
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import Unavailable
+from server.store.aof import BadManifest, Manifest, Scan, parse_manifest, scan, sequence_of
+
+__all__ = ["Cut", "Damaged", "check_manifest", "mend_end", "mend_files", "set_base_aside"]
+
+FILES = "appendonlydir"
+MANIFEST = "appendonly.aof.manifest"
+DAMAGED = "damaged"
+COPY_BYTES = 1024 * 1024
+
+
+class Damaged(Unavailable):
+    """The store's files cannot be loaded, and only a person may decide to lose some of what is in them."""
+
+    def __init__(self, directory: Path, what: str) -> None:
+        super().__init__(
+            f"the embedded store in {directory} is damaged: {what}. "
+            f"`threadcast doctor --repair --data-dir {directory.parent}` keeps a copy and saves what can be saved"
+        )
+        self.what = what
+
+
+class Cut(NamedTuple):
+    """What was cut off a file. `copy` holds the bytes: put behind what is left, they make the file that was."""
+
+    file: Path
+    at_byte: int
+    bytes_count: int
+    copy: Path
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.file.name}: {self.fault}; cut there, the {self.bytes_count} bytes after it are in {self.copy}"
+
+
+def check_manifest(directory: Path) -> None:
+    """Look before the server does, which would begin anew where its manifest is missing. Raises Damaged."""
+    _manifest(directory)
+
+
+def mend_end(directory: Path) -> Cut | None:
+    """Cut the bad end off the newest file of commands; None when it has none.
+
+    Raises:
+        Damaged: more than that is wrong.
+        OSError: a file cannot be read, copied or cut.
+    """
+    manifest = _manifest(directory)
+    if manifest is None:
+        return None
+    for name in manifest.increments:
+        path = directory / FILES / name
+        if not path.is_file():
+            raise Damaged(directory, f"{name} is missing")
+        found = scan(path)
+        if not found.fault:
+            continue
+        if found.resumes_at is not None:
+            raise Damaged(directory, f"{name}: {found.fault}, and whole records follow at byte {found.resumes_at}")
+        if name != manifest.increments[-1]:
+            raise Damaged(directory, f"{name}: {found.fault}, and newer files follow")
+        return _cut(directory, path, found)
+    return None
+
+
+def mend_files(directory: Path) -> list[str]:
+    """Make the manifest one, and every file of commands whole, at the price of what follows the first damage: a log
+    with a hole in it would show people a past that never was. A sentence for each thing done. Raises OSError."""
+    done: list[str] = []
+    try:
+        manifest = _manifest(directory)
+    except Damaged as wrong:
+        manifest = _rebuilt(directory)
+        done.append(f"{wrong.what}; it was written anew, from the names of the files")
+    if manifest is None:
+        return done
+    base = manifest.base
+    if base is not None and not (directory / FILES / base).is_file():
+        done.append(f"{base} is missing: chats that are older than it are lost, or damaged")
+        base = None
+    if base is not None and base.endswith(".aof") and (found := scan(directory / FILES / base)).fault:
+        done.append(str(_cut(directory, directory / FILES / base, found)))
+    whole: list[str] = []
+    is_whole = True
+    for name in manifest.increments:
+        path = directory / FILES / name
+        if is_whole and path.is_file():
+            whole.append(name)
+            if (found := scan(path)).fault:
+                done.append(str(_cut(directory, path, found)))
+                is_whole = False
+        else:
+            done.append(_set_aside(directory, name) if path.is_file() else f"{name} is missing")
+            is_whole = False
+    if done:
+        _write_manifest(directory, Manifest(base, tuple(whole)))
+    return done
+
+
+def set_base_aside(directory: Path) -> str | None:
+    """Begin without the snapshot, which the server cannot read; what it is, None when there is none. Raises OSError."""
+    manifest = _manifest(directory)
+    if manifest is None or manifest.base is None:
+        return None
+    said = _set_aside(directory, manifest.base)
+    _write_manifest(directory, Manifest(None, manifest.increments))
+    return f"{said}: it cannot be read, so chats that are older than it are lost, or damaged"
+
+
+def _manifest(directory: Path) -> Manifest | None:
+    """None where no server has been yet. Raises Damaged."""
+    files = directory / FILES
+    try:
+        return parse_manifest((files / MANIFEST).read_text())
+    except FileNotFoundError:
+        left = sorted(path.name for path in files.glob("appendonly.aof.*") if path.stat().st_size)
+        if not left:
+            return None
+        raise Damaged(directory, f"{MANIFEST} is missing, and there are {', '.join(left)}") from None
+    except (BadManifest, UnicodeDecodeError):
+        raise Damaged(directory, f"{MANIFEST} cannot be read") from None
+
+
+def _rebuilt(directory: Path) -> Manifest:
+    """From the names of the files. Where there are two snapshots the server was about to delete what is older."""
+    names = [path.name for path in (directory / FILES).glob("appendonly.aof.*")]
+    bases = sorted((name for name in names if ".base." in name), key=sequence_of)
+    increments = sorted((name for name in names if name.endswith(".incr.aof")), key=sequence_of)
+    return Manifest(bases[-1] if bases else None, tuple(increments[-1:] if len(bases) > 1 else increments))
+
+
+def _write_manifest(directory: Path, manifest: Manifest) -> None:
+    """In one step, as the server does it; the one that was is kept."""
+    files = directory / FILES
+    if not manifest.increments:  # nothing would be loaded otherwise
+        manifest = Manifest(manifest.base, ("appendonly.aof.1.incr.aof",))
+        (files / manifest.increments[0]).touch(mode=0o600)
+    if (files / MANIFEST).exists():
+        shutil.copy2(files / MANIFEST, _place(directory, MANIFEST))
+    new = files / f"temp-{MANIFEST}"
+    with new.open("w") as file:
+        file.write(manifest.text())
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(files / MANIFEST)
+    _sync(files)
+
+
+def _cut(directory: Path, path: Path, found: Scan) -> Cut:
+    """The copy is on the disk before anything is cut."""
+    copy = _place(directory, f"{path.name}.from-byte-{found.whole_bytes}")
+    with path.open("rb") as source, copy.open("xb") as target:
+        source.seek(found.whole_bytes)
+        shutil.copyfileobj(source, target, COPY_BYTES)
+        target.flush()
+        os.fsync(target.fileno())
+    _sync(copy.parent)
+    with path.open("rb+") as file:
+        file.truncate(found.whole_bytes)
+        os.fsync(file.fileno())
+    return Cut(path, found.whole_bytes, found.size_bytes - found.whole_bytes, copy, found.fault)
+
+
+def _set_aside(directory: Path, name: str) -> str:
+    kept = _place(directory, name)
+    (directory / FILES / name).rename(kept)
+    return f"{name} is now {kept}"
+
+
+def _place(directory: Path, name: str) -> Path:
+    """A path that nothing has yet, below `damaged/`."""
+    (directory / DAMAGED).mkdir(mode=0o700, exist_ok=True)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for number in count():
+        path = directory / DAMAGED / f"{stamp}{f'-{number}' if number else ''}.{name}"
+        if not path.exists():
+            return path
+    raise AssertionError  # unreachable: `count` does not end
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in it last."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
