@@ -47,7 +47,7 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
     metrics, readiness = Metrics(), Readiness()
     furniture = furnish(settings)
     async with AsyncExitStack() as stack:
-        stop = await stack.enter_async_context(stop_requested(readiness.drain, seat))
+        stop = await stack.enter_async_context(stop_requested(startup, readiness.drain, settings.limits))
         await stack.enter_async_context(watched_lag(metrics))
         allow_open_files(settings.limits.streams_max)
         if seat is not None and seat.probes_fd is not None:
@@ -57,7 +57,13 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
         ready = anyio.Event()
         server = await stack.enter_async_context(serving(listener, door, None if seat is None else ready))
         await stack.enter_async_context(furniture.providers.listing())
-        store, announce = await stack.enter_async_context(open_store(settings))
+
+        def wait(trouble: str) -> None:
+            readiness.wait(trouble)
+            if seat is None or not seat.replaces:
+                ready.set()  # all others of this port wait, too: probes, at least, are answered
+
+        store, announce = await stack.enter_async_context(open_store(settings, wait))
         await stack.enter_async_context(furniture.mcp.running(at_once=has_worker))
         await stack.enter_async_context(watched_backlog(store, metrics))
         vault = Vault(store)

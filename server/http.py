@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.api.opening import ABORT, OUTLET
+from server.forks import close_in_children
 from server.outlet import outlet
 
 __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
@@ -100,6 +101,11 @@ class HttpServer(uvicorn.Server):
             await anyio.sleep(0.01)
         await super().shutdown(sockets)
 
+    def descriptors(self) -> list[int]:
+        """Those of the open connections."""
+        connections = [each for each in self.server_state.connections if isinstance(each, HttpToolsProtocol)]
+        return [each.transport.get_extra_info("socket").fileno() for each in connections]
+
     def close_soon(self) -> None:
         """Accept nobody any more, close idle connections, and the others after the answer that they wait for."""
         self.should_exit = True
@@ -117,6 +123,7 @@ async def serving(listener: socket.socket, app: ASGIApp, begin: anyio.Event | No
     """Requests are answered by `app` for as long as it is entered; then the rest finishes. Until `begin` is set, if it
     is given, connections wait in the socket, for us or for whoever else has it."""
     server = HttpServer(app)
+    forget = close_in_children(server.descriptors)
 
     async def serve() -> None:
         if begin is not None:
@@ -131,6 +138,7 @@ async def serving(listener: socket.socket, app: ASGIApp, begin: anyio.Event | No
             server.close_soon()
             with anyio.CancelScope(shield=True):
                 await server.until_ended()
+            forget()
             tasks.cancel_scope.cancel()
 
 

@@ -26,6 +26,11 @@ class Readiness:
     def __init__(self) -> None:
         self._phase: Literal["starting", "ready", "draining"] = "starting"
         self._store: Store | None = None
+        self._waits = ""
+
+    def wait(self, trouble: str) -> None:
+        """What keeps the process from starting just now: its store cannot be reached."""
+        self._waits = trouble
 
     def open(self, store: Store) -> None:
         """All is there; from now on the store decides. A process that was told to stop meanwhile stays draining."""
@@ -45,6 +50,8 @@ class Readiness:
         """200 or 503, and the body that says why (PROTOCOL §13)."""
         if self._phase == "draining":
             return 503, {"status": "draining", "detail": "the process was told to stop; send requests elsewhere"}
+        if self._store is None and self._waits:
+            return _unavailable(self._waits)
         if self._store is None or self._phase == "starting":
             return 503, {"status": "starting", "detail": "the process has not opened all that it needs yet"}
         try:

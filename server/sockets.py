@@ -7,10 +7,11 @@ own, and the kernel spreads connections over them by their addresses (SO_REUSEPO
 
 import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Self
 
 from protocol.errors import Conflict
+from server.forks import close_in_children
 
 __all__ = ["SharedPort", "inherited", "listening"]
 
@@ -22,9 +23,10 @@ BACKLOG = 2_048
 
 
 @contextmanager
-def listening(host: str, port: int, setting: str = "--port") -> Generator[socket.socket]:
-    """A listening socket. Raises Conflict when the port is taken; `setting` is where another is chosen."""
-    with _bound(host, port, setting) as listener:
+def listening(host: str, port: int, setting: str = "--port", *, is_lent: bool = False) -> Generator[socket.socket]:
+    """A listening socket. Raises Conflict when the port is taken; `setting` is where another is chosen. No child that
+    is forked keeps it, unless it is there to be lent (`is_lent`)."""
+    with _bound(host, port, setting) as listener, nullcontext() if is_lent else _ours_alone(listener):
         _listen(listener)
         yield listener
 
@@ -32,10 +34,19 @@ def listening(host: str, port: int, setting: str = "--port") -> Generator[socket
 @contextmanager
 def inherited(fd: int) -> Generator[socket.socket]:
     """The listening socket that the process was started with."""
-    with socket.socket(fileno=fd) as listener:
+    with socket.socket(fileno=fd) as listener, _ours_alone(listener):
         listener.set_inheritable(False)  # lent to us, not to what we start
         listener.setblocking(False)
         yield listener
+
+
+@contextmanager
+def _ours_alone(listener: socket.socket) -> Generator[None]:
+    forget = close_in_children(lambda: [listener.fileno()])
+    try:
+        yield
+    finally:
+        forget()
 
 
 class SharedPort:

@@ -61,7 +61,9 @@ async def _run(settings: Settings, startup: Startup, *, half: _Half, command: Se
     limits, server = settings.limits, settings.server
     crew = _Crew(limits.retire_seconds + limits.drain_seconds + STOP_SPARE_SECONDS)
     async with AsyncExitStack() as stack:
-        stop = await stack.enter_async_context(stop_requested(lambda: None, at_once=crew.kill))
+        stop = await stack.enter_async_context(
+            stop_requested(startup, lambda: None, limits, cancels_start=False, at_once=crew.kill)
+        )
         hangups = stack.enter_context(anyio.open_signal_receiver(signal.SIGHUP))
         port = stack.enter_context(SharedPort(server.host, server.port)) if half == "web" else None
         lives = await stack.enter_async_context(anyio.create_task_group())
@@ -69,7 +71,7 @@ async def _run(settings: Settings, startup: Startup, *, half: _Half, command: Se
             probes = None
             if server.metrics_port:
                 at = server.metrics_port + number - 1
-                probes = stack.enter_context(listening(server.host, at, "server.metrics_port"))
+                probes = stack.enter_context(listening(server.host, at, "server.metrics_port", is_lent=True))
             crew.places.append(
                 _Place(f"{half} process {number}", partial(_start, lives, command, number), port, probes)
             )
@@ -190,18 +192,24 @@ async def _why_unready(child: _Child) -> str:
     return f"process {child.process.pid} was not ready within {START_SECONDS:g} s"
 
 
-_Start: TypeAlias = Callable[[socket.socket | None, socket.socket | None], "Awaitable[_Child]"]
+_Start: TypeAlias = Callable[[socket.socket | None, socket.socket | None, bool], "Awaitable[_Child]"]
 
 
 async def _start(
-    lives: TaskGroup, command: Sequence[str], number: int, listener: socket.socket | None, probes: socket.socket | None
+    lives: TaskGroup,
+    command: Sequence[str],
+    number: int,
+    listener: socket.socket | None,
+    probes: socket.socket | None,
+    replaces: bool,
 ) -> _Child:
     """A process with these sockets, in a session of its own: Ctrl-C of a terminal reaches the supervisor alone."""
     lifeline, lifeline_fd = os.pipe()
     word_fd, word = os.pipe()
     try:
         lent = [each.fileno() for each in (listener, probes) if each is not None]
-        seat = Seat(number, word, listener.fileno() if listener else None, probes.fileno() if probes else None)
+        listener_fd, probes_fd = (None if each is None else each.fileno() for each in (listener, probes))
+        seat = Seat(number, word, listener_fd, probes_fd, replaces)
         process = await anyio.open_process(
             [*command, "--seat", encode(seat).decode()],
             stdin=lifeline,
@@ -269,7 +277,7 @@ class _Place:
             old = self._children[-1]
             if old.ended.is_set():
                 return None  # it is started again anyway
-            new = await self._start(self._listener, self._probes)
+            new = await self._start(self._listener, self._probes, True)
             self._children.insert(0, new)
             with anyio.move_on_after(START_SECONDS):
                 await new.ready.wait()
@@ -300,7 +308,7 @@ class _Place:
     async def _add(self) -> _Child:
         if self._port is not None and self._listener is None:
             self._listener = self._port.listener()
-        child = await self._start(self._listener, self._probes)
+        child = await self._start(self._listener, self._probes, False)
         self._children = [*(each for each in self._children if not each.ended.is_set()), child]
         return child
 

@@ -43,11 +43,11 @@ async def _work(settings: Settings, startup: Startup, seat: Seat | None) -> None
     metrics, readiness = Metrics(), Readiness()
     furniture = furnish(settings)
     async with (
-        stop_requested(readiness.drain, seat) as stop,
+        stop_requested(startup, readiness.drain, settings.limits) as stop,
         watched_lag(metrics),
         probed(_probes_listener(settings, seat), readiness, metrics),
         furniture.providers.listing(),
-        open_store(settings) as (store, _),
+        open_store(settings, readiness.wait) as (store, _),
         furniture.mcp.running(at_once=True),
         hosting(settings, store, furniture, metrics) as host,
     ):

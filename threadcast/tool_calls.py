@@ -121,7 +121,9 @@ class ToolCalls:
             beside.start_soon(self._renew, call)
             try:
                 result = await _called(handler, call.args)
-            except Exception as wrong:  # the boundary of a handler: the model reads what went wrong
+            except (GeneratorExit, KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()):
+                raise
+            except BaseException as wrong:  # the boundary of a handler, also of native code that panics in it
                 result = ToolAnswer(content=str(wrong) or type(wrong).__name__, failed=True)
             beside.cancel_scope.cancel()
         return ToolAnswer(content=result) if isinstance(result, str) else result

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from protocol.errors import Failed, Unavailable
 from server.actor.actor import Actor, End
 from server.actor.workplace import Workplace
+from server.foreign import pass_on
 from server.store.port import Beat, Claimed, Lost
 
 __all__ = ["Host", "Rhythm"]
@@ -190,7 +191,8 @@ class Host:
         end = End.LOST
         try:
             end = await actor.run()
-        except Exception:  # the boundary of an actor: its chat comes back when the lease is over
+        except BaseException as wrong:  # the boundary of an actor: its chat comes back when the lease is over
+            pass_on(wrong)
             _log.exception("actor.crashed", chat_id=actor.chat_id)
             self._crashed[actor.chat_id] = None
             _forget_oldest(self._crashed)

@@ -15,6 +15,7 @@ from protocol.ledger import Ledger
 from protocol.principal import SYSTEM, Principal
 from protocol.state import ChatState
 from protocol.subchats import begin_failed
+from server.foreign import pass_on
 from server.store.port import InboxEntry
 
 __all__ = ["command_of", "decide_safely", "give_up"]
@@ -48,7 +49,8 @@ def decide_safely(
     before = ledger.state, len(ledger.events), len(ledger.facts), len(ledger.acks)
     try:
         decide(ledger, command, by, source=source)
-    except Exception:  # the boundary of a command: a mistake of ours fails it, and the chat goes on
+    except BaseException as wrong:  # the boundary of a command: a mistake fails it, and the chat goes on
+        pass_on(wrong)
         _log.exception("command.crashed", chat_id=ledger.state.chat_id, client_request_id=entry.request_id)
         ledger.state, events, facts, acks = before
         del ledger.events[events:], ledger.facts[facts:], ledger.acks[acks:]

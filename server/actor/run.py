@@ -28,6 +28,7 @@ from server.agent.place.profile import ChatTools
 from server.agent.plan import advance
 from server.agent.steps import RunTool, Step
 from server.agent.tracing import Trace
+from server.foreign import pass_on
 from server.store.port import BlobOutcome, BlobPut, Fenced, Lost
 from server.tools.chats import ChatsPort
 from server.tools.processes import ProcessesPort
@@ -104,7 +105,8 @@ class Turn:
             await self._loop.run(step)
         except (Fenced, TurnOver):
             raise
-        except Exception:  # the boundary of a run: a mistake of ours must not take the chat's owner along
+        except BaseException as wrong:  # the boundary of a run: a mistake must not take the chat's owner along
+            pass_on(wrong)
             _log.exception("run.crashed", chat_id=self.state.chat_id)
             return await self.commit(self._fail)
         return None

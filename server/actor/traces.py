@@ -19,6 +19,7 @@ from protocol.codec import encode
 from protocol.errors import Failed
 from protocol.messages import JsonObject
 from server.agent.tracing import Trace
+from server.foreign import pass_on
 from server.redaction import Redactor
 from server.store.port import Store, TraceRecord
 from server.telemetry import Metrics
@@ -98,7 +99,8 @@ class Traces:
         except (Failed, TimeoutError) as trouble:
             self._drop("store", len(records))
             _log.warning("trace.not_kept", chat_id=chat_id, records=len(records), error=str(trouble))
-        except Exception:  # the boundary of tracing: a mistake in it must not reach a run
+        except BaseException as wrong:  # the boundary of tracing: a mistake in it must not reach a run
+            pass_on(wrong)
             self._drop("internal", len(records))
             _log.exception("trace.crashed", chat_id=chat_id)
 

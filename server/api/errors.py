@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from protocol.codec import encode
 from protocol.errors import BadRequest, RateLimited, Refused, ThreadcastError, Unavailable
+from server.foreign import pass_on
 from server.readiness import Readiness
 from server.relay.hub import NEWER_VERSION
 from server.store.load import NewerVersion
@@ -125,7 +126,8 @@ class ErrorBoundary:
             await error_response(Unavailable("this server is being stopped; ask again"))(scope, receive, watched)
         except ClientDisconnect:  # in the middle of its own body: nobody is there to be answered, and nothing failed
             _log.info("request.left", path=scope.get("path"))
-        except Exception as wrong:  # the boundary of a request
+        except BaseException as wrong:  # the boundary of a request
+            pass_on(wrong)
             error = _ours(wrong)
             if error is None:
                 _log.exception("request.crashed", path=scope.get("path"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from server.agent.place.payload_types import PayloadType
 from server.agent.place.prompt import Section
 from server.agent.place.scopes import path_of
+from server.foreign import pass_on
 from server.tools.python import PythonTool
 from server.tools.registry import collect, load_module
 
@@ -33,7 +34,8 @@ def app_file_of(path: str) -> AppFile:
         module = load_module(path)
     except ValueError:
         raise  # already a sentence
-    except Exception as wrong:  # the boundary of a foreign file: it may raise anything
+    except BaseException as wrong:  # the boundary of a foreign file: it may raise anything
+        pass_on(wrong)
         raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
     tools, sections = collect(module, PythonTool), collect(module, Section)
     types = collect(module, PayloadType)

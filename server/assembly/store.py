@@ -1,44 +1,101 @@
-"""The configured store, or a private one that is started and kept running."""
+"""The configured store, waited for until it answers, or a private one that is started and kept running."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import structlog
 
+from protocol.errors import Unavailable
 from server.settings import Settings
+from server.settings.store_url import shown_url
+from server.store.connection import AccessRefused
 from server.store.embedded import EmbeddedStore
-from server.store.redis_store import RedisStore
+from server.store.redis_store import RedisStore, check_url
 
 __all__ = ["open_store"]
+
+TRY_AGAIN_SECONDS = 0.5
+"""Between two tries to reach a store that is away: its return is noticed within this and one try."""
+
+SAY_AGAIN_SECONDS = 10.0
+"""Between two lines of the log while it is waited for."""
 
 _log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[tuple[RedisStore, Callable[[str], None]]]:
+async def open_store(
+    settings: Settings, told: Callable[[str], None]
+) -> AsyncIterator[tuple[RedisStore, Callable[[str], None]]]:
     """The configured store, or a private one that is started and kept running; and how to announce where we listen.
+
+    A configured store that cannot be reached is waited for, also one whose name does not resolve yet, as happens where
+    all is started at once; `told` hears each time why.
 
     Raises:
         Conflict: somebody serves this data directory already.
-        Unavailable: no store can be reached or started; the sentence names the ways out.
+        AccessRefused: the configured store refuses our user or password.
+        Internal: what answers cannot be our store.
+        Unavailable: no private store can be started; the sentence names the ways out.
+        ValueError: the URL of the store cannot be read.
     """
     if settings.store.url is not None:
-        async with RedisStore(settings.store.url.reveal()) as store:
-            for warning in await store.advice():
-                _log.warning("store.advice", text=warning)
+        url = settings.store.url.reveal()
+        check_url(url)
+        async with AsyncExitStack() as stack:
+            store = await _Waiting(url, told).reached()
+            stack.push_async_exit(store)
+            with suppress(Unavailable):  # it went away again; whoever needs it says so
+                for warning in await store.advice():
+                    _log.warning("store.advice", text=warning)
             yield store, _announce_nowhere
         return
     async with (
         EmbeddedStore(settings.store.data_path, memory=settings.store.memory) as embedded,
         anyio.create_task_group() as tasks,
-        RedisStore(embedded.url) as store,
     ):
         tasks.start_soon(embedded.supervise)
-        try:
+        async with RedisStore(embedded.url) as store:
             yield store, embedded.announce
-        finally:
-            tasks.cancel_scope.cancel()
+        # Not earlier: closing the store awaits, and in a cancelled scope that would replace the error on its way out.
+        tasks.cancel_scope.cancel()
+
+
+class _Waiting:
+    """For the store at `url`."""
+
+    def __init__(self, url: str, told: Callable[[str], None]) -> None:
+        self._url = url
+        self._told = told
+        self._since: float | None = None
+        self._said_at: float | None = None
+
+    async def reached(self) -> RedisStore:
+        """The store, entered, as soon as it can be reached. Raises AccessRefused, Internal."""
+        while True:
+            try:
+                store = await RedisStore(self._url).__aenter__()
+            except AccessRefused:
+                raise
+            except Unavailable as trouble:
+                self._say(trouble.message)
+                await anyio.sleep(TRY_AGAIN_SECONDS)
+                continue
+            if self._since is not None:
+                _log.info("store.reached", waited_seconds=round(anyio.current_time() - self._since, 1))
+            return store
+
+    def _say(self, trouble: str) -> None:
+        self._told(trouble)
+        now = anyio.current_time()
+        if self._since is None:
+            self._since = now
+        if self._said_at is None or now - self._said_at >= SAY_AGAIN_SECONDS:
+            self._said_at = now
+            address = shown_url(self._url).partition("://")[2]  # the whole of a URL is masked as a secret
+            waited_seconds = round(now - self._since, 1)
+            _log.warning("store.waiting", address=address, error=trouble, waited_seconds=waited_seconds)
 
 
 def _announce_nowhere(_: str) -> None:

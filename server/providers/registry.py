@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from protocol.errors import ModelFailed
+from server.foreign import pass_on
 from server.providers.base import UNNAMED_MODEL, ModelInfo, Provider, model_info
 from server.providers.listed import Offer
 from server.providers.sdk import SdkProvider
@@ -140,7 +141,8 @@ class Providers:
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await provider.aclose()
-            except Exception as wrong:  # boundary: one provider's goodbye must not cost the others theirs
+            except BaseException as wrong:  # boundary: one provider's goodbye must not cost the others theirs
+                pass_on(wrong)
                 _log.warning("provider.close_failed", provider=name, error=type(wrong).__name__)
 
     def _known(self) -> str:

@@ -6,13 +6,13 @@ is imported with the first call, in a thread. The one rule: the key never stands
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
 from msgspec.structs import replace
 
 from protocol.errors import ModelFailed
+from server.foreign import pass_on
 from server.providers.base import UNNAMED_MODEL, ModelInfo, Request
 from server.providers.failures import model_failed
 from server.providers.listed import Offer
@@ -105,8 +105,10 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def warm_up(self) -> None:
         """Open the client now, so that the first answer does not wait for it."""
-        with suppress(Exception):  # boundary: what fails now fails again at the first call, which says so
+        try:
             await self._open()
+        except BaseException as wrong:  # boundary: what fails now fails again at the first call, which says so
+            pass_on(wrong)
 
     @abstractmethod
     def _make_client(self) -> ClientT:

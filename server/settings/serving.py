@@ -85,10 +85,32 @@ class Store(Section, frozen=True):
                 "url: write it as redis://host:port/database, rediss://…, unix:///path, "
                 "redis+sentinel://host:port,host:port/service/database or redis+cluster://host:port,host:port"
             )
+        elif self.url is not None:
+            _check_plain_url(self.url.reveal())
         if self.url is not None and self.memory:
             raise ValueError("memory = true is for the private store; take either memory or url away")
         if not self.data_dir:
             raise ValueError("data_dir is empty")
+
+
+def _check_plain_url(url: str) -> None:
+    """Raises ValueError of what redis-py would read as something else, or could never reach; it repeats no part of the
+    URL, which may be a secret in the wrong place."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        if len(parts.path) < 2:
+            raise ValueError("url: a path is missing; write it as unix:///path/of/the/socket")
+        return
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(
+            "url: its port is no number from 1 to 65535. In a password, write @ : / ? # as %40 %3A %2F %3F %23"
+        )
+    if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+        raise ValueError("url: what follows the last / is the number of the database, such as 0")
 
 
 class Token(Section, frozen=True):

@@ -10,7 +10,7 @@ import anyio
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.settings.store_url import ClusterUrl
-from server.store.connection import explain_error
+from server.store.connection import AccessRefused, explain_error
 from server.store.route import Route, pack
 from server.store.slots import NodeName, View, parse_view
 
@@ -53,7 +53,9 @@ class ClusterView:
             if first is not None:
                 raise Internal(f"store.url names a Cluster, and a server there says: {first.message}")
             told = "; ".join(f"{address}: {trouble}" for address, trouble in troubles.items())
-            raise Unavailable(f"no node of the store's Cluster answers: {told}")
+            is_refused = any(isinstance(said, AccessRefused) for said in answers.values())
+            kind = AccessRefused if is_refused else Unavailable
+            raise kind(f"no node of the store's Cluster answers: {told}")
         if best.is_ok:
             self._heard_of = best.others
         return best, troubles

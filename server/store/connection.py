@@ -27,6 +27,7 @@ from server.store.scripts import SCRIPTS
 __all__ = [
     "COMMAND_TIMEOUT_SECONDS",
     "CONNECT_TIMEOUT_SECONDS",
+    "AccessRefused",
     "Commands",
     "Redirected",
     "Redis",
@@ -64,18 +65,20 @@ _REFUSALS = {
     "TRYAGAIN": "the store is moving its data",
     "BUSY": "the store is busy with a script",
     "UNBLOCKED": "the store changed its role",
+}
+"""The first word of Redis's error, in a sentence for people. All may pass without a change on the caller's side."""
+
+_ACCESS_REFUSALS = {
     "NOAUTH": "the store asks for a password",
     "WRONGPASS": "the store refuses the user or password",
     "NOPERM": "the store's user may not do this",
 }
-"""The first word of Redis's error, in a sentence for people. All may pass without a change on the caller's side."""
+"""The same where somebody has to change the configuration, here or there."""
 
 _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.BusyLoadingError, _REFUSALS["LOADING"]),
     (redis_errors.OutOfMemoryError, _REFUSALS["OOM"]),
     (redis_errors.ReadOnlyError, _REFUSALS["READONLY"]),
-    (redis_errors.NoPermissionError, _REFUSALS["NOPERM"]),
-    (redis_errors.AuthenticationError, "the store refuses the user or password"),
     (redis_errors.MasterDownError, _REFUSALS["MASTERDOWN"]),
     (redis_errors.ClusterDownError, _REFUSALS["CLUSTERDOWN"]),
     (redis_errors.TryAgainError, _REFUSALS["TRYAGAIN"]),
@@ -93,12 +96,21 @@ def explain_error(wrong: Exception) -> ThreadcastError:
     """Our error for a foreign one. The only place where redis exceptions end."""
     if isinstance(wrong, redis_errors.AskError):  # MOVED too
         return Redirected(wrong)
+    if isinstance(wrong, redis_errors.NoPermissionError):
+        return AccessRefused(_ACCESS_REFUSALS["NOPERM"])
+    # Over a unix socket redis-py wraps it in a ConnectionError.
+    if isinstance(wrong, redis_errors.AuthenticationError) or isinstance(
+        wrong.__cause__, redis_errors.AuthenticationError
+    ):
+        return AccessRefused(f"{_ACCESS_REFUSALS['WRONGPASS']} ({wrong})")
     for kind, text in _TEXTS:
         if isinstance(wrong, kind):
             return Unavailable(f"{text} ({wrong})" if str(wrong) else text)
     words = str(wrong).split(" ", 1)
     if words[0] in _REFUSALS:
         return Unavailable(_REFUSALS[words[0]])
+    if words[0] in _ACCESS_REFUSALS:
+        return AccessRefused(_ACCESS_REFUSALS[words[0]])
     if isinstance(wrong, ThreadcastError):
         return wrong
     return Internal(f"the store answered with an error: {wrong}")
@@ -117,6 +129,11 @@ class _Command:
     def fail(self, wrong: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(explain_error(wrong))
+
+
+class AccessRefused(Unavailable):
+    """The store refuses the user or password of store.url. A process that starts ends with it, one that runs waits:
+    the password may be about to be changed there."""
 
 
 class ScriptMissing(ThreadcastError):

@@ -9,7 +9,7 @@ scripts; leaving closes all connections.
 from types import TracebackType
 
 from protocol.errors import Internal
-from server.settings.store_url import CLUSTER_SCHEMES
+from server.settings.store_url import CLUSTER_SCHEMES, parse_cluster_url
 from server.store.blobs import RedisBlobs
 from server.store.channels import Channels
 from server.store.cluster import Cluster
@@ -21,13 +21,28 @@ from server.store.inbox import RedisInbox
 from server.store.keys import BUCKETS, BUCKETS_KEY, Keys
 from server.store.lists import RedisLists
 from server.store.log import RedisLog
+from server.store.route import Route
 from server.store.sentinel import route_to
 from server.store.standing import Standing
 from server.store.traces import RedisTraces
 from server.store.turns import RedisTurns
 from server.store.whispers import RedisWhispers
 
-__all__ = ["RedisStore"]
+__all__ = ["RedisStore", "check_url"]
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError, in words for people, when nothing could ever be reached by this URL; it reaches nothing."""
+    try:
+        if url.partition("://")[0] in CLUSTER_SCHEMES:
+            parts = parse_cluster_url(url)
+            Route(parts.of(parts.seeds[0])).connection()
+        else:
+            route_to(url).connection()
+    except TypeError as wrong:  # redis-py's, of an option that it does not know
+        raise ValueError(f"store.url: an option in it is unknown ({wrong})") from None
+    except ValueError as wrong:
+        raise ValueError(f"store.url cannot be read ({wrong})") from None
 
 
 class RedisStore(

@@ -15,6 +15,7 @@ from redis import exceptions as redis_errors
 
 from protocol.errors import Unavailable
 from server.settings.store_url import SENTINEL_SCHEMES, parse_sentinel_url
+from server.store.connection import AccessRefused
 from server.store.route import Address, Route, connections_to, pack, reply_or_refusal
 
 __all__ = ["Sentinels", "route_to"]
@@ -64,7 +65,7 @@ class Sentinels:
                 self._found = await self._ask_all()
                 self._found_at = asyncio.get_running_loop().time()
         if isinstance(self._found, Unavailable):
-            raise Unavailable(self._found.message)
+            raise type(self._found)(self._found.message)
         return self._found
 
     async def close(self) -> None:
@@ -89,8 +90,10 @@ class Sentinels:
                     tasks.start_soon(ask, sentinel)
         if answers:
             return max(answers, key=lambda answer: answer.epoch).address
-        why = f": {troubles[0].message}" if troubles else f" within {ASK_SECONDS:g} s"
-        return Unavailable(f"no sentinel of store.url names the primary{why}")
+        refused = [trouble for trouble in troubles if isinstance(trouble, AccessRefused)]
+        first = next(iter([*refused, *troubles]), None)
+        why = f": {first.message}" if first is not None else f" within {ASK_SECONDS:g} s"
+        return (AccessRefused if refused else Unavailable)(f"no sentinel of store.url names the primary{why}")
 
 
 class _Sentinel:
@@ -130,7 +133,7 @@ class _Sentinel:
 
 def _explained(wrong: Exception) -> Unavailable:
     if isinstance(wrong, redis_errors.AuthenticationError) or str(wrong).startswith(("NOAUTH", "WRONGPASS")):
-        return Unavailable("it refuses us; its own user and password are ?sentinel_username=…&sentinel_password=…")
+        return AccessRefused("it refuses us; its own user and password are ?sentinel_username=…&sentinel_password=…")
     return Unavailable(f"it cannot be asked ({wrong})")
 
 

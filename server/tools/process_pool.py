@@ -20,6 +20,7 @@ from typing import TypeAlias
 import structlog
 
 from protocol.errors import ToolFailed
+from server.forks import close_in_children
 from server.tools.processes import ProcessView
 
 __all__ = ["ENDED_KEPT", "OUTPUT_MAX_BYTES", "POOL_MAX", "ProcessPool"]
@@ -79,6 +80,11 @@ class _Running:
         text = bytes(self.output[-OUTPUT_MAX_BYTES:]).decode(errors="replace")
         return ProcessView(process_id=self.key[1], status=status, exit_code=exit_code, output=text)
 
+    def let_go(self) -> None:
+        """Close our end of its pipe."""
+        life, self.life = self.life, -1
+        os.close(life)
+
     def signal(self, number: signal.Signals) -> None:
         """To the whole group. The guard is its leader and is not waited for before it is over, so the id is its own."""
         if not self.over.is_set():
@@ -94,6 +100,8 @@ class ProcessPool:
         self._running: dict[Key, _Running] = {}
         self._ended: OrderedDict[Key, ProcessView] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Else a guard would learn of our death only when the child is gone, too.
+        self._forget = close_in_children(lambda: [running.life for running in self._running.values()])
 
     @property
     def has_room(self) -> bool:
@@ -172,6 +180,7 @@ class ProcessPool:
                 task.cancel()
             if watching:  # they close their pipes, and wait for nothing more
                 await asyncio.wait(watching)
+        self._forget()
 
     async def _watch(self, running: _Running, report: int) -> None:
         """Read what it prints until its guard is gone, then say how it ended."""
@@ -189,7 +198,7 @@ class ProcessPool:
                 loop.remove_reader(descriptor)
             running.guard.stdout.close()
             os.close(report)
-            os.close(running.life)
+            running.let_go()
             raise
         # A guard that ended by itself has taken its group along; one that a signal ended has not.
         running.signal(signal.SIGKILL)
@@ -203,7 +212,7 @@ class ProcessPool:
         running.over.set()
         running.guard.stdout.close()
         os.close(report)
-        os.close(running.life)
+        running.let_go()
         del self._running[running.key]
         view = _ended(running, told.decode(errors="replace").strip())
         self._ended[running.key] = view

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import anyio
 import anyio.from_thread
@@ -27,6 +27,7 @@ from anyio.lowlevel import RunVar
 from protocol.errors import ToolFailed, explain
 from protocol.mending import mended_json
 from protocol.messages import JsonObject
+from server.foreign import failing_plainly
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS, Policy, Progress, Retry, ToolContext, ToolOutput, ToolResult
 from server.tools.preview import Preview
 from server.tools.traits import NO_TRAITS, Traits
@@ -42,6 +43,8 @@ PROGRESS_BUFFER_COUNT = 16
 """Progress of a sync generator that nobody has taken yet; then its thread waits."""
 
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("tool threads")  # of one event loop
+
+_T = TypeVar("_T")
 
 _Function = Callable[..., Any]  # Any: arguments and results are checked by msgspec when it is called
 
@@ -101,7 +104,7 @@ class PythonTool:
                 async for output in outputs:
                     yield output
         else:
-            yield _result(await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter()))
+            yield _result(await _in_thread(call))
 
     def _bind(self, arguments: JsonObject, context: ToolContext) -> dict[str, object]:
         try:
@@ -243,11 +246,7 @@ async def _run_generator(call: Callable[[], Generator[object, None, object]]) ->
 
     async def drive() -> ToolResult:
         with sender:
-            run = partial(_drive_generator, call, sender)
-            try:
-                return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
-            except SystemExit as wrong:  # leaving a task it would end the whole loop
-                raise ToolFailed("The tool failed: SystemExit.") from wrong
+            return await _in_thread(partial(_drive_generator, call, sender))
 
     task = asyncio.create_task(drive())  # owned by this generator, whose `finally` ends it
     try:
@@ -278,6 +277,11 @@ def _drive_generator(
             anyio.from_thread.run(out.send, output)
     finally:
         items.close()
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    run = partial(failing_plainly, call)
+    return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
 
 
 def _limiter() -> anyio.CapacityLimiter:

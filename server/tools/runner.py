@@ -21,6 +21,7 @@ from protocol.errors import ToolFailed
 from protocol.mending import mend, mend_text, mended_json
 from protocol.messages import JsonObject
 from protocol.thread import OBJECT_MAX_BYTES
+from server.foreign import name_of, pass_on
 from server.tools.base import (
     MEMORY_MAX_BYTES,
     Payload,
@@ -184,9 +185,10 @@ async def _drive(tool: Tool, arguments: JsonObject, call: _Call) -> ToolResult:
             return failed_result("The tool ended without a result.")
     except ToolFailed as failure:
         return failed_result(failure.message)
-    except (Exception, SystemExit) as wrong:  # boundary: a tool call; `sys.exit()` in a tool must not end the server
+    except BaseException as wrong:  # boundary: a tool call
+        pass_on(wrong)
         _log.warning("tool.failed", tool=tool.name, chat_id=call.context.chat_id, exc_info=True)
-        return failed_result(f"The tool failed: {type(wrong).__name__}.")
+        return failed_result(f"The tool failed: {name_of(wrong)}.")
 
 
 def failed_result(text: str) -> ToolResult:

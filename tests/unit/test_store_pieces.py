@@ -10,7 +10,7 @@ from redis import exceptions as redis_errors
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.store import checkpoint
-from server.store.connection import explain_error
+from server.store.connection import AccessRefused, explain_error
 from server.store.keys import Keys
 from server.store.listener import QUEUE_MAX_BYTES, QUEUE_MAX_MESSAGES, Listener
 from server.store.news import parse_notice
@@ -103,8 +103,8 @@ def test_any_bytes_on_a_channel_are_a_notice(payload: bytes) -> None:
         (redis_errors.ResponseError("MISCONF Errors writing to the AOF file"), Unavailable, "disk"),
         (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), Unavailable, "replicas"),
         (redis_errors.ResponseError("BUSY Redis is busy"), Unavailable, "busy"),
-        (redis_errors.AuthenticationError("WRONGPASS"), Unavailable, "password"),
-        (redis_errors.NoPermissionError("this user"), Unavailable, "may not"),
+        (redis_errors.AuthenticationError("WRONGPASS"), AccessRefused, "password"),
+        (redis_errors.NoPermissionError("this user"), AccessRefused, "may not"),
         (redis_errors.ConnectionError("refused"), Unavailable, "cannot be reached"),
         (redis_errors.TimeoutError("slow"), Unavailable, "does not answer"),
         (TimeoutError(), Unavailable, "does not answer"),

@@ -46,7 +46,7 @@ if seat["number"] == 2: ready(); sys.exit(3)
 """
     assert supervise(Settings(), "worker", small(body), 2) == 1
     said = capfd.readouterr()
-    assert "threadcast: worker process 2 died 4 times in a row, at last with exit status 3; the log says" in said.err
+    assert "worker process 2 died 4 times in a row, at last with exit status 3; the log says" in said.err
     assert "small program is ready, 2 processes" in said.out
     assert sorted(lives(record)) == ["1", "2", "2", "2", "2"], "the other one was let be"
     told = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]

@@ -1,5 +1,6 @@
 """How a process ends: what keeps it from starting is a sentence, what breaks it later leaves its traceback."""
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -51,9 +52,12 @@ def test_a_process_that_had_started_and_fails_leaves_its_traceback(
     assert "Traceback" in said.err and type(trouble).__name__ in said.err
 
 
-def test_an_error_of_ours_is_a_sentence_at_any_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_ours_that_ends_a_process_is_one_line_of_its_log(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_process(SETTINGS, failing(Unavailable("the store is gone"), is_ready=True)) == 1
-    assert capsys.readouterr().err == "threadcast: the store is gone\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert {"event": "process.failed", "level": "error", "error": "the store is gone"}.items() <= json.loads(
+        line
+    ).items()
 
 
 def test_a_process_that_ends_in_peace_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from protocol.bodies import read_json
 from server.agent.calls.results import RESULT_MAX_BYTES, take_images
 from server.agent.history.attachments import cut_text
+from server.foreign import pass_on
 from server.tools.base import Payload, Tool, ToolResult
 from server.tools.runner import PAYLOADS_MAX_BYTES
 from server.tools.traits import Summarizer
@@ -60,7 +61,8 @@ def summarized(text: str, summarize: Summarizer) -> str:
     if callable(summarize):
         try:
             return str(summarize(text))
-        except Exception as wrong:  # the boundary of an author's function
+        except BaseException as wrong:  # the boundary of an author's function
+            pass_on(wrong)
             _log.warning("tool.not_summarized", exc_info=True)
             return f"The tool ran; its result could not be summarised ({type(wrong).__name__})."
     if summarize != "first_sentence":

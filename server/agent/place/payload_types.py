@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from protocol.messages import JsonObject
+from server.foreign import pass_on
 from server.tools.traits import schema_of
 
 __all__ = [
@@ -153,7 +154,8 @@ def summary_of(kind: PayloadType | None, name: str, data: JsonObject) -> str:
     if kind is not None and kind.summarize is not None:
         try:
             said = kind.summarize(data)
-        except Exception:  # the boundary of a foreign function; the payload is worth more than its line
+        except BaseException as wrong:  # the boundary of a foreign function; the payload is worth more than its line
+            pass_on(wrong)
             said = ""
     elif kind is not None and kind.summary:
         shown = {field: _short(data.get(field)) for _, field, _, _ in Formatter().parse(kind.summary) if field}

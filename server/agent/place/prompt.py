@@ -27,6 +27,7 @@ import structlog
 from protocol.messages import JsonObject
 from server.agent.place.payload_types import Action, PayloadType
 from server.agent.place.scopes import TOP, is_within
+from server.foreign import pass_on
 from server.providers.base import ToolSpec
 from server.tools.traits import Scope, scope_at
 
@@ -154,7 +155,8 @@ class _Guarded:
             text = self._write(prompt)
             if not isinstance(text, str):
                 raise TypeError(f"it returned a {type(text).__name__}, not str")
-        except Exception as wrong:  # boundary: a section must not end a run
+        except BaseException as wrong:  # boundary: a section must not end a run
+            pass_on(wrong)
             # Where and what, but not the error's own words: they may hold the prompt, which no log line shows (CTX-8).
             line = traceback.extract_tb(wrong.__traceback__)[-1].lineno
             _log.warning("section.failed", section=self._name, error=type(wrong).__name__, line=line)

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from server.foreign import pass_on
 from server.tools.mcp.base import McpUnavailable, ServerSpec, ServerStanding, Standing
 from server.tools.mcp.live import Live, Request, reason_of
 
@@ -80,7 +81,8 @@ class Connection:
             self._standing = "connecting"
             try:
                 why = await self._connected_once()
-            except Exception as wrong:  # boundary: a foreign server, through a foreign SDK
+            except BaseException as wrong:  # boundary: a foreign server, through a foreign SDK
+                pass_on(wrong)
                 why = reason_of(wrong)
             if why is None:
                 continue  # only the session had expired: a new one, at once
@@ -214,7 +216,8 @@ class Connection:
             try:
                 with anyio.fail_after(LIST_SECONDS):
                     tools = await _all_tools(client, self.spec.name)
-            except Exception as wrong:  # boundary: as in `run`
+            except BaseException as wrong:  # boundary: as in `run`
+                pass_on(wrong)
                 live.end(None if live.is_expired(wrong) else reason_of(wrong))
                 return
             self._offer(tools)

@@ -14,6 +14,7 @@ import structlog
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
+from server.foreign import pass_on
 from server.tools.base import Tool
 from server.tools.mcp.base import ServerSpec, ServerStanding
 from server.tools.mcp.connection import Connection
@@ -129,7 +130,8 @@ class McpHub:
             raise
         except TimeoutError:
             raise ToolFailed(f"the MCP server {server} did not answer within {seconds:g} s: {what}") from None
-        except Exception as wrong:  # boundary: a foreign server, through a foreign SDK
+        except BaseException as wrong:  # boundary: a foreign server, through a foreign SDK
+            pass_on(wrong)
             raise ToolFailed(f"the MCP server {server} gave no {what}: {reason_of(wrong)}") from wrong
 
     async def _lists(

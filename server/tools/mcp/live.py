@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from server.foreign import pass_on
+
 if TYPE_CHECKING:
     import mcp
 
@@ -41,7 +43,7 @@ class Request:
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
         self.is_answered = False
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
 
 class Live:
@@ -91,7 +93,8 @@ class Live:
             with request.scope:
                 await request.make(client)
                 request.is_answered = True
-        except Exception as wrong:  # boundary: it is raised to who asked
+        except BaseException as wrong:  # boundary: it is raised to who asked
+            pass_on(wrong)
             request.error = wrong
             if self.is_expired(wrong):
                 self.end(None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from protocol.tool_names import mcp_tool_name
+from server.foreign import pass_on
 from server.tools.base import Policy, Progress, Retry, ToolContext, ToolOutput, ToolResult
 from server.tools.mcp.connection import Connection
 from server.tools.mcp.content import result_text
@@ -66,7 +67,8 @@ class McpTool:
             result = await self._connection.ask(call)
         except ToolFailed:
             raise
-        except Exception as wrong:  # boundary: a foreign server, through a foreign SDK
+        except BaseException as wrong:  # boundary: a foreign server, through a foreign SDK
+            pass_on(wrong)
             name = self._connection.spec.name
             raise ToolFailed(f"The MCP server {name} failed the call: {reason_of(wrong)}") from wrong
         yield ToolResult(content=result_text(result), failed=bool(result.is_error))

@@ -1,0 +1,91 @@
+"""The last second of a process: nothing that a tool left behind keeps it from ending.
+
+Python waits at its end for every thread that still runs, for the executor of the event loop, for tasks that swallow
+their cancellation and for child processes of `multiprocessing`. A tool that hangs in one of these would keep the
+process alive for ever, after it has drained and closed everything in order. `run_process` therefore gives what is left
+`LEFTOVERS_SECONDS`, and then ends the process with `os._exit`.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+import structlog
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+__all__ = ["LEFTOVERS_SECONDS", "end_after", "end_leftovers", "end_now"]
+
+LEFTOVERS_SECONDS = 1.0
+"""For threads and tasks that end by themselves: those of anyio do within milliseconds."""
+
+_log = structlog.get_logger()
+
+
+def end_now(status: int) -> NoReturn:
+    """End the process without waiting for anything; what was logged and printed is written out first."""
+    for handler in logging.getLogger().handlers:
+        with suppress(Exception):  # a full disk or a closed pipe must not keep us here
+            handler.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # as above
+            stream.flush()
+    os._exit(status)
+
+
+@contextmanager
+def end_after(seconds: float, status: Callable[[], int], why: str) -> Iterator[None]:
+    """End the process with `status()` if it is still in here after `seconds`, also when the event loop is blocked."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        if not is_over.wait(seconds):
+            _log.error("process.ended_by_force", why=why, left=_names_of(_threads()))
+            end_now(status())
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def end_leftovers(before: set[threading.Thread], status: int) -> None:
+    """Return when nothing keeps this process from ending but what was there `before`; else end it."""
+    until = time.monotonic() + LEFTOVERS_SECONDS
+    threads = [thread for thread in _threads() if thread not in before]
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    threads = [thread for thread in threads if thread.is_alive()]
+    children = _children()
+    if threads or children:
+        names = [*_names_of(threads), *(f"process {child.pid}" for child in children)]
+        _log.warning("process.left_behind", left=names)
+        for child in children:
+            child.terminate()
+        end_now(status)
+
+
+def _threads() -> list[threading.Thread]:
+    """All that Python would wait for."""
+    mine = (threading.main_thread(), threading.current_thread())
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread not in mine]
+
+
+def _names_of(threads: list[threading.Thread]) -> list[str]:
+    return [f"thread {thread.name}" for thread in threads]
+
+
+def _children() -> "list[BaseProcess]":
+    """Child processes of `multiprocessing`, which Python joins at its end; the module is loaded by tools alone."""
+    if "multiprocessing.process" not in sys.modules:
+        return []
+    from multiprocessing import active_children
+
+    return [child for child in active_children() if not child.daemon]

@@ -1,0 +1,119 @@
+"""Tools that would end their server, keep it from ending, or leave a child behind; given to it by `--app`."""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from server.tools.python import tool
+
+__all__ = [
+    "blocks_the_loop",
+    "exits_in_a_task",
+    "forks",
+    "hangs_in_a_child",
+    "hangs_in_a_thread",
+    "hangs_in_the_executor",
+    "panics",
+    "panics_in_a_generator",
+    "panics_in_a_thread",
+    "swallows_every_cancellation",
+    "terminates_a_child",
+]
+
+FOR_EVER_SECONDS = 600.0
+
+
+class PanicException(BaseException):
+    """As `pyo3_runtime.PanicException`, which a Rust extension raises when it panics."""
+
+
+@tool()
+async def panics() -> str:
+    """Panics on the event loop."""
+    raise PanicException("called `Option::unwrap()` on a `None` value")
+
+
+@tool()
+def panics_in_a_thread() -> str:
+    """Panics in a thread."""
+    raise PanicException("index out of bounds")
+
+
+@tool()
+def panics_in_a_generator() -> Iterator[str]:
+    """Panics in a thread, after it has reported."""
+    yield "on it"
+    raise PanicException("index out of bounds")
+
+
+@tool()
+async def exits_in_a_task() -> str:
+    """Begins a task that exits, which asyncio lets end the loop."""
+
+    async def exits() -> None:
+        sys.exit(0)
+
+    await asyncio.gather(asyncio.create_task(exits()))
+    return ""
+
+
+@tool()
+def hangs_in_a_thread() -> str:
+    """Does not end."""
+    time.sleep(FOR_EVER_SECONDS)
+    return ""
+
+
+@tool()
+async def hangs_in_the_executor() -> str:
+    """Does not end, in the executor of the event loop."""
+    await asyncio.to_thread(time.sleep, FOR_EVER_SECONDS)
+    return ""
+
+
+@tool()
+async def swallows_every_cancellation() -> str:
+    """Does not end, however often it is cancelled."""
+    while True:
+        try:
+            await asyncio.sleep(FOR_EVER_SECONDS)
+        except asyncio.CancelledError:
+            continue
+
+
+@tool()
+async def blocks_the_loop() -> str:
+    """Holds the event loop."""
+    time.sleep(FOR_EVER_SECONDS)  # noqa: ASYNC251 - the fault that is tested
+    return ""
+
+
+@tool()
+def hangs_in_a_child() -> str:
+    """Leaves a child that Python would wait for."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOR_EVER_SECONDS,))
+    child.start()
+    return str(child.pid)
+
+
+@tool()
+def forks() -> str:
+    """Leaves a child that nobody knows of."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(FOR_EVER_SECONDS)
+        os._exit(0)
+    return str(pid)
+
+
+@tool()
+def terminates_a_child() -> str:
+    """Forks a child and ends it with SIGTERM, as a pool does with its workers."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOR_EVER_SECONDS,))
+    child.start()
+    child.terminate()
+    child.join(20)
+    return f"it ended with {child.exitcode}"
