@@ -114,7 +114,7 @@ def _configuration(loaded: Loaded) -> list[Finding]:
     found = [Finding("ok", "configuration", where)]
     found += [Finding("ok", "", f"{value.path} = {value.text}  ({value.origin})") for value in loaded.values()]
     if "models.default" not in loaded.origins:
-        found.append(Finding("ok", "", f"models.default = {loaded.settings.models.default}  (default)"))
+        found.append(Finding("ok", "", f"models.default = {loaded.settings.models.default or 'none'}  (default)"))
     found += [Finding("note", "", note) for note in loaded.notes]
     return found
 

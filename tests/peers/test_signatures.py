@@ -28,10 +28,12 @@ def serving(base: Path, base_url: str) -> Iterator[Process]:
         f"""
         [models]
         default = "claude/peer-1"
+        demo = true
         [models.providers.claude]
         kind = "anthropic"
         base_url = "{base_url}"
         api_key_env = "CLAUDE_KEY"
+        models = [{{ name = "peer-1" }}]
         [profiles.agent]
         params = {{ thinking_budget = 2000 }}
         """,
