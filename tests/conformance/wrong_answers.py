@@ -148,6 +148,15 @@ def _deletes_nothing(request: Request) -> None:
         request.method = "GET"
 
 
+def _keeps_approvals(request: Request) -> None:
+    if request.method == "DELETE" and "/approvals/" in request.path:
+        request.method, request.target = "GET", request.target.rpartition("/")[0]
+
+
+def _never_ready(request: Request, body: Json) -> None:
+    body["status"] = "starting"
+
+
 def _says_deleted(request: Request, answer: Answer) -> None:
     if answer.status == 200:
         answer.body = b'{"status":"deleted"}'
@@ -309,6 +318,20 @@ ANSWERS: dict[str, Mutation] = {
     ),
     "json-sniffed": Mutation(
         "answers with JSON have no nosniff", FINAL, answer=header("x-content-type-options", None, streams=False)
+    ),
+    "approvals-unlisted": Mutation(
+        "the list of remembered approvals is empty",
+        ("approvals-forgotten",),
+        answer=json_answers(f"GET {ID}/approvals", lambda request, body: {"tools": []}),
+    ),
+    "approvals-kept": Mutation(
+        "an approval that is taken back stays",
+        ("approvals-forgotten",),
+        request=_keeps_approvals,
+        answer=answers(f"DELETE {ID}/approvals/.*", _says_deleted),
+    ),
+    "never-ready": Mutation(
+        "the server says that it is starting", ("for-operators",), answer=json_answers("GET /readyz", _never_ready)
     ),
     "deletes-nothing": Mutation(
         "DELETE says deleted and deletes nothing",

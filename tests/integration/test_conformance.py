@@ -7,6 +7,7 @@ Each transcript is a test of its own. A broken server is ours behind a proxy tha
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from server.store.server_process import ServerProcess
 from tests.conformance.breaking import EventChange, changed, events, is_chats, lost, twice, units
 from tests.conformance.mutations import CONFIG, MUTATIONS, control, drawn, judge
 from tests.conformance.proxy import Mutation, proxy_to
-from tests.integration.harness import DEADLINE_SECONDS, Process, start
+from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
 from tests.integration.store_fixtures import fresh_url
 
 pytestmark = pytest.mark.anyio
@@ -95,6 +96,8 @@ async def test_a_mutation_that_this_commit_draws_is_noticed(played: Process, nam
 def test_there_are_at_least_forty_mutations_and_a_draw_depends_on_the_commit_alone() -> None:
     assert len(MUTATIONS) >= 40
     assert len({mutation.sentence for mutation in MUTATIONS.values()}) == len(MUTATIONS)
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    assert re.findall(r"There are\s+(\d+) such mutations", page) == [str(len(MUTATIONS))]
     assert drawn(DRAWN_COUNT) == drawn(DRAWN_COUNT)
     for name, mutation in MUTATIONS.items():
         assert set(mutation.hints) <= TRANSCRIPTS.keys(), name

@@ -75,7 +75,7 @@ class Framing:
             self._break("framing-heartbeat", f"a heartbeat is `: hb <unix seconds>`, came {_shown(line)}")
 
     def _field(self, line: bytes) -> None:
-        name, colon, _value = line.partition(b": ")
+        name, colon, _value = line.partition(b": " if self._is_native else b":")
         if name not in _FIELDS or not colon:
             self._break("framing-field", f"a line is none of `data: `, `id: `, `retry: ` and a comment: {_shown(line)}")
         if name == b"retry":
@@ -104,7 +104,8 @@ class Framing:
         lines, self._lines = self._lines, []
         fields: dict[str, list[str]] = {}
         for line in lines:
-            name, _, value = line.partition(b": ")
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
             try:
                 text = value.decode()
             except UnicodeDecodeError:
