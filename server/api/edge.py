@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import anyio
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
@@ -15,6 +14,7 @@ from server.api.auth import Authenticator
 from server.api.endpoints import EndpointRule
 from server.api.errors import BodyTooSlow
 from server.api.quotas import Quotas
+from server.deadlines import Deadline
 from server.providers.registry import Providers
 from server.readiness import Readiness
 from server.relay.feeds import Feeds
@@ -106,13 +106,15 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         raise TooLarge(f"the body is larger than {max_bytes} bytes")
     timeout_seconds = edge_of(request).body_timeout_seconds
     body = bytearray()
-    with anyio.move_on_after(timeout_seconds) as patience:
-        ends_at = patience.deadline
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > max_bytes:
-                raise TooLarge(f"the body is larger than {max_bytes} bytes")
-            patience.deadline = ends_at + len(body) / BODY_MIN_BYTES_PER_SECOND
-        return bytes(body)
-    given_seconds = timeout_seconds + len(body) / BODY_MIN_BYTES_PER_SECOND
-    raise BodyTooSlow(f"the body did not arrive within {round(given_seconds, 1):g} s")
+    given_seconds = timeout_seconds
+    try:
+        async with Deadline(timeout_seconds) as patience:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise TooLarge(f"the body is larger than {max_bytes} bytes")
+                given_seconds = timeout_seconds + len(body) / BODY_MIN_BYTES_PER_SECOND
+                patience.allow(given_seconds)
+    except TimeoutError:
+        raise BodyTooSlow(f"the body did not arrive within {round(given_seconds, 1):g} s") from None
+    return bytes(body)

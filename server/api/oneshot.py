@@ -39,6 +39,7 @@ from server.api.oneshot_bodies import (
 )
 from server.api.opening import ABORT, SSE_HEADERS
 from server.api.run_watch import RunWatch, watch_chat
+from server.deadlines import Deadline
 from server.projections.base import AWAITS_DECISION, OutFrame, RunSlice
 from server.store.port import ChatMeta
 
@@ -201,13 +202,15 @@ class _OneShot(Response):
 
     async def _write(self, scope: Scope, send: Send, data: bytes) -> bool:
         """False when the caller took no byte for too long: its connection is dropped, as if it had left."""
-        with anyio.move_on_after(self._edge.stall_seconds) as waiting:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        self._written_at = time.monotonic()
-        if waiting.cancelled_caught:
+        try:
+            async with Deadline(self._edge.stall_seconds):
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        except TimeoutError:
             self._is_left = True
             scope.get("extensions", {}).get(ABORT, _cannot_abort)()
-        return not waiting.cancelled_caught
+            return False
+        self._written_at = time.monotonic()
+        return True
 
     async def _tell_once(self, scope: Scope, receive: Receive, send: Send, watch: RunWatch) -> None:
         projection = self._ask.projection

@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 import httptools
 import httpx2
 
+from server.deadlines import LOOK_SECONDS
 from server.pace import Ticks
 
 __all__ = ["Connection", "Head"]
@@ -50,6 +51,7 @@ class Connection(asyncio.Protocol):
         self._pace_seconds = pace_seconds
         self._ticks = ticks
         self._expires_at = math.inf
+        self._is_looking = False
         self._expiry: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_lost = False
@@ -131,6 +133,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if timeout_seconds is not None:
             self._expires_at = now + timeout_seconds
+            self._is_looking = False
             if self._expiry is None:
                 self._expiry = self._loop.call_at(self._expires_at, self._expire)
         try:
@@ -154,13 +157,18 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     def _expire(self) -> None:
-        """One timer for all reads of an answer: it looks how long the present one may still take."""
+        """One timer for all reads of an answer: it looks how long the present one may still take. When the time is
+        over, the socket is read before its silence is judged (`server/deadlines.py`)."""
         self._expiry = None
         if self._expires_at > self._loop.time():
             if self._expires_at < math.inf:
                 self._expiry = self._loop.call_at(self._expires_at, self._expire)
-            return
-        self._end(httpx2.ReadTimeout("no byte came in time"))
+        elif not self._is_looking and not self._is_lost:
+            self._is_looking = True
+            self._transport.resume_reading()
+            self._expiry = self._loop.call_later(LOOK_SECONDS, self._expire)
+        else:
+            self._end(httpx2.ReadTimeout("no byte came in time"))
 
     def _end_expiry(self) -> None:
         """No answer is waited for; another one may have less time."""

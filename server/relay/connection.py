@@ -17,6 +17,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from protocol.sse import heartbeat, retry
+from server.deadlines import Deadline
 from server.telemetry import Metrics
 
 __all__ = ["ChatOnStream", "Connection", "EndReason", "Put", "Send", "put_nothing"]
@@ -226,7 +227,7 @@ class Connection:
             self.write(_greeting())
 
     async def _put(self, data: bytes) -> None:
-        with anyio.fail_after(self._stall_seconds):
+        async with Deadline(self._stall_seconds):
             await self._send(_body(data))
         self._has_written = True
 

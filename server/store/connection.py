@@ -21,6 +21,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
+from server.deadlines import Deadline
 from server.store.route import CONNECT_TIMEOUT_SECONDS, Route, Value, pack
 from server.store.scripts import SCRIPTS
 
@@ -298,7 +299,7 @@ class Redis:
         """One pipeline, out and back. Boundary: whatever goes wrong goes to the callers, the lane lives on."""
         answered = 0
         try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
+            async with Deadline(COMMAND_TIMEOUT_SECONDS):
                 await self.route.open(connection)
                 await connection.send_packed_command([b"".join([command.packed for command in batch])], False)
                 for command in batch:

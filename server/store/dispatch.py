@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from redis.asyncio.connection import AbstractConnection
 
+from server.deadlines import Deadline
 from server.store.bounds import BEAT_BATCH
 from server.store.channels import Subscriptions
 from server.store.cluster import Cluster
@@ -45,7 +46,7 @@ class _RedisBell:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await self._redis.route.open(self._connection)
-            async with asyncio.timeout(float(block_seconds) + BLOCK_GRACE_SECONDS):
+            async with Deadline(float(block_seconds) + BLOCK_GRACE_SECONDS):
                 command = pack(b"BLPOP", *order, block_seconds)
                 await self._connection.send_packed_command(command, False)
                 reply = await self._connection.read_response()

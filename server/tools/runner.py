@@ -21,6 +21,7 @@ from protocol.errors import ToolFailed
 from protocol.mending import mend, mend_text, mended_json
 from protocol.messages import JsonObject
 from protocol.thread import OBJECT_MAX_BYTES
+from server.deadlines import LOOK_SECONDS
 from server.foreign import name_of, pass_on
 from server.tools.base import (
     MEMORY_MAX_BYTES,
@@ -92,6 +93,8 @@ class ToolRunner:
         is_late = False
         try:
             done, _ = await asyncio.wait({task}, timeout=tool.timeout_seconds)
+            if not done:  # its answer may lie in a socket that nobody has read yet
+                done, _ = await asyncio.wait({task}, timeout=LOOK_SECONDS)
             is_late = not done
         finally:
             # Before the tool is stopped: it must learn that it is over, and nothing more may be heard of it.

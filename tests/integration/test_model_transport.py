@@ -301,12 +301,34 @@ async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pyte
             await came.acquire()
 
     pieces = 0
-    async with wire(answer) as server, client(read_seconds=0.3) as asked, asked.stream("GET", server.url) as streamed:
-        with pytest.raises(httpx2.ReadTimeout):
+    async with wire(answer) as server, client() as asked, asked.stream("GET", server.url) as streamed:
+        with anyio.move_on_after(0.5):
             async for _ in streamed.aiter_bytes():
                 pieces += 1
                 came.release()
     assert AT_ONCE_COUNT <= pieces <= AT_ONCE_COUNT + 1  # the head may have been a read of its own
+
+
+async def test_what_a_pace_has_left_in_the_kernel_is_read_before_silence_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_http, "pace_seconds", lambda _: 3_600.0)
+    came = asyncio.Semaphore(0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        for _ in range(AT_ONCE_COUNT + 3):
+            writer.write(b"1\r\na\r\n")
+            await came.acquire()
+        await reader.read()  # silence
+
+    pieces = 0
+    async with wire(answer) as server, client(read_seconds=0.2) as asked, asked.stream("GET", server.url) as streamed:
+        with pytest.raises(httpx2.ReadTimeout):
+            async for _ in streamed.aiter_bytes():
+                pieces += 1
+                came.release()
+    assert pieces == AT_ONCE_COUNT + 3
 
 
 async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:

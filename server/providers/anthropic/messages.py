@@ -7,12 +7,12 @@ they came. It knows nothing of chats and runs; `Providers` hands it out, the age
 whatever goes wrong leaves as `ModelFailed`, and nothing is retried once a byte has been passed on.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Unpack
 
 from protocol.messages import JsonObject
+from server.deadlines import Deadline
 from server.providers.anthropic.events import Event, EventReader
 from server.providers.anthropic.request import DEFAULT_MAX_TOKENS, request_body, takes_prefill
 from server.providers.base import Delta, Prefill, Request, model_info
@@ -120,7 +120,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         )
         async with AsyncExitStack() as stack:
             # Without this deadline each retry would be given the whole idle time again.
-            async with asyncio.timeout(self._idle_timeout_seconds):
+            async with Deadline(self._idle_timeout_seconds):
                 response = await stack.enter_async_context(call)
             if response.headers.get("content-type", "").startswith("application/json"):
                 raise model_failed("malformed", "a whole JSON answer where a stream of events was asked for")
@@ -130,10 +130,12 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
                     yield data
 
     def _make_client(self) -> "AsyncAnthropic | AsyncAnthropicVertex":
-        from anthropic import AsyncAnthropic, AsyncAnthropicVertex
+        from anthropic import AsyncAnthropic, AsyncAnthropicVertex, DefaultAsyncHttpxClient
 
         import server.providers.anthropic.errors  # noqa: F401
+        from server.providers.model_http import model_transport
 
+        http = DefaultAsyncHttpxClient(transport=model_transport(self._base_url), timeout=self._timeout)
         if self._vertex is not None:
             project, location = self._vertex
             return AsyncAnthropicVertex(
@@ -141,11 +143,16 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
                 region=location,
                 # Vertex AI has an address for each location, which the SDK knows.
                 base_url=None if self._base_url == ANTHROPIC_BASE_URL else f"{self._base_url}/v1",
+                http_client=http,
                 timeout=self._timeout,
                 max_retries=self._max_retries,
             )
         return AsyncAnthropic(
-            api_key=self._key, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
+            api_key=self._key,
+            base_url=self._base_url,
+            http_client=http,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
         )
 
     async def _close(self, client: "AsyncAnthropic | AsyncAnthropicVertex") -> None:

@@ -6,12 +6,12 @@ chats and runs; `Providers` hands it out, the agent loop iterates it. The one ru
 `ModelFailed`, and nothing is retried once a byte has been passed on.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from server.deadlines import Deadline
 from server.providers.base import Delta, Request
 from server.providers.failures import UNREADABLE, model_failed
 from server.providers.google.answer import Chunk, ChunkReader
@@ -115,7 +115,7 @@ class Google(SdkProvider["Client"]):
         read = _Read(responses, mender)
         try:
             # Without this deadline each retry would be given the whole idle time again.
-            async with asyncio.timeout(self._idle_timeout_seconds):
+            async with Deadline(self._idle_timeout_seconds):
                 token = _reads.set(read)
                 try:
                     stream: AsyncIterator[GenerateContentResponse] = await client.aio.models.generate_content_stream(
@@ -150,10 +150,13 @@ class Google(SdkProvider["Client"]):
 
         import server.providers.google.errors
         import server.providers.google.raw  # noqa: F401
+        from server.providers.model_http import model_transport
 
         is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
         self._http = httpx2.AsyncClient(
-            event_hooks={"request": [self._before_request], "response": [_note]}, follow_redirects=False
+            transport=model_transport(self._base_url),
+            event_hooks={"request": [self._before_request], "response": [_note]},
+            follow_redirects=False,
         )
         options = HttpOptions(
             httpx_async_client=self._http,

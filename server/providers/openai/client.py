@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from protocol.bodies import is_too_deep
 from protocol.messages import JsonObject
+from server.deadlines import Deadline
 from server.providers.base import Delta, Request, TextDelta
 from server.providers.failures import UNREADABLE, checked, model_failed
 from server.providers.openai.chat_wire import ErrorBody
@@ -113,7 +114,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         (PROV-3)."""
         async with AsyncExitStack() as stack:
             # Without this deadline each retry would be given the whole idle time again.
-            async with asyncio.timeout(self._idle_timeout_seconds):
+            async with Deadline(self._idle_timeout_seconds):
                 response = await stack.enter_async_context(self._call(client, body))
             pieces = response.iter_bytes()
             if response.headers.get("content-type", "").startswith("application/json"):

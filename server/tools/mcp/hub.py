@@ -14,6 +14,7 @@ import structlog
 
 from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
+from server.deadlines import Deadline
 from server.foreign import pass_on
 from server.tools.base import Tool
 from server.tools.mcp.base import ServerSpec, ServerStanding
@@ -123,7 +124,7 @@ class McpHub:
         connection.want()
         seconds = connection.spec.timeout_seconds
         try:
-            with anyio.fail_after(seconds):
+            async with Deadline(seconds):
                 await connection.tried()
                 return await connection.ask(make)
         except ToolFailed:

@@ -1,0 +1,53 @@
+"""Deadlines for what others send: before silence is judged, the loop reads its sockets once more.
+
+A process that was stopped (SIGSTOP, a frozen container, a sleeping laptop), or whose loop was busy, finds its timers
+overdue when it goes on, while the answers lie unread in its sockets. An event loop may call timers before it looks at
+sockets (libuv does), so a plain timeout would fail answers that are there. The moment that is given here also lets the
+bytes be read that a paused connection has left in the kernel.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+__all__ = ["LOOK_SECONDS", "Deadline"]
+
+LOOK_SECONDS = 0.1
+"""From the end of the time until it is judged: several turns of a loop that was stopped, and nothing to a person beside
+the seconds that silence is given."""
+
+
+class Deadline:
+    """`asyncio.timeout` that looks before it judges: leaving the block raises TimeoutError when `seconds`, and then
+    `LOOK_SECONDS`, have gone by. For one block."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._begun_at = self._loop.time()
+        self._timeout = asyncio.timeout(None)
+        await self._timeout.__aenter__()
+        self._timer = self._loop.call_later(self._seconds, self._look)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        await self._timeout.__aexit__(kind, wrong, trace)
+
+    def allow(self, seconds: float) -> None:
+        """Give so much time in all, counted from the beginning of the block."""
+        self._seconds = seconds
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._judge)
+
+    def _judge(self) -> None:
+        left = self._begun_at + self._seconds - self._loop.time()
+        if left > 0:  # more was given in the meantime
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._timeout.reschedule(self._loop.time())
