@@ -19,7 +19,7 @@
     └── Failed                      something failed here
         ├── Unavailable             unavailable          the store does not answer or refuses writes
         ├── ModelFailed             llm_error, stream_error, timeout, connection, auth_failed, context_overflow,
-        │                           rate_limited
+        │                           rate_limited; a run also ends by empty_answer: the model twice said nothing
         ├── ToolFailed              tool_error
         └── Internal                internal
 
@@ -80,6 +80,7 @@ CODES = frozenset(
         "connection",
         "auth_failed",
         "context_overflow",
+        "empty_answer",
         "tool_error",
         "max_tool_rounds",
         "aborted",

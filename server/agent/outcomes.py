@@ -7,7 +7,7 @@ announces the next. Tests drive the same functions without any model.
 import msgspec
 from msgspec.structs import replace
 
-from protocol.events import ErrorHappened, StreamFinished, ThreadUpdated
+from protocol.events import ErrorHappened, MessageRemoved, StreamFinished, ThreadUpdated
 from protocol.facts import (
     ArgumentsHidden,
     PreviewShown,
@@ -17,36 +17,47 @@ from protocol.facts import (
     ReasoningLogged,
     ResultWithheld,
     RoundStarted,
+    SetAside,
 )
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.previews import settle_commit
+from protocol.queue import is_steered
 from protocol.reducer import drafted_message
 from protocol.runs import answer_call, fail_run
 from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
+from server.agent.answer import empty
 from server.agent.calls.gates import ToolTable
 from server.agent.calls.hiding import hidden_call, hides
 from server.agent.calls.memory import remember
 from server.agent.calls.previews import shown_of
 from server.agent.history.summaries import keep_summary
-from server.agent.plan import advance
+from server.agent.plan import advance, may_go_on
 from server.agent.steps import CallModel, RunTool, Step, Summarize
 from server.tools.base import ToolResult
+
+EMPTY = {
+    False: "The model answered with nothing.",
+    True: "The model's provider held the whole answer back.",
+}
+"""What people are told of an answer without a word; True: its provider's filter is the reason."""
 
 __all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_done"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model call left besides the streamed text. `calls`: those that came whole. `hidden_reasoning` is for the
-    server's log only. `provider` gave `provider_data`: the name of a model does not always say whose it is."""
+    """What a model call left besides the streamed text. `calls`: those that came whole; a call without a name is none
+    of them. `hidden_reasoning` is for the server's log only. `provider` gave `provider_data`: the name of a model does
+    not always say whose it is."""
 
     calls: list[ToolCall] = []
     finish_reason: str | None = None
     usage: Usage | None = None
     timings: JsonObject | None = None
     model: str | None = None
+    has_nameless_calls: bool = False
     provider_ids: dict[str, str] = {}
     hidden_reasoning: str = ""
     provider: str = ""
@@ -54,10 +65,39 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) -> Step:
-    """The final word on an answer that came whole (EVT-14, LOOP-14)."""
+    """The final word on an answer that came whole (EVT-14, LOOP-14). One that says nothing is asked for once more; the
+    second one in a run ends it."""
+    run, draft = ledger.state.private.run, ledger.state.draft
     reason = "tool_calls" if answer.calls else answer.finish_reason or "stop"
-    _close(ledger, step, answer, table, reason=reason, status=None)
+    objection = ""
+    if draft is not None:
+        objection = empty.objection_to(
+            draft, has_calls=bool(answer.calls), has_nameless_calls=answer.has_nameless_calls
+        )
+    if not objection or run is None or draft is None:
+        _close(ledger, step, answer, table, reason=reason, status=None)
+        return advance(ledger, table)
+    asks = not empty.has_asked(ledger.state, run) and may_go_on(ledger, run) and reason != "content_filter"
+    _close_empty(ledger, step, answer, table, reason=reason)
+    if asks:
+        leaf = ledger.state.leaf
+        after = leaf.message_id if leaf is not None else None
+        ledger.note(SetAside(aside=empty.aside_of(objection, run, after, ledger.new_id, ledger.now_ms)))
+    elif not empty.says_something(draft) and not is_steered(ledger.state):
+        fail_run(ledger, "empty_answer", EMPTY[reason == "content_filter"])
     return advance(ledger, table)
+
+
+def _close_empty(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable, *, reason: str) -> None:
+    """What people have seen of it stays: words, thoughts. An answer of nothing leaves no trace."""
+    draft = ledger.state.draft
+    if draft is not None and (empty.says_something(draft) or draft.reasoning):
+        _close(ledger, step, answer, table, reason=reason, status=None)
+        return
+    ledger.say(MessageRemoved(step.message_id))
+    if answer.hidden_reasoning:
+        ledger.note(ReasoningLogged(message_id=step.message_id, text=answer.hidden_reasoning))
+    ledger.note(Progressed())
 
 
 def break_off(ledger: Ledger, step: CallModel, answer: Answer, code: str, sentence: str, table: ToolTable) -> Step:

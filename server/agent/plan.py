@@ -16,6 +16,7 @@ from protocol.queue import is_steered
 from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
+from server.agent.answer import empty
 from server.agent.answer.guard import RETRY_STATUS
 from server.agent.calls.gates import ToolTable, ask_about_limit, next_call, tools_offered
 from server.agent.calls.previews import next_commit
@@ -24,7 +25,17 @@ from server.agent.history.view import compaction_of
 from server.agent.recovery import recover
 from server.agent.steps import CallModel, Step, Wait
 
-__all__ = ["advance", "carry_out", "go_on", "is_parked", "is_worked_on", "next_deadline_ms", "stops", "wanted_model"]
+__all__ = [
+    "advance",
+    "carry_out",
+    "go_on",
+    "is_parked",
+    "is_worked_on",
+    "may_go_on",
+    "next_deadline_ms",
+    "stops",
+    "wanted_model",
+]
 
 
 def is_parked(state: ChatState) -> bool:
@@ -98,6 +109,8 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     state = ledger.state
     leaf = state.leaf
     begins_with_leaf = run.continues is not None and run.round < 0
+    if leaf is not None and empty.is_asked_after(state, run, leaf) and may_go_on(ledger, run):
+        return _start_round(ledger, run, table, status_text="asking again: the answer was empty")
     if leaf is None or (leaf.role == "assistant" and len(state.path) > run.first_index and not begins_with_leaf):
         again = _ask_again(ledger, run, leaf, table) if leaf is not None else None
         if again is not None:
@@ -121,6 +134,11 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
     return _at_limit(ledger, run, table)
 
 
+def may_go_on(ledger: Ledger, run: Run) -> bool:
+    """May another round follow for the same question? Not after the last one, and not when a new message waits."""
+    return not run.summarizing and not is_steered(ledger.state) and run.round + 1 < _rounds_allowed(ledger, run)
+
+
 def _rounds_allowed(ledger: Ledger, run: Run) -> int:
     return run.rounds_allowed if run.rounds_allowed is not None else int(ledger.param("max_rounds"))
 
@@ -129,7 +147,7 @@ def _ask_again(ledger: Ledger, run: Run, answer: Message, table: ToolTable) -> S
     """One more round, should the reply guard refuse this answer and a round be left (LOOP-10). The refused answer
     stays; what the model is told of it is noted once, even when the round breaks with its worker."""
     guard, state = table.reply_guard, ledger.state
-    if guard is None or run.summarizing or is_steered(state) or run.round + 1 >= _rounds_allowed(ledger, run):
+    if guard is None or not may_go_on(ledger, run):
         return None
     of_run = set(state.path[run.first_index :])
     notes = [each.after for each in state.private.asides if each.message.kind == "guard" and each.after in of_run]

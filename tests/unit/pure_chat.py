@@ -11,7 +11,7 @@ from typing import Any
 from protocol.codec import decode_events, encode
 from protocol.commands import Command, InternalCommand, UserMessage
 from protocol.decider import decide
-from protocol.deltas import DeltaOp
+from protocol.deltas import AppendContent, DeltaOp
 from protocol.entries import Fence, RawEntry
 from protocol.events import Ack, Event, StreamDelta
 from protocol.ids import EntryId, Head
@@ -124,12 +124,19 @@ class PureChat:
             ledger.say(StreamDelta(ledger.state.draft.message.message_id, list(ops)))
         return self._commit(ledger)
 
-    def finish(self, reason: str = "stop", usage: Usage | None = None) -> list[Event]:
-        """The model's answer is whole."""
+    def finish(
+        self, reason: str = "stop", usage: Usage | None = None, *, words: str = "Yes.", has_nameless_calls: bool = False
+    ) -> list[Event]:
+        """The model's answer is whole. It ends with `words` when it said nothing yet."""
         assert isinstance(self.step, CallModel)
         ledger = self._ledger()
-        assert ledger.state.draft is not None
-        answer = Answer(calls=ledger.state.draft.message.tool_calls, finish_reason=reason, usage=usage)
+        draft = ledger.state.draft
+        assert draft is not None
+        if words and not draft.content and not draft.message.tool_calls:
+            ledger.say(StreamDelta(draft.message.message_id, [AppendContent(words)]))
+        answer = Answer(
+            calls=draft.message.tool_calls, finish_reason=reason, usage=usage, has_nameless_calls=has_nameless_calls
+        )
         self.step = finish(ledger, self.step, answer, self.tools)
         return self._commit(ledger)
 

@@ -66,7 +66,7 @@ async def test_a_scene_is_played_round_by_round_with_its_places_filled(script: S
 
 async def test_after_its_last_round_and_without_a_scene_it_ends_all_the_same(script: Script) -> None:
     again = await played(script, message("user", "hello"), message("assistant", "Good day."))
-    assert text_in(again) == "" and again[-1] == Finished("stop")
+    assert text_in(again) == "My script has nothing more for this." and again[-1] == Finished("stop")
     lost = text_in(await played(script, message("user", "what?")))
     assert "nothing for this" in lost and "- hello" in lost
     with pytest.raises(ModelFailed, match="known: small, large"):

@@ -221,7 +221,7 @@ class Assembler:
 
     def tool_calls(self) -> list[ToolCall]:
         """The calls whose names are known, in the provider's order."""
-        named = [call for _, call in sorted(self._calls.items()) if call.name]
+        named = [call for _, call in sorted(self._calls.items()) if call.name.strip()]
         return [
             ToolCall(id=call.id, index=index, function=FunctionCall(call.name, call.arguments()))
             for index, call in enumerate(named)
@@ -243,6 +243,7 @@ class Assembler:
             usage=self.usage,
             timings=self.timings,
             model=self.model,
+            has_nameless_calls=any(not call.name.strip() for call in self._calls.values()),
             provider_ids=self.provider_ids,
             hidden_reasoning="".join(self._reasoning),
             provider=self.provider,

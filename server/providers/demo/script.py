@@ -15,9 +15,9 @@
     prompt = "- (pl_\\S+) \\(chart\\)"            # also in the system prompt, the last such place
 
 The first scene that is found is played, a round for each model call since the user's last words; after the last round
-it says no more. `<<1>>` is a group of the expression, `<<result>>` the last tool's result, `<<result.a.0>>` a place in
-its JSON, `<<user>>` the words themselves. The file is read when the server starts. It knows no chat and no tool: a call
-of one that is not offered is answered like any model's.
+it says that it has nothing more. `<<1>>` is a group of the expression, `<<result>>` the last tool's result,
+`<<result.a.0>>` a place in its JSON, `<<user>>` the words themselves. The file is read when the server starts. It knows
+no chat and no tool: a call of one that is not offered is answered like any model's.
 """
 
 import asyncio
@@ -48,6 +48,11 @@ __all__ = ["Script", "read_scenes"]
 CONTEXT_TOKENS = 128_000
 DEFAULT_RATE = 60.0
 """Words a second, when the file does not say."""
+
+ASIDES = frozenset({"guard", "empty"})
+"""Kinds of what the server says in the user's place, which is no new question: the scene goes on."""
+
+SCENE_IS_OVER = "My script has nothing more for this."
 
 _PLACE = re.compile(r"<<([A-Za-z0-9_.-]+)>>")
 
@@ -160,8 +165,7 @@ class Script:
 
 def _next_round(scenes: list[Scene], prompt: str, messages: list[Message]) -> tuple[Round, Mapping[str, str]]:
     """What is played after these messages, and what its places are filled with."""
-    # What a reply guard says in the user's place is no new question: the scene goes on.
-    asked_at = max((at for at, m in enumerate(messages) if m.role == "user" and m.kind != "guard"), default=-1)
+    asked_at = max((at for at, m in enumerate(messages) if m.role == "user" and m.kind not in ASIDES), default=-1)
     words = text_of(messages[asked_at].content) if asked_at >= 0 else ""
     since = messages[asked_at + 1 :]
     rounds_done = sum(message.role == "assistant" for message in since)
@@ -174,7 +178,8 @@ def _next_round(scenes: list[Scene], prompt: str, messages: list[Message]) -> tu
         groups = (*found.groups(), *told[0].groups())
         places = {str(at): group or "" for at, group in enumerate(groups, 1)}
         places |= {"user": words, "result": results[-1] if results else ""}
-        return (scene.round[rounds_done] if rounds_done < len(scene.round) else Round()), places
+        over = Round(text=SCENE_IS_OVER)
+        return (scene.round[rounds_done] if rounds_done < len(scene.round) else over), places
     known = "\n".join(dict.fromkeys(f"- {scene.when}" for scene in scenes))
     return Round(text=f"My script has nothing for this. It listens for:\n\n{known}"), {}
 

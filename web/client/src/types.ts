@@ -295,7 +295,7 @@ export interface FailedImport {
 /** Every error of every endpoint. `path` is a JSON Pointer into the body; `status` and `error` repeat the code and the sentence where older clients look for them. */
 export interface Failure {
   detail: string;
-  code: "aborted" | "already_claimed" | "auth_failed" | "bad_request" | "cancelled" | "conflict" | "connection" | "context_overflow" | "crash_loop" | "forbidden" | "gone" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid_content" | "llm_error" | "max_tool_rounds" | "no_pending_decision" | "not_found" | "not_implemented" | "poison" | "queue_full" | "rate_limited" | "stream_error" | "timeout" | "too_large" | "tool_error" | "unauthorized" | "unavailable" | "unknown_mode";
+  code: "aborted" | "already_claimed" | "auth_failed" | "bad_request" | "cancelled" | "conflict" | "connection" | "context_overflow" | "crash_loop" | "empty_answer" | "forbidden" | "gone" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid_content" | "llm_error" | "max_tool_rounds" | "no_pending_decision" | "not_found" | "not_implemented" | "poison" | "queue_full" | "rate_limited" | "stream_error" | "timeout" | "too_large" | "tool_error" | "unauthorized" | "unavailable" | "unknown_mode";
   path?: string | null;
   status?: string | null;
   error?: string | null;
