@@ -32,6 +32,11 @@ OTHER_FILES = 1_000
 CLOSE_SECONDS = 3
 """How long uvicorn waits for the last answers."""
 
+KEEP_ALIVE_SECONDS = 75
+"""How long a connection without a request stays open. Longer than clients and proxies keep one that they may use again
+(httpx 5 s, the `keepalive_timeout` of nginx's upstreams 60 s): who closes first decides whether a request can meet a
+connection that is just being closed, and a POST that was lost so is not sent again by itself."""
+
 
 def allow_open_files(streams_max: int) -> int:
     """Raise this process's soft bound on open files as far as its streams need and the hard one allows; the new one.
@@ -71,6 +76,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 proxy_headers=False,  # who is behind a proxy, nobody here asks; and each stream would keep a layer
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=CLOSE_SECONDS,
             )
         )

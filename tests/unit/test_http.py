@@ -1,9 +1,15 @@
-"""The socket and the process's bounds, without a server."""
+"""The socket, the process's bounds, and how long a connection may rest."""
 
+import asyncio
 import resource
+import socket
 
+import anyio
+import httpx2
 import pytest
+from starlette.applications import Starlette
 from structlog.testing import capture_logs
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from server import http
 
@@ -39,3 +45,21 @@ def test_a_system_that_refuses_more_open_files_is_served_with_what_there_are(mon
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert http.allow_open_files(5_000) == 256
+
+
+NGINX_SECONDS = 60
+"""An upstream connection of nginx is used again within so long (`keepalive_timeout` of ngx_http_upstream_module)."""
+
+
+@pytest.mark.anyio
+async def test_a_connection_at_rest_is_closed_by_clients_and_proxies_before_the_server_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with http.serving(listener, Starlette()) as server, httpx2.AsyncClient() as client:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            with anyio.fail_after(30):
+                assert (await client.get(url)).status_code == 404
+            (connection,) = server.server_state.connections
+            assert isinstance(connection, HttpToolsProtocol)
+            assert connection.timeout_keep_alive_task is not None
+            rests_seconds = connection.timeout_keep_alive_task.when() - asyncio.get_running_loop().time()
+            assert rests_seconds > NGINX_SECONDS
