@@ -42,6 +42,9 @@ _NEEDS_SERVER = re.compile(rf"{PAGE_URL}|threadcast (chat|tail)")
 SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--inputs 1000000": "--inputs 500"}
 """Numbers of the pages that take minutes: the same command is run with fewer."""
 
+COMMAND_SECONDS = 2 * DEADLINE_SECONDS
+"""For a command that ends: the longest ones take some 10 s on a quiet machine."""
+
 CALLED_ELSEWHERE = {"client.md": "tests/examples/test_client_page.py calls each of its functions"}
 """Pages whose programs may consist of definitions alone."""
 
@@ -63,8 +66,8 @@ class Terminal:
             start_new_session=True,
         )
         self._reading = threading.Thread(target=self._read)
-        self._reading.start()
         self._has_ended = False
+        self._reading.start()
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
@@ -84,8 +87,13 @@ class Terminal:
             assert came and is_so(self.lines), f"$ {self.command}\n{self.shown()}"
 
     def ended(self) -> int:
-        """Wait for the end; the exit status."""
-        return self._popen.wait(DEADLINE_SECONDS)
+        """Wait for the end; the exit status. Raises AssertionError when it does not come."""
+        try:
+            status = self._popen.wait(COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"$ {self.command}\ngoes on after {COMMAND_SECONDS:g} s:\n{self.shown()}") from None
+        self._reading.join(DEADLINE_SECONDS)  # all that it printed is there
+        return status
 
     def shown(self) -> str:
         return "\n".join(self.lines[-60:])
