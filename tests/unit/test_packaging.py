@@ -143,5 +143,8 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
     assert description.startswith("# Threadcast") and not relative_links(description)
     assert "server/static/index.html" in names
     assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {"js", "css"}
+    transcripts = {path.name for path in (ROOT / "tests" / "conformance").glob("*.json")}
+    kit = "server/console/conformance/transcripts/"
+    assert {name.removeprefix(kit) for name in names if name.startswith(kit)} == transcripts
     assert not [name for name in names if "node_modules" in name or name.startswith("web/") or name.endswith(".ts")]
     assert required and not has_node_wheel(required)
