@@ -286,7 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("url", metavar="URL", nargs="?", default="http://127.0.0.1:8000", help="http://127.0.0.1:8000")
     play.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these transcripts; * stands for anything")
     play.add_argument("--list", action="store_true", help="print names and what they are about; play nothing")
-    play.add_argument("--token", help="a bearer token (THREADCAST_TOKEN); it needs the permission approve")
+    play.add_argument(
+        "--token", help="a bearer token (THREADCAST_TOKEN); it needs the permissions approve and diagnostics"
+    )
     play.add_argument(
         "--model", action="append", default=[], metavar="NAME=THEIRS", help="play THEIRS where a transcript says NAME"
     )
