@@ -80,7 +80,9 @@ class ChildChats:
 
     async def _open(self, wanted: Wanted) -> str:
         """The child's chat id. Raises ToolFailed."""
-        wanted = replace(wanted, mode=self._checked_mode(wanted.mode))
+        params = dict(wanted.params)
+        mode = params.pop("mode", None) or wanted.mode  # one place that is checked against `delegate_to`
+        wanted = replace(wanted, mode=self._checked_mode(str(mode)), params=params)
 
         def write(ledger: Ledger) -> str | Refused:
             try:

@@ -10,6 +10,7 @@ from protocol.commands import UserMessage
 from protocol.events import BackgroundAgentUpdated, Event, RuntimeUpdated, SubchatUpdate
 from protocol.messages import JsonObject
 from protocol.state import ChatState
+from server.agent.place.profile import Profile
 from server.store.port import Posted, PostOutcome, PostRequest
 from server.tools.python import PythonTool
 from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, say, turns
@@ -58,6 +59,34 @@ async def runs_of(house: House, chat_id: str) -> list[str | None]:
     return [
         event.outcome for event in await house.events(chat_id) if isinstance(event, RuntimeUpdated) and event.outcome
     ]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "mode", "told"),
+    [
+        ([], "agent", "A chat below this one cannot have the mode 'agent'. None may."),
+        (["reviewer"], "AGENT", "cannot have the mode 'agent'. Say one of these as mode: reviewer."),
+        (None, "nobody", "There is no mode 'nobody'; there are agent."),
+        (
+            ["agent"],
+            "reviewer",
+            "A chat below this one cannot have the mode 'reviewer'. Say one of these as mode: agent.",
+        ),
+        (["agent"], "AGENT", "complete: You said: hello"),
+    ],
+)
+async def test_a_mode_among_the_parameters_needs_the_operators_word_too(
+    allowed: list[str] | None, mode: str, told: str
+) -> None:
+    house = House(*ALL, model=TOOLS, profile=Profile(name="agent", delegate_to=allowed))
+    params = {"mode": mode, "model": "demo/echo?rate=0"}
+    async with house.hosting("w1"):
+        await house.post(calling("delegate", {"prompts": ["hello"], "params": params}))
+        await until_rest(house)
+    (result,) = [text for role, text in await house.texts() if role == "tool"]
+    assert told in result
+    for child in subchats(await house.events()):
+        assert (await house.state(child)).thread.mode == "agent"
 
 
 async def test_a_tool_runs_a_chat_and_its_answer_is_the_result(house: House) -> None:
