@@ -269,6 +269,8 @@ class ModelCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     supports_clicks: bool
     supports_agent: bool
     default_temperature: float | None
+    samplers: list[str]
+    """The parameters of PROTOCOL §16 that this model is sent."""
     enabled: bool
     type: Literal["chat"]
 
@@ -289,7 +291,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     chat_models: dict[str, ModelCapabilities]
     completion_models: JsonObject
     metadata: JsonObject | None
+    samplers: dict[str, list[str]]
+    """Those of any model of a provider, by the provider's name."""
     profiles: list[str]
+    mode_aliases: dict[str, str]
+    """Other names of profiles, and the profile that each means."""
     scopes: dict[str, list[list[str]]]
     payload_types: dict[str, list[PayloadTypeInfo]]
     commands: list[str]
@@ -365,9 +371,10 @@ class ModeUi(msgspec.Struct, frozen=True):
 
 
 class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile; `id` is what the thread's `mode` names."""
+    """A profile; `id` is what the thread's `mode` names, `aliases` are other words for it."""
 
     id: str
+    aliases: list[str]
     title: str
     description: str
     tools_count: int

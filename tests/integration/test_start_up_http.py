@@ -87,7 +87,7 @@ async def test_providers_modes_tools_and_ping_have_the_shapes_of_the_foreign_gui
     modes = await get(server.url, "/v1/chat-modes")
     assert set(modes) == {"modes", "errors"}
     for mode in modes["modes"]:
-        assert set(mode) == {"id", "title", "description", "tools_count", "thread_defaults", "ui"}
+        assert set(mode) == fields(answers.ChatMode)
         assert set(mode["thread_defaults"]) == fields(answers.ThreadDefaults)
         assert all(isinstance(value, bool) for value in mode["thread_defaults"].values())
         assert set(mode["ui"]) == {"order", "tags"}

@@ -138,7 +138,9 @@ export interface Capabilities {
   chat_models: { [key: string]: ModelCapabilities };
   completion_models: JsonObject;
   metadata: JsonObject | null;
+  samplers: { [key: string]: string[] };
   profiles: string[];
+  mode_aliases: { [key: string]: string };
   scopes: { [key: string]: string[][] };
   payload_types: { [key: string]: PayloadTypeInfo[] };
   commands: string[];
@@ -154,9 +156,10 @@ export interface ChatList {
   next_cursor: string | null;
 }
 
-/** A profile; `id` is what the thread's `mode` names. */
+/** A profile; `id` is what the thread's `mode` names, `aliases` are other words for it. */
 export interface ChatMode {
   id: string;
+  aliases: string[];
   title: string;
   description: string;
   tools_count: number;
@@ -534,6 +537,7 @@ export interface ModelCapabilities {
   supports_clicks: boolean;
   supports_agent: boolean;
   default_temperature: number | null;
+  samplers: string[];
   enabled: boolean;
   type: "chat";
 }
