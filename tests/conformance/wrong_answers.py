@@ -153,6 +153,11 @@ def _keeps_approvals(request: Request) -> None:
         request.method, request.target = "GET", request.target.rpartition("/")[0]
 
 
+def _drops_images(request: Request) -> None:
+    if b'"update_message"' in request.body:
+        request.body = json.dumps({"attachments": [], **json.loads(request.body)}).encode()
+
+
 def _never_ready(request: Request, body: Json) -> None:
     body["status"] = "starting"
 
@@ -332,6 +337,9 @@ ANSWERS: dict[str, Mutation] = {
     ),
     "never-ready": Mutation(
         "the server says that it is starting", ("for-operators",), answer=json_answers("GET /readyz", _never_ready)
+    ),
+    "edits-drop-images": Mutation(
+        "an edit takes a message's images away", ("edit-keeps-attachments",), request=_drops_images
     ),
     "deletes-nothing": Mutation(
         "DELETE says deleted and deletes nothing",

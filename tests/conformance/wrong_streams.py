@@ -149,6 +149,13 @@ def _text(event: Json) -> Json:
     return found
 
 
+def _tools_without_input(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
+    if event["type"] == "snapshot":
+        for call in event["runtime"].get("tools", []):
+            call.pop("input", None)
+    yield event, event_id
+
+
 def _presence(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
     if event["type"] == "presence":
         event["count"] += 1
@@ -363,6 +370,11 @@ STREAMS: dict[str, Mutation] = {
         "the final message is not what its deltas said",
         PLAIN,
         unit=events(is_chats, lambda _: _message(content="You said: something")),
+    ),
+    "tools-without-input": Mutation(
+        "a snapshot does not tell the input of calls that run",
+        ("join-while-a-tool-runs",),
+        unit=events(is_chats, lambda _: _tools_without_input),
     ),
     "feed-keeps-deleted": Mutation(
         "the feed does not tell that a chat is gone", ("feed",), unit=events(is_feed, lambda _: lost("chat_removed"))

@@ -64,7 +64,7 @@ def rules_of(response: httpx2.Response) -> dict[str, str]:
         for name, word in _JSON_HEADERS.items():
             if word not in response.headers.get(name, ""):
                 broken[f"headers-{name}"] = f"{request}: an answer with JSON must have the header {name}: {word}"
-    if response.status_code >= 400:
+    if response.status_code >= 400 and "text/html" not in response.request.headers.get("accept", ""):
         broken |= _wrong_error(request, kind, response)
     return broken
 
