@@ -189,7 +189,7 @@ class AgentLoop:
             request = replace(request, stream=info.streams, params=params)
         trace.ask(provider.name, request)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
-        asked_at = time.monotonic()
+        asked_at, has_heard = time.monotonic(), False
         assembler.prompt_read = None
         try:
             with anyio.move_on_after(self._answer_seconds) as patience:
@@ -198,7 +198,8 @@ class AgentLoop:
                         if isinstance(delta, PromptProgress):
                             await self._show_progress(delta, assembler)
                             continue
-                        if not assembler.has_started:
+                        if not has_heard:  # what a continuation says may be held back for a while
+                            has_heard = True
                             await self._end_progress(assembler)
                             self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
                         trace.feed(delta)
