@@ -18,6 +18,7 @@ from server.providers.demo.script import Script
 from server.providers.google.gemini import Google
 from server.providers.openai.chat import OpenAIChat
 from server.providers.openai.responses import OpenAIResponses
+from server.providers.sdk import SdkProvider
 from tests.integration.fake_openai import (
     CUT,
     DONE,
@@ -56,6 +57,8 @@ async def continued(provider: Provider, model: str = "fake", half: str = HALF) -
     await house.post(RestoreMessages(client_request_id="r", messages=messages))
     await house.post(ContinueMessage(client_request_id="c", message_id="a"))
     try:
+        if isinstance(provider, SdkProvider):
+            await provider.warm_up()  # importing an SDK takes seconds on a busy machine
         await house.own("w1")
     finally:
         await provider.aclose()

@@ -39,6 +39,7 @@ async def asked(fake: FakeOpenAI, *replies: list[Step]) -> House:
     fake.replies = [Reply(steps) for steps in replies]
     await house.post(say("hello"))
     try:
+        await provider.warm_up()  # importing an SDK takes seconds on a busy machine
         await house.own("w1")
     finally:
         await provider.aclose()
