@@ -1,11 +1,11 @@
-"""Mutations of everything that is no stream of chats: commands, lists, time travel, export, blobs, older wires."""
+"""Mutations of everything that is no stream of chats: commands, lists, time travel, export, blobs."""
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from tests.conformance.breaking import Json, answers, header, json_answers, query, replacing, units, without_query
-from tests.conformance.proxy import Answer, Mutation, Request, UnitChange
+from tests.conformance.breaking import Json, answers, header, json_answers, query, without_query
+from tests.conformance.proxy import Answer, Mutation, Request
 
 __all__ = ["ANSWERS"]
 
@@ -186,11 +186,6 @@ def _never_known(request: Request) -> None:
     request.headers.pop("if-none-match", None)
 
 
-def _streams_always(request: Request) -> None:
-    if request.path in ("/chat", "/v1/agent/chat", "/api/chat/stream"):
-        request.headers.pop("accept", None)
-
-
 def _no_tool_runs(request: Request, body: Json) -> None:
     for each in body.get("rounds", []):
         each["tool_runs"] = []
@@ -221,31 +216,6 @@ def _adds_nothing(request: Request) -> None:
 def _adds_anew(request: Request) -> None:
     if request.path.startswith("/v1/streams/"):
         request.body = request.body.replace(b'"from"', b'"other"')
-
-
-def _at(path: str) -> Callable[[Request], bool]:
-    return lambda request: request.method == "POST" and request.path == path
-
-
-def _dropping(pattern: bytes) -> UnitChange:
-    """Loses units that have this in them."""
-
-    def unit(data: bytes) -> Iterable[bytes]:
-        if not re.search(pattern, data):
-            yield data
-
-    return unit
-
-
-def _and_again(pattern: bytes, more: bytes) -> UnitChange:
-    """Another unit follows after the one that has this in it."""
-
-    def unit(data: bytes) -> Iterable[bytes]:
-        yield data
-        if re.search(pattern, data):
-            yield more
-
-    return unit
 
 
 ANSWERS: dict[str, Mutation] = {
@@ -372,57 +342,5 @@ ANSWERS: dict[str, Mutation] = {
         "every parameter is said to come from the server",
         ("params-layers",),
         answer=json_answers(f"GET {ID}/params", _server_says),
-    ),
-    "text-without-done": Mutation(
-        "POST /chat never says done", ("oneshot-text",), unit=units(_at("/chat"), lambda: _dropping(rb"event: done"))
-    ),
-    "text-without-names": Mutation(
-        "the frames of POST /chat have no event names",
-        ("oneshot-text",),
-        unit=units(_at("/chat"), lambda: replacing(rb"(?m)^event: .*\n", b"")),
-    ),
-    "text-without-id": Mutation(
-        "no frame of POST /chat has an id",
-        ("oneshot-text",),
-        unit=units(_at("/chat"), lambda: replacing(rb"(?m)^id: .*\n", b"")),
-    ),
-    "text-trimmed": Mutation(
-        "the texts of POST /chat lose their last space",
-        ("oneshot-text",),
-        unit=units(_at("/chat"), lambda: replacing(rb" \n\n$", b"\n\n")),
-    ),
-    "agent-after-the-end": Mutation(
-        "POST /v1/agent/chat goes on after message_complete",
-        ("oneshot-agent",),
-        unit=units(
-            _at("/v1/agent/chat"),
-            lambda: _and_again(rb"event: message_complete", b'event: content_chunk\ndata: {"chunk":"more"}\n\n'),
-        ),
-    ),
-    "page-without-marker": Mutation(
-        "POST /api/chat/stream does not mark where a call stood",
-        ("oneshot-page",),
-        unit=units(_at("/api/chat/stream"), lambda: replacing(rb"\[\[tool:[^\]]*\]\]", b"")),
-    ),
-    "page-with-two-ends": Mutation(
-        "POST /api/chat/stream says complete twice",
-        ("oneshot-page",),
-        unit=units(
-            _at("/api/chat/stream"),
-            lambda: _and_again(rb'"type":"complete"', b'data: {"type":"complete","payload":{}}\n\n'),
-        ),
-    ),
-    "openai-without-done": Mutation(
-        "POST /v1/chat/completions has no [DONE]",
-        ("oneshot-openai",),
-        unit=units(_at("/v1/chat/completions"), lambda: _dropping(rb"data: \[DONE\]")),
-    ),
-    "oneshot-never-json": Mutation(
-        "Accept: application/json is ignored by the older wires", ("oneshot-text",), request=_streams_always
-    ),
-    "sidebar-misses-a-section": Mutation(
-        "the sidebar begins without its tasks",
-        ("foreign-gui",),
-        unit=units(lambda request: request.path == "/v1/sidebar/subscribe", lambda: _dropping(rb'"section":"tasks"')),
     ),
 }
