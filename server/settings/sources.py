@@ -327,9 +327,17 @@ def _keys_of_section(name: str) -> list[str]:
 
 
 def _at(settings: Settings, path: str) -> object:
+    """The value at a path. A key of a table may hold dots itself, as the place "v1.2" does."""
     value: object = settings
-    for key in path.split("."):
-        value = value[key] if isinstance(value, dict) else getattr(value, key)
+    rest = f"{path}."
+    while rest:
+        if isinstance(value, dict):
+            key = max((each for each in value if rest.startswith(f"{each}.")), key=len)
+            value = value[key]
+        else:
+            key = rest.partition(".")[0]
+            value = getattr(value, key)
+        rest = rest[len(key) + 1 :]
     return value
 
 

@@ -66,6 +66,13 @@ def test_later_sources_win_and_each_value_knows_who_said_it() -> None:
     assert "server.host" not in loaded.origins
 
 
+def test_a_place_with_a_dot_in_its_name_can_be_shown() -> None:
+    text = "[profiles.p.scopes.'v1']\nhighlight = ['a']\n[profiles.p.scopes.'v1.2']\nguidelines = 'x'\n"
+    values = {value.path: value.text for value in load(text).values()}
+    assert values["profiles.p.scopes.v1.2.guidelines"] == "x"
+    assert values["profiles.p.scopes.v1.highlight"] == "['a']"
+
+
 def test_flags_that_were_not_given_change_nothing() -> None:
     assert load("[server]\nport = 1", server__port=None).settings.server.port == 1
 
