@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from protocol.commands import Abort, CancelQueued
 from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, StreamStarted
+from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, RuntimeUpdated, StreamStarted
 from protocol.messages import JsonObject
 from protocol.sse import EventFrame, FrameParser, encode_event
-from server.agent.answer.guard import ReplyGuard
+from server.agent.answer.guard import RETRY_STATUS, ReplyGuard
+from server.agent.outcomes import say_fallback
 from server.agent.place.profile import ChatTools, Profile
 from server.agent.steps import CallModel, RunTool
 from server.projections.agent_chat import AgentChat
@@ -292,7 +293,9 @@ def test_turns_of_the_agent_wire_count_from_0_and_a_guards_retry_stands_between_
     chat.command(say(MINE))
     chat.stream(AppendContent("这个问题很有意思"))
     chat.finish()
-    chat.crash()  # the round of the second answer is announced again
+    chat.write(lambda ledger: say_fallback(ledger, "demo/other", None))
+    chat.crash()  # so the round of the second answer is announced again
+    assert [e.status_text for e in chat.events if isinstance(e, RuntimeUpdated)].count(RETRY_STATUS) == 2
     chat.stream(AppendContent("A good question."))
     chat.finish()
     agent, quiet = AgentChat("c1"), AgentChat("c1")

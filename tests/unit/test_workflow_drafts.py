@@ -164,3 +164,4 @@ def test_the_model_is_told_which_types_of_actions_there_are() -> None:
     assert "- approve (ports: yes, no) asks a person" in TOOLS.add.description
     assert [tool.name for tool in TOOLS] == ["start_draft", "add_action", "remove_action", "preview_draft"]
     assert {tool.retry for tool in TOOLS} == {"idempotent"}
+    assert [tool.policy for tool in TOOLS] == ["auto", "auto", "auto", "preview"]

@@ -10,7 +10,7 @@ from protocol.blobs import blob_url, decode_base64, encode_base64, parse_blob_ur
 from protocol.errors import BadRequest
 from protocol.ids import EntryId, Head, Position, check_chat_id, check_id
 from protocol.places import parse_places, place_word, tag_of
-from server.agent.place.scopes import path_of, read_scope
+from server.agent.place.scopes import path_of, read_scope, scope_of_page
 from tests.fuzz.target import Law, Target, held
 
 __all__ = ["place_targets"]
@@ -74,6 +74,9 @@ def _scope(text: str, random: Random) -> bool:
         scope = read_scope(value)
         if scope is not None:
             held(not scope or read_scope(path_of(scope)) == scope, "a scope has two names", scope)
+    page = scope_of_page([text])
+    held(not page or read_scope(list(page)) == page, "a page is no scope", page)
+    held(scope_of_page(page) == page, "a page has two names", page)
     return read_scope(text) is not None
 
 
