@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NoReturn
 
 import structlog
@@ -20,7 +21,7 @@ import structlog
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-__all__ = ["LEFTOVERS_SECONDS", "end_after", "end_leftovers", "end_now"]
+__all__ = ["LEFTOVERS_SECONDS", "end_leftovers", "end_now", "ending_by_force"]
 
 LEFTOVERS_SECONDS = 1.0
 """For threads and tasks that end by themselves: those of anyio do within milliseconds."""
@@ -40,20 +41,26 @@ def end_now(status: int) -> NoReturn:
 
 
 @contextmanager
-def end_after(seconds: float, status: Callable[[], int], why: str) -> Iterator[None]:
-    """End the process with `status()` if it is still in here after `seconds`, also when the event loop is blocked."""
-    is_over = threading.Event()
+def ending_by_force(seconds: float, status: Callable[[], int], why: str) -> Iterator[Callable[[], None]]:
+    """A function that begins a time limit: when this is not left within `seconds` of its first call, the process ends
+    with `status()`, also when the event loop is blocked. The function may be called in a signal handler."""
+    told: SimpleQueue[bool] = SimpleQueue()  # its `put` may interrupt itself, unlike the locks of `threading`
 
     def watch() -> None:
-        if not is_over.wait(seconds):
-            _log.error("process.ended_by_force", why=why, left=_names_of(_threads()))
-            end_now(status())
+        is_told = told.get()
+        until = time.monotonic() + seconds
+        while is_told:
+            try:
+                is_told = told.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                _log.error("process.ended_by_force", why=why, left=_names_of(_threads()))
+                end_now(status())
 
     threading.Thread(target=watch, name="end", daemon=True).start()
     try:
-        yield
+        yield lambda: told.put(True)
     finally:
-        is_over.set()
+        told.put(False)
 
 
 def end_leftovers(before: set[threading.Thread], status: int) -> None:

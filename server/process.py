@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from protocol.errors import ThreadcastError
-from server.ending import LEFTOVERS_SECONDS, end_after, end_leftovers, end_now
+from server.ending import LEFTOVERS_SECONDS, end_leftovers, end_now, ending_by_force
 from server.light import collect_calmly
 from server.redaction import Redactor, secrets_of
 from server.settings import Limits, Settings
@@ -109,7 +109,7 @@ def run_process(
             finally:
                 # All is closed, in order. The event loop now cancels what is left and waits for its executor.
                 why = "a task or a thread of a tool does not end"
-                ending.enter_context(end_after(LEFTOVERS_SECONDS, lambda: status, why))
+                ending.enter_context(ending_by_force(LEFTOVERS_SECONDS, lambda: status, why))()
 
         try:
             anyio.run(live, backend_options={"use_uvloop": sys.platform != "win32"})
@@ -164,7 +164,7 @@ async def stop_requested(
         _log.info("process.stopping", signal=asked_by)
         told()
         stop.set()
-        bound.enter_context(end_after(within_seconds, lambda: 1, f"it did not stop within {within_seconds:g} s"))
+        limit()
         if cancels_start and not startup.is_over:
             tasks.cancel_scope.cancel()
 
@@ -176,20 +176,21 @@ async def stop_requested(
         if asked_count > 1:
             at_once()
             end_now(128 + number)
+        limit()  # here and not in `begin`, which a blocked event loop does not come to
         loop.call_soon_threadsafe(begin, signal.Signals(number).name)
 
     async def hold_on(lifeline: int) -> None:
         await anyio.wait_readable(lifeline)  # nothing is ever written to it, so this is its end
         begin("lifeline")
 
-    handlers = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with ExitStack() as bound:
+    with ending_by_force(within_seconds, lambda: 1, f"it did not stop within {within_seconds:g} s") as limit:
+        handlers = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
             async with anyio.create_task_group() as tasks:
                 if startup.seat is not None:
                     tasks.start_soon(hold_on, sys.stdin.fileno())
                 yield stop
                 tasks.cancel_scope.cancel()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from protocol.messages import JsonObject
+from server.process import STOP_SPARE_SECONDS
 from tests.deploys.fleet import Fleet, opened_fleet
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.ports import free_port
@@ -148,6 +149,20 @@ async def test_a_second_signal_ends_a_process_whose_event_loop_is_blocked(stack:
     await anyio.sleep(0.2)  # two signals at the same moment are one to the kernel
     with anyio.fail_after(END_SECONDS):
         assert await server.stop(signal.SIGINT) == 128 + signal.SIGINT
+
+
+@pytest.mark.slow(30)
+async def test_one_signal_ends_a_process_whose_event_loop_is_blocked_when_its_time_is_up(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    server = await serving(stack, tmp_path)
+    await ask(server.url, "blocks_the_loop")
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not logged(tmp_path / "log", "loop.is_blocked"):
+            await anyio.sleep(0.05)
+    assert await server.stop() == 1
+    (line,) = logged(tmp_path / "log", "process.ended_by_force")
+    assert line["why"] == f"it did not stop within {DRAIN_SECONDS + STOP_SPARE_SECONDS:g} s"
 
 
 async def test_a_forked_child_keeps_neither_the_port_nor_the_data_nor_a_reader(
