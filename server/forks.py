@@ -11,12 +11,15 @@ uvloop runs these hooks also between fork and exec, so a descriptor that is pass
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 __all__ = ["close_in_children"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_thread = threading.local()
 
 _keepers: dict[int, Callable[[], Iterable[int]]] = {}
 
@@ -33,19 +36,31 @@ def close_in_children(descriptors: Callable[[], Iterable[int]]) -> Callable[[], 
     return forget
 
 
+def _hold_signals() -> None:
+    """Before the fork, in the thread that forks: a signal that reaches the child before it has forgotten our handlers
+    must wait, or it would be lost."""
+    _thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _keepers else None
+
+
+def _release_signals() -> None:
+    mask, _thread.mask = getattr(_thread, "mask", None), None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _forget_the_parent() -> None:
     """In the child, in the thread that forked, which is its only one."""
-    if not _keepers:
-        return  # not in a server
-    signal.set_wakeup_fd(-1)
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    for descriptors in list(_keepers.values()):
-        for descriptor in list(descriptors()):
-            if descriptor >= 0:
-                with suppress(OSError):
-                    os.close(descriptor)
+    if _keepers:  # in a server
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for descriptors in list(_keepers.values()):
+            for descriptor in list(descriptors()):
+                if descriptor >= 0:
+                    with suppress(OSError):
+                        os.close(descriptor)
+    _release_signals()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parent)
+    os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_forget_the_parent)
