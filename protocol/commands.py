@@ -265,10 +265,15 @@ class ForgetTool(_Internal, frozen=True, tag="forget_tool"):
 
 
 class ImportChat(_Internal, frozen=True, tag="import"):
-    """Fill a chat without messages with an exported one (POST /v1/chats/import); `imports.py` says how."""
+    """Fill a chat without messages with an exported one (POST /v1/chats/import), by as many commands as it has parts;
+    `imports.py` says how. `part` counts from 0, and `import_id` is the same in all of them. `messages` are in the
+    tree's order, each told its siblings."""
 
     thread: ThreadChanges
     messages: list[Message]
+    import_id: str = ""
+    part: int = 0
+    parts: int = 1
     leaf_id: str | None = None
     payloads: list[PayloadAdded] = []
     agents: list[JsonObject] = []

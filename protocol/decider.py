@@ -62,6 +62,8 @@ def decide(
     request_id = command.client_request_id
     ledger.note(Progressed())
     try:
+        if ledger.state.private.importing is not None and not isinstance(command, InternalCommand | Abort):
+            raise Conflict("the chat is being imported; wait until it is complete, or delete it")
         match command:
             case Refuse():
                 ledger.refuse(command.target, command.code, command.error, by=by)

@@ -18,6 +18,7 @@ from protocol.facts import (
     CommandQueued,
     CommandsDequeued,
     Fact,
+    ImportGoesOn,
     MemorySet,
     OutcomeUnknown,
     PreviewDecided,
@@ -38,7 +39,7 @@ from protocol.facts import (
     ToolStarted,
 )
 from protocol.relations import RelationFact, fold_relation
-from protocol.state import Gate, Private, Queued, Remembered, Run
+from protocol.state import Gate, Importing, Private, Queued, Remembered, Run
 
 __all__ = ["ASIDES_KEPT", "RAW_ANSWERS_KEPT", "WITHHELD_KEPT", "fold_fact"]
 
@@ -129,6 +130,9 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, previews=left, commits=commits)
         case Summarized():
             return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
+        case ImportGoesOn():
+            going = Importing(fact.import_id, fact.next_part) if fact.next_part else None
+            return replace(private, importing=going)
         case MemorySet():
             memory = {key: item for key, item in private.memory.items() if key != fact.key}
             if fact.value is not None:

@@ -210,6 +210,13 @@ class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
     """The open run goes on without one."""
 
 
+class ImportGoesOn(_Fact, frozen=True, tag="import_goes_on"):
+    """This import is to be continued by the part of that number; `next_part` 0: it is complete."""
+
+    import_id: str
+    next_part: int
+
+
 class MemorySet(_Fact, frozen=True, tag="memory_set"):
     """A tool remembers `value` in this chat; null: it forgets the key."""
 
@@ -250,6 +257,7 @@ Fact: TypeAlias = (
     | PreviewDecided
     | Summarized
     | SummaryFailed
+    | ImportGoesOn
     | MemorySet
     | Progressed
     | RunEnded

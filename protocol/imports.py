@@ -17,31 +17,39 @@ from protocol.events import (
     MessagesTruncated,
     ThreadUpdated,
 )
-from protocol.exports import in_tree_order
+from protocol.facts import ImportGoesOn
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message
+from protocol.state import Importing
 from protocol.thread import Thread, ThreadChanges, ThreadPatch
 
 __all__ = ["import_chat"]
 
 
 def import_chat(ledger: Ledger, command: ImportChat) -> None:
-    """Thread, then the tree branch by branch, then what the path ends in, payloads and agents.
+    """One part: first the thread, then the tree branch by branch, payloads and agents, at last what the path ends in.
 
     Raises:
-        Conflict: the chat has messages, a run or a queue; nothing was written.
+        Conflict: the chat has messages, a run or a queue, or another part is the next one; nothing was written.
     """
     state = ledger.state
-    if state.nodes or state.private.run is not None or state.private.queue:
-        raise Conflict("the chat has messages already; delete it first, or import under another id")
-    changes = _changes(state.thread, command.thread)
-    if changes:
-        ledger.say(ThreadUpdated(**changes))
-    _add_all(ledger, in_tree_order(command.messages))
+    going = state.private.importing
+    if command.part == 0:
+        if state.nodes or going is not None or state.private.run is not None or state.private.queue:
+            raise Conflict("the chat has messages already; delete it first, or import under another id")
+        changes = _changes(state.thread, command.thread)
+        if changes:
+            ledger.say(ThreadUpdated(**changes))
+    elif going != Importing(command.import_id, command.part):
+        raise Conflict("an earlier part of this import did not take effect; delete the chat and import it again")
+    _add_all(ledger, command.messages)
+    is_last = command.part + 1 == command.parts
+    if command.parts > 1:
+        ledger.note(ImportGoesOn(import_id=command.import_id, next_part=0 if is_last else command.part + 1))
     path = ledger.state.path
-    if command.leaf_id is None and path:
+    if is_last and command.leaf_id is None and path:
         ledger.say(MessagesTruncated(0))
-    elif command.leaf_id is not None and path[-1:] != (command.leaf_id,):
+    elif is_last and command.leaf_id is not None and path[-1:] != (command.leaf_id,):
         ledger.say(BranchSelected(command.leaf_id))
     for payload in command.payloads:
         ledger.say(payload)

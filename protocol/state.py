@@ -152,6 +152,13 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at_ms: int | None = None
 
 
+class Importing(msgspec.Struct, frozen=True):
+    """An import of which `next_part` is still to come; until the last one the chat is not used otherwise."""
+
+    import_id: str
+    next_part: int
+
+
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the owner knows. `attempts` counts takeovers without progress (poison, DESIGN §4.7).
 
@@ -179,6 +186,7 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     summaries: tuple[Summary, ...] = ()
     memory: dict[str, Remembered] = {}
     wakes_count: int = 0
+    importing: Importing | None = None
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):

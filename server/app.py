@@ -121,6 +121,8 @@ async def _edge(
         mcp=furniture.mcp,
         quotas=quotas_of(settings, store, metrics),
         body_max_bytes=limits.body_max_bytes,
+        import_max_bytes=limits.import_max_bytes,
+        import_messages_max_count=limits.import_max_messages,
         buffer_max_bytes=limits.subscriber_buffer_bytes,
         stall_seconds=limits.subscriber_stall_seconds,
         body_timeout_seconds=limits.body_timeout_seconds,

@@ -48,10 +48,15 @@ class Upkeep:
         """About how large the folded state is."""
         return self.checkpoint_bytes + self.pending_bytes
 
-    def is_due(self, size_bytes: int, *, at_rest: bool) -> bool:
-        """Shall an entry of this size bring a checkpoint with it?"""
+    def is_due(self, size_bytes: int, *, at_rest: bool, is_importing: bool = False) -> bool:
+        """Shall an entry of this size bring a checkpoint with it? While a large import goes on, only what has doubled
+        does: a checkpoint of the whole state for each part would cost the square of its size."""
         pending = self.pending_bytes + size_bytes
-        if pending > max(CHECKPOINT_MIN_BYTES, self.checkpoint_bytes) or self.pending_events > CHECKPOINT_EVENTS:
+        if pending > max(CHECKPOINT_MIN_BYTES, self.checkpoint_bytes):
+            return True
+        if is_importing:
+            return False
+        if self.pending_events > CHECKPOINT_EVENTS:
             return True
         return at_rest and pending > CHECKPOINT_AT_REST_BYTES
 

@@ -282,12 +282,16 @@ class Writer:
         entry_id = EntryId(self._entry_id.epoch, self._entry_id.n + 1)
         head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(ledger.events)))
         after = ledger.as_committed(head, entry_id.epoch)
-        is_due = self.upkeep.is_due(len(events) + len(facts), at_rest=after.is_at_rest)
+        is_importing = after.private.importing is not None
+        is_due = self.upkeep.is_due(len(events) + len(facts), at_rest=after.is_at_rest, is_importing=is_importing)
         checkpoint = encode_state(after) if is_due else None
-        meta = _meta_of(after)
-        lifetime: Literal["", "expire", "persist"] = "" if before.nodes else "persist"
-        if not after.nodes:
+        # A chat whose import has not come to its end is in no list, and goes after a day if that never comes.
+        meta = () if after.private.importing else _meta_of(after)
+        lifetime: Literal["", "expire", "persist"] = ""
+        if not after.nodes or after.private.importing:
             lifetime = "expire"
+        elif not before.nodes or before.private.importing:
+            lifetime = "persist"
         request = AppendRequest(
             chat_id=before.chat_id,
             expected=before.head,

@@ -1,6 +1,6 @@
 """What every endpoint is lent: store, hub, authenticator and limits, built once by `app.py`."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from protocol.errors import NotFound, TooLarge
+from protocol.import_files import IMPORT_MAX_MESSAGES
 from protocol.principal import Principal
 from server.agent.place.profile import Profiles
 from server.api.auth import Authenticator
@@ -25,13 +26,17 @@ from server.telemetry import Metrics
 from server.tools.base import Tool
 from server.tools.mcp.hub import McpHub
 
-__all__ = ["BODY_MIN_BYTES_PER_SECOND", "BODY_TIMEOUT_SECONDS", "Edge", "edge_of", "read_body"]
+__all__ = ["BODY_MIN_BYTES_PER_SECOND", "BODY_TIMEOUT_SECONDS", "Edge", "edge_of", "hand_body", "read_body"]
 
 BODY_TIMEOUT_SECONDS = 30.0
 """For a body to arrive; what comes earns it more time, at the rate below."""
 
 BODY_MIN_BYTES_PER_SECOND = 32_768
 """256 kbit/s, a poor mobile uplink: a large image may take minutes, a trickle of bytes no more than the timeout."""
+
+
+IMPORT_MAX_BYTES = 1_073_741_824
+"""Of one import, unless the operator says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Edge:
     body_max_bytes: int
     buffer_max_bytes: int
     stall_seconds: float
+    import_max_bytes: int = IMPORT_MAX_BYTES
+    import_messages_max_count: int = IMPORT_MAX_MESSAGES
     body_timeout_seconds: float = BODY_TIMEOUT_SECONDS
     keeps_traces: bool = True
     vault: Vault | None = None
@@ -96,6 +103,18 @@ def edge_of(request: Request) -> Edge:
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """The body, refused before it is buffered when it is larger than `max_bytes`, and given up when it does not come.
+    Raises as `hand_body`."""
+    body = bytearray()
+
+    async def take(chunk: bytes) -> None:
+        body.extend(chunk)
+
+    await hand_body(request, max_bytes, take)
+    return bytes(body)
+
+
+async def hand_body(request: Request, max_bytes: int, take: Callable[[bytes], Awaitable[None]]) -> None:
+    """Hand the body to `take` as it comes.
 
     Raises:
         TooLarge: more than `max_bytes`, as told or as sent.
@@ -105,16 +124,16 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     if told.isdigit() and int(told) > max_bytes:
         raise TooLarge(f"the body is larger than {max_bytes} bytes")
     timeout_seconds = edge_of(request).body_timeout_seconds
-    body = bytearray()
+    size = 0
     given_seconds = timeout_seconds
     try:
         async with Deadline(timeout_seconds) as patience:
             async for chunk in request.stream():
-                body += chunk
-                if len(body) > max_bytes:
+                size += len(chunk)
+                if size > max_bytes:
                     raise TooLarge(f"the body is larger than {max_bytes} bytes")
-                given_seconds = timeout_seconds + len(body) / BODY_MIN_BYTES_PER_SECOND
+                await take(chunk)
+                given_seconds = timeout_seconds + size / BODY_MIN_BYTES_PER_SECOND
                 patience.allow(given_seconds)
     except TimeoutError:
         raise BodyTooSlow(f"the body did not arrive within {round(given_seconds, 1):g} s") from None
-    return bytes(body)

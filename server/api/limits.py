@@ -15,9 +15,9 @@ from protocol.content import (
     PARTS_MAX_COUNT,
     TEXT_MAX_BYTES,
 )
-from protocol.exports import IMPORT_MAX_CHATS, IMPORT_MAX_MESSAGES
 from protocol.ide import CLAIM_MS
 from protocol.ids import NAME_MAX_CHARACTERS
+from protocol.import_files import IMPORT_MAX_CHATS, LINE_MAX_BYTES
 from protocol.params import MAX_ROUNDS
 from protocol.places import CHATS_MAX
 from protocol.processes import PROCESSES_MAX
@@ -30,7 +30,7 @@ from server.agent.place.profile import DEFAULT_PROFILE
 from server.api.commands import PREFER_WAIT_MAX_SECONDS
 from server.api.edge import Edge
 from server.api.listing import LIST_MAX, LOOKED_AT_MAX, SEARCH_MAX_CHARACTERS
-from server.api.transfer import IMPORT_MAX_BYTES, IMPORT_WAIT_SECONDS
+from server.api.transfer import IMPORT_WAIT_SECONDS
 from server.relay.feeds import FEED_MAX_CHATS
 from server.store.bounds import INBOX_MAX, SEEN_GENERATION, SEEN_TTL_SECONDS, TRACES_MAX_COUNT
 from server.tools.base import DEFAULT_TIMEOUT_SECONDS
@@ -68,8 +68,9 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "search_max_characters": SEARCH_MAX_CHARACTERS,
         "feed_max_count": FEED_MAX_CHATS,
         "import_max_count": IMPORT_MAX_CHATS,
-        "import_messages_max_count": IMPORT_MAX_MESSAGES,
-        "import_max_bytes": max(edge.body_max_bytes, IMPORT_MAX_BYTES),
+        "import_messages_max_count": edge.import_messages_max_count,
+        "import_max_bytes": edge.import_max_bytes,
+        "import_line_max_bytes": LINE_MAX_BYTES,
         "import_wait_seconds": IMPORT_WAIT_SECONDS,
         "waiting_commands_max_count": INBOX_MAX["normal"],
         "waiting_exempt_max_count": INBOX_MAX["exempt"],

@@ -1,13 +1,15 @@
 """Chats out of the house and back in: `GET …/export` and `POST /v1/chats/import` (PROTOCOL §1, SES-6).
 
-An import is a command like any other: it lies in the chat's inbox until the chat's writer carries it out, so there is
-still one writer, and a crash in between loses nothing. What a line is, and what of a chat is written, stands in
-`protocol/exports.py`. The rule: a body with one bad line imports nothing; a chat that is there is never touched.
+An import is spooled to a file, checked as a whole, and then laid into the inboxes of its chats, a large chat as several
+commands: there is still one writer for each chat, and a crash in between loses nothing. What of a chat is written
+stands in `protocol/exports.py`, how it is read in `protocol/import_files.py`. The rule: a body with one bad line
+imports nothing; a chat that is there is never touched.
 """
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,34 +18,39 @@ import structlog
 from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from protocol.blobs import BLOB_TTL_SECONDS
 from protocol.commands import ImportChat, encode_command
 from protocol.decider import APPROVES_WHOLESALE
 from protocol.errors import Forbidden, Internal, NotFound, QueueFull, ThreadcastError, TooLarge, Unavailable
-from protocol.exports import ChatExport, export_lines, export_of, hashes_of, read_exports
+from protocol.exports import ChatExport, blob_line, export_lines, export_of, hashes_of
+from protocol.import_files import ChatInFile, check_exports, read_blobs, read_parts
 from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
-from server.api.edge import Edge, edge_of, read_body
+from server.api.edge import Edge, edge_of
 from server.api.errors import ANSWER_HEADERS, answer
 from server.api.outcomes import outcome_of, post_until_answered
 from server.api.reading import read_chat_as
+from server.api.spool import Spool, spooled
 from server.store.port import BlobOutcome, BlobPut, ChatMeta, Notice, PostOutcome, PostRequest
 
 __all__ = ["export_chat", "import_chats"]
 
 _log = structlog.get_logger()
+_T = TypeVar("_T")
 
 IMPORTS_AT_ONCE = 8
 """Chats of one body that are laid down and waited for at a time; one large body must not crowd out other requests."""
 
-IMPORT_MAX_BYTES = 67_108_864
-"""Of one import, whatever other bodies may be: exports carry their blobs in base64, and a backup that cannot be read
-back is none. It is held in memory while it is read."""
-
 IMPORT_WAIT_SECONDS = 10.0
 """How long the POST waits for all effects; what has not happened by then is reported as `accepted`."""
+
+PART_WAIT_SECONDS = 10.0
+"""The same for each next part of a large chat, for as long as they keep taking effect."""
+
+PIECE_BYTES = 262_144
+"""Of an export, sent at a time."""
 
 
 async def export_chat(request: Request) -> Response:
@@ -51,26 +58,44 @@ async def export_chat(request: Request) -> Response:
     edge = edge_of(request)
     meta = await own_chat(edge, request)
     chat = await read_chat_as(edge.store, meta.chat_id, export_of)
-    found = [await edge.store.get_blob(meta.chat_id, meta.owner, name) for name in hashes_of(chat)]
-    whole = replace(chat, blobs=[blob for blob in found if blob is not None])
-    body = await anyio.to_thread.run_sync(lambda: b"".join(export_lines(whole)))
+    held = await edge.store.hold_blobs(meta.chat_id, meta.owner, hashes_of(chat), BLOB_TTL_SECONDS)
     headers = {**ANSWER_HEADERS, "content-disposition": f'attachment; filename="{meta.chat_id}.jsonl"'}
-    return Response(body, headers=headers, media_type="application/jsonl")
+    return StreamingResponse(_export(edge, meta, chat, held), headers=headers, media_type="application/jsonl")
+
+
+async def _export(edge: Edge, meta: ChatMeta, chat: ChatExport, held: Collection[str]) -> AsyncGenerator[bytes]:
+    """In pieces: a chat may be larger than what one answer should hold in memory. A blob that is gone when its turn
+    comes breaks the answer off, and the counts in the header tell the reader."""
+    piece = bytearray()
+    for line in export_lines(chat, len(held)):
+        piece += line
+        if len(piece) >= PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    for name in hashes_of(chat):
+        if name in held:
+            blob = await edge.store.get_blob(meta.chat_id, meta.owner, name)
+            if blob is None:
+                raise NotFound("the chat was deleted while it was exported")
+            piece += blob_line(blob)
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece)
 
 
 async def import_chats(request: Request) -> Response:
     """`POST /v1/chats/import`: one or several exports one after the other; says of each chat what became of it."""
     edge = edge_of(request)
     principal = edge.principal(request.scope)
-    body = await read_body(request, max(edge.body_max_bytes, IMPORT_MAX_BYTES))
-    chats = await anyio.to_thread.run_sync(read_exports, body)
-    report = _Report()
-    limiter = anyio.CapacityLimiter(IMPORTS_AT_ONCE)
-    deadline = anyio.current_time() + IMPORT_WAIT_SECONDS
-    async with anyio.create_task_group() as tasks:
-        for chat in chats:
-            tasks.start_soon(_import, edge, principal, chat, report, limiter, deadline)
-    return answer(200, report.body([chat.chat_id for chat in chats]))
+    async with spooled(request, edge.import_max_bytes) as file:
+        chats = await anyio.to_thread.run_sync(check_exports, file, edge.import_messages_max_count)
+        report = _Report()
+        limiter = anyio.CapacityLimiter(IMPORTS_AT_ONCE)
+        deadline = anyio.current_time() + IMPORT_WAIT_SECONDS
+        async with anyio.create_task_group() as tasks:
+            for chat in chats:
+                tasks.start_soon(_import, edge, principal, file, chat, report, limiter, deadline)
+    return answer(200, report.body([chat.header.chat_id for chat in chats]))
 
 
 class _Report:
@@ -95,102 +120,129 @@ class _Report:
 
 
 async def _import(
-    edge: Edge, principal: Principal, chat: ChatExport, report: _Report, limiter: anyio.CapacityLimiter, deadline: float
+    edge: Edge,
+    principal: Principal,
+    file: Spool,
+    chat: ChatInFile,
+    report: _Report,
+    limiter: anyio.CapacityLimiter,
+    deadline: float,
 ) -> None:
     """One chat; its trouble is reported, and the others go on."""
+    name = chat.header.chat_id
     async with limiter:
         try:
-            word = await _import_one(edge, principal, chat, deadline)
+            word = await _import_one(edge, principal, file, chat, deadline)
         except ThreadcastError as wrong:
-            report.failures[chat.chat_id] = wrong
+            report.failures[name] = wrong
             return
-    report.words[chat.chat_id] = word
-    _log.info("chat.import", chat_id=chat.chat_id, outcome=word, message_count=len(chat.messages))
+    report.words[name] = word
+    _log.info("chat.import", chat_id=name, outcome=word, message_count=chat.header.message_count)
 
 
-async def _import_one(edge: Edge, principal: Principal, chat: ChatExport, deadline: float) -> str:
+async def _import_one(edge: Edge, principal: Principal, file: Spool, chat: ChatInFile, deadline: float) -> str:
     """imported, skipped or accepted. Raises any of our errors, fit for the caller."""
+    chat_id, thread = chat.header.chat_id, chat.header.thread
     if "approve" not in principal.permissions and any(
-        getattr(chat.thread, key) not in (UNSET, False) for key in APPROVES_WHOLESALE
+        getattr(thread, key) not in (UNSET, False) for key in APPROVES_WHOLESALE
     ):
         raise Forbidden("this token may not approve tool calls, so it may not import a chat that approves by itself")
-    meta = await edge.store.meta(chat.chat_id)
+    meta = await edge.store.meta(chat_id)
     if meta is not None and meta.owner != principal.id:
         raise NotFound("no such chat")  # as every other verb says of somebody else's
-    if await edge.store.listed(principal.id, [chat.chat_id]):
+    if await edge.store.listed(principal.id, [chat_id]):
         return "skipped"
-    post = _request_of(principal, chat, meta)
-    for blob in chat.blobs:
-        put = BlobPut(chat_id=chat.chat_id, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=True)
-        outcome = await edge.store.put_blob(put)
-        if outcome is not BlobOutcome.KEPT:
-            raise (
-                TooLarge("the chat holds as many blobs as it may")
-                if outcome is BlobOutcome.FULL
-                else NotFound("no such chat")
-            )
-    async with edge.store.follow(chat.chat_id) as notices:
-        posted = await post_until_answered(edge.store, post)
-        match posted.outcome:
+    if chat.header.blob_count:
+        await _put_blobs(edge, principal, file, chat)
+    async with edge.store.follow(chat_id) as notices:
+        outcome, last = await _lay_down(edge, principal, file, chat, meta)
+        match outcome:
             case PostOutcome.ACCEPTED:
                 edge.metrics.commands_accepted.labels("import").inc()
             case PostOutcome.DUPLICATE:  # the same body, sent before: either done or still to come
-                if await edge.store.listed(principal.id, [chat.chat_id]):
+                if await edge.store.listed(principal.id, [chat_id]):
                     return "imported"
-                if not chat.messages:
+                if not chat.header.message_count:
                     return "skipped"  # a chat without messages is in no list; it was there, or is about to be
             case PostOutcome.FULL:
                 raise QueueFull("too many commands are waiting in this chat; try again later")
-            case PostOutcome.FOREIGN:
+            case PostOutcome.FOREIGN | PostOutcome.GONE:
                 raise NotFound("no such chat")
             case _:
                 raise Internal("the import could not be laid down")
         try:
-            with anyio.CancelScope(deadline=deadline):
-                return await _wait(edge, principal, post, notices)
+            return await _wait(edge, principal, chat_id, last, notices, deadline)
         except Unavailable as trouble:  # it is kept all the same
-            _log.warning("import.not_followed", chat_id=chat.chat_id, error=trouble.message)
+            _log.warning("import.not_followed", chat_id=chat_id, error=trouble.message)
     return "accepted"
 
 
-def _request_of(principal: Principal, chat: ChatExport, meta: ChatMeta | None) -> PostRequest:
+async def _put_blobs(edge: Edge, principal: Principal, file: Spool, chat: ChatInFile) -> None:
+    """One after the other, so that one is in memory at a time. Raises TooLarge, NotFound, Unavailable."""
+    name, blobs = chat.header.chat_id, read_blobs(file, chat)
+    while (blob := await anyio.to_thread.run_sync(_next_of, blobs)) is not None:
+        put = BlobPut(chat_id=name, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=True)
+        outcome = await edge.store.put_blob(put)
+        if outcome is BlobOutcome.FULL:
+            raise TooLarge("the chat holds as many blobs as it may")
+        if outcome is not BlobOutcome.KEPT:
+            raise NotFound("no such chat")
+
+
+async def _lay_down(
+    edge: Edge, principal: Principal, file: Spool, chat: ChatInFile, meta: ChatMeta | None
+) -> tuple[PostOutcome, str]:
+    """All parts into the chat's inbox, in order; what became of the last one that was posted, and its request id. Parts
+    that are there already are duplicates, so an import that was cut off goes on when it is sent again."""
+    parts = read_parts(file, chat)
+    outcome, request_id = PostOutcome.UNKNOWN, ""
+    while (part := await anyio.to_thread.run_sync(_next_of, parts)) is not None:
+        post = await anyio.to_thread.run_sync(_request_of, principal, chat, part, meta)
+        outcome, request_id = (await post_until_answered(edge.store, post)).outcome, post.request_id
+        if outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):
+            break
+    return outcome, request_id
+
+
+def _next_of(items: Iterator[_T]) -> _T | None:
+    return next(items, None)
+
+
+def _request_of(principal: Principal, chat: ChatInFile, part: ImportChat, meta: ChatMeta | None) -> PostRequest:
     """The same for the same export into the same life of a chat: sent twice it has one effect, and after another
-    delete it is a new one."""
-    thread = chat.thread if chat.thread.owner is UNSET else replace(chat.thread, owner=principal.id)
-    command = ImportChat(
-        client_request_id="import",
-        thread=thread,
-        messages=chat.messages,
-        leaf_id=chat.leaf_id,
-        payloads=chat.payloads,
-        agents=chat.agents,
-    )
+    delete it is a new one. Only the first part may bring a chat into being, or back."""
+    thread = part.thread if part.thread.owner is UNSET else replace(part.thread, owner=principal.id)
     life = meta.deleted_at if meta is not None else 0
-    digest = hashlib.sha256(b"%d\n" % life + encode_command(command)).hexdigest()
+    digest = hashlib.sha256(b"%d\n%d\n" % (life, part.part) + chat.digest.encode()).hexdigest()
     request_id = f"import-{digest[:32]}"
     return PostRequest(
-        chat_id=chat.chat_id,
+        chat_id=chat.header.chat_id,
         owner=principal.id,
         principal=msgspec.json.encode(SYSTEM),
         request_id=request_id,
         digest=digest,
         nonce=secrets.token_hex(8),
-        body=encode_command(replace(command, client_request_id=request_id)),
-        kind="import",
-        creates=True,
+        body=encode_command(replace(part, client_request_id=request_id, thread=thread)),
+        kind="exempt" if part.part else "import",
+        creates=not part.part,
     )
 
 
-async def _wait(edge: Edge, principal: Principal, post: PostRequest, notices: AsyncIterator[Notice]) -> str:
-    """Until the log tells what became of it. Raises the refusal."""
-    async for notice in notices:
-        ack = await outcome_of(edge.store, notice, post.request_id)
-        if ack is not None and ack.accepted:
-            return "imported"
-        if ack is not None:
-            raise _ImportRefused(str(ack.result.get("code")), str(ack.result.get("error")))
-        if notice.entry is None and await edge.store.listed(principal.id, [post.chat_id]):
-            return "imported"  # its entry is not to be had any more, but the chat is there
+async def _wait(
+    edge: Edge, principal: Principal, chat_id: str, last: str, notices: AsyncIterator[Notice], deadline: float
+) -> str:
+    """Until the log tells what became of the last part. Raises the refusal."""
+    with anyio.CancelScope(deadline=max(deadline, anyio.current_time() + PART_WAIT_SECONDS)) as waiting:
+        async for notice in notices:
+            waiting.deadline = max(waiting.deadline, anyio.current_time() + PART_WAIT_SECONDS)
+            if notice.kind != "reconnected":  # then the list says it; the log of such a chat is long
+                ack = await outcome_of(edge.store, notice, last)
+                if ack is not None and ack.accepted:
+                    return "imported"
+                if ack is not None:
+                    raise _ImportRefused(str(ack.result.get("code")), str(ack.result.get("error")))
+            if notice.entry is None and await edge.store.listed(principal.id, [chat_id]):
+                return "imported"  # its entry is not to be had any more, but the chat is there
     return "accepted"
 
 

@@ -34,6 +34,13 @@ class Limits(Section, frozen=True):
     body_max_bytes: Bytes = 16_777_216
     """The largest request body. Raise it for large images, and the proxy's limit with it."""
 
+    import_max_bytes: Annotated[int, Meta(ge=1, le=1_099_511_627_776)] = 1_073_741_824
+    """The largest body of an import. It is kept in a file of the directory for temporary files (`TMPDIR`) while it is
+    read, so that much room must be there. Lower it where callers are not trusted with the disk."""
+
+    import_max_messages: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
+    """Messages of one imported chat. A worker holds a chat that runs in memory; raise it with that in mind."""
+
     body_timeout_seconds: Seconds = 30.0
     """How long a request body may take to arrive, and a second more for each 32 KiB of it that came. Raise it when
     clients sit behind links that stall."""

@@ -23,7 +23,7 @@ from protocol.commands import (
 )
 from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
 from protocol.entries import RawEntry
-from protocol.exports import export_lines, export_of
+from protocol.exports import blob_line, export_lines, export_of
 from protocol.messages import ImagePart, ImageUrl, Message, TextPart
 from protocol.principal import Principal
 from protocol.thread import ThreadChanges
@@ -139,9 +139,9 @@ def exports() -> list[bytes]:
         leaf_id="m2",
         messages=[shown, answered],
         agents=[{"id": "a"}],
-        blobs=[blob],
     )
-    written = [b"".join(export_lines(each)) for each in (plain, pictured, second)]
+    written = [b"".join(export_lines(each)) for each in (plain, second)]
+    written.insert(1, b"".join(export_lines(pictured, 1)) + blob_line(blob))
     return [*written, written[0] + written[1]]
 
 

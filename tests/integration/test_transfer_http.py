@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from protocol.messages import JsonObject
-from server.api.transfer import IMPORT_MAX_BYTES
 from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
 from tests.integration.test_auth_http import bearer, guarded
 from tests.integration.test_chats_http import talk, title
+from tests.integration.test_clients_rely_on import configured
 from tests.unit.pictures import png_of
 
 pytestmark = pytest.mark.anyio
@@ -139,11 +139,15 @@ async def test_a_chat_with_more_pictures_than_a_body_may_hold_comes_back_whole(s
         assert (await client.get(f"/v1/chats/{chat_id}/export")).content == exported
 
 
-async def test_bodies_of_more_chats_or_bytes_than_are_taken_are_413(server: Process) -> None:
-    counts = '"leaf_id":null,"message_count":0,"payload_count":0,"agent_count":0,"thread":{}'
-    lines = "\n".join(f'{{"type":"chat","format":1,"chat_id":"c{n}",{counts}}}' for n in range(1_001))
-    async with client_of(server) as client:
-        for content in (lines.encode(), b" " * (IMPORT_MAX_BYTES + 1)):
+async def test_bodies_of_more_chats_messages_or_bytes_than_are_taken_are_413(tmp_path: Path) -> None:
+    counts = '"leaf_id":null,"message_count":{},"payload_count":0,"agent_count":0,"thread":{{}}'
+    line = '{{"type":"chat","format":1,"chat_id":"c{}",' + counts + "}}"
+    chats = "\n".join(line.format(number, 0) for number in range(1_001))
+    limits = "[limits]\nimport_max_bytes = 1_000_000\nimport_max_messages = 20\n"
+    async with configured(tmp_path, limits) as server, client_of(server) as client:
+        caps = (await client.get("/v1/caps")).json()["limits"]
+        assert (caps["import_max_bytes"], caps["import_messages_max_count"]) == (1_000_000, 20)
+        for content in (chats.encode(), line.format("x", 21).encode(), b" " * 1_000_001):
             try:
                 answer = await client.post("/v1/chats/import", content=content)
             except httpx2.TransportError:

@@ -23,6 +23,7 @@ FILES = sorted(DIRECTORY.glob("*/*.json"))
 
 NOT_RECORDED = {
     "provider_call_id": "made by models of other providers that repeat an id; the recorder has the demo models alone",
+    "import_goes_on": "made by imports of more messages than one command takes; the recorder's chats are small",
     "provider_data_kept": "made by Anthropic's and Google's signed thinking; the recorder has the demo models alone",
 }
 """Types that no recording holds, each with the reason."""

@@ -11,7 +11,8 @@ from protocol.bodies import NESTING_MAX, is_too_deep, read_json, read_object
 from protocol.codec import decode_event, decode_events, decode_state
 from protocol.commands import decode_command, decode_inbox_body
 from protocol.errors import BadRequest
-from protocol.exports import LINE_NESTING_MAX, read_exports
+from protocol.import_files import LINE_NESTING_MAX
+from tests.unit.import_files import read_exports
 
 DEEP = b"[" * (NESTING_MAX + 1) + b"]" * (NESTING_MAX + 1)
 DEEPEST = b"[" * NESTING_MAX + b"]" * NESTING_MAX

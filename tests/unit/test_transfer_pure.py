@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from protocol.codec import encode
-from protocol.commands import ImportChat, RestoreMessages, SetParams, UserMessage, decode_command
+from protocol.commands import RestoreMessages, SetParams, UserMessage, decode_command
 from protocol.deltas import AppendContent
 from protocol.errors import BadRequest, TooLarge
 from protocol.events import (
@@ -22,7 +22,7 @@ from protocol.events import (
     StreamStarted,
     ThreadUpdated,
 )
-from protocol.exports import ChatExport, export_lines, export_of, read_exports, tree_of
+from protocol.exports import export_lines, export_of, tree_of
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, Part, TextPart
 from protocol.principal import SYSTEM
@@ -30,6 +30,7 @@ from protocol.reducer import reduce
 from protocol.restores import read_messages
 from protocol.snapshot import snapshot_of, state_from_snapshot
 from protocol.state import ChatState, empty_state
+from tests.unit.import_files import read_exports
 from tests.unit.pure_chat import PureChat, acks, say
 
 
@@ -46,17 +47,6 @@ def nested(depth: int) -> JsonObject:
     for _ in range(depth - 1):
         value = {"in": value}
     return value
-
-
-def importing(chat: ChatExport) -> ImportChat:
-    return ImportChat(
-        client_request_id="import-1",
-        thread=chat.thread,
-        messages=chat.messages,
-        leaf_id=chat.leaf_id,
-        payloads=chat.payloads,
-        agents=chat.agents,
-    )
 
 
 def grown(steps: list[tuple[str, int]]) -> ChatState:
@@ -125,7 +115,7 @@ def test_any_tree_survives_export_and_import_byte_for_byte_and_every_reader_fold
     first = lines(before)
     (read,) = read_exports(first)
     chat = PureChat()
-    chat.command(importing(read), by=SYSTEM)
+    read.imported_into(chat)
     assert lines(chat.state) == first
     shown = [(m.role, m.content, m.message_id) for m in snapshot_of(before).messages]
     assert [(m.role, m.content, m.message_id) for m in snapshot_of(chat.state).messages] == shown
@@ -166,7 +156,7 @@ def test_whatever_can_be_restored_survives_export_and_import_byte_for_byte(messa
     first = lines(chat.state)
     (read,) = read_exports(first)
     again = PureChat()
-    again.command(importing(read), by=SYSTEM)
+    read.imported_into(again)
     assert lines(again.state) == first
 
 
@@ -228,7 +218,7 @@ def test_a_finished_conversation_goes_over_with_its_branches() -> None:
     ledger.add_message(Message(role="assistant", content="other", message_id="other"))
     (read,) = read_exports(lines(ledger.state))
     fresh = PureChat()
-    fresh.command(importing(read), by=SYSTEM)
+    read.imported_into(fresh)
     tree = tree_of(fresh.state)
     assert [message.content for message in tree] == ["hello", "hi", "other"]
     assert tree[1].sibling_ids == tree[2].sibling_ids == [tree[1].message_id, "other"]
@@ -257,7 +247,7 @@ def test_an_import_sets_back_what_it_does_not_name() -> None:
     chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "title": "mine", "max_tokens": 5}))
     first = lines(grown([("say", 0), ("rename", 50)]))
     (read,) = read_exports(first)
-    chat.command(importing(read), by=SYSTEM)
+    read.imported_into(chat)
     assert (chat.state.thread.title, chat.state.thread.temperature) == ("Title 50", 0.5)
     assert chat.state.thread.max_tokens is None
     assert lines(chat.state) == first
@@ -270,7 +260,7 @@ def test_a_chat_with_messages_refuses_an_import_and_stays_as_it_was() -> None:
     chat.finish()
     before = lines(chat.state)
     (read,) = read_exports(lines(grown([("say", 0)])))
-    (ack,) = acks(chat.command(importing(read), by=SYSTEM))
+    (ack,) = acks(chat.command(read.parts[0], by=SYSTEM))
     assert (ack[1], ack[2]["code"]) == (False, "conflict")
     assert lines(chat.state) == before
 
@@ -368,7 +358,7 @@ def test_a_bad_line_is_named_by_its_number_and_the_place_in_it(body: list[object
 
 def test_more_messages_or_chats_than_are_taken_are_too_large() -> None:
     with pytest.raises(TooLarge) as caught:
-        read_exports(json.dumps(header(message_count=10_001)).encode())
+        read_exports(json.dumps(header(message_count=100_001)).encode())
     assert caught.value.path == "/1/message_count"
     many = [json.dumps(header(chat_id=f"c{number}")).encode() for number in range(1_001)]
     assert len(read_exports(b"\n".join(many[:1_000]))) == 1_000

@@ -8,9 +8,10 @@ import pytest
 from protocol.codec import decode_events
 from protocol.decider import decide
 from protocol.events import RuntimeUpdated, ThreadUpdated
-from protocol.ids import Head
+from protocol.ids import EntryId, Head
 from protocol.ledger import Ledger
 from protocol.principal import LOCAL
+from server.actor.upkeep import Upkeep
 from server.actor.writer import Writer
 from server.agent.plan import advance
 from tests.unit.actor_house import CHAT, House, say
@@ -132,3 +133,11 @@ async def test_at_every_step_checkpoint_and_the_entries_after_it_are_the_state_a
             assert writer.upkeep.held[0][0] == log[0].entry_id, "nor is it counted for ever"
         await is_as_the_log_says(house, writer)
     assert trims > 3
+
+
+def test_while_a_large_import_goes_on_only_what_has_doubled_brings_a_checkpoint() -> None:
+    upkeep = Upkeep(checkpoint_id=EntryId(1, 1), checkpoint_bytes=10_000_000)
+    upkeep.add(EntryId(1, 2), 5_000, 9_000_000)
+    assert upkeep.is_due(500_000, at_rest=True), "by its events, and at rest"
+    assert not upkeep.is_due(500_000, at_rest=True, is_importing=True)
+    assert upkeep.is_due(1_500_000, at_rest=True, is_importing=True)

@@ -1,0 +1,83 @@
+"""A request's body in a file, for bodies that are larger than what may be held in memory.
+
+The file has no name and is gone when it is closed, also after a kill (`tempfile.TemporaryFile`). It lies in the
+directory for temporary files, which `TMPDIR` names.
+"""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import IO
+
+import anyio.to_thread
+from starlette.requests import Request
+
+from protocol.errors import Unavailable
+from protocol.import_files import LINE_MAX_BYTES, Place
+from server.api.edge import hand_body
+
+__all__ = ["Spool", "spooled"]
+
+PIECE_BYTES = 1_048_576
+"""Written, and read, at a time."""
+
+
+class Spool:
+    """The lines of a file (`protocol.import_files.Lines`). Each read names its place, so threads may share it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length and (piece := os.pread(self._file.fileno(), length - len(data), offset + len(data))):
+            data += piece
+        return bytes(data)
+
+    def places(self, start: int = 0, end: int | None = None) -> Iterator[tuple[Place, bytes]]:
+        offset, number, line, length = start, 0, bytearray(), 0
+        stop = os.fstat(self._file.fileno()).st_size if end is None else end
+        while offset < stop and (piece := self.read(offset, min(PIECE_BYTES, stop - offset))):
+            at = 0
+            while at < len(piece):
+                line_end = piece.find(b"\n", at)
+                upto = len(piece) if line_end < 0 else line_end
+                line += piece[at : min(upto, at + max(0, LINE_MAX_BYTES + 1 - len(line)))]
+                length += upto - at
+                at = upto + 1
+                if line_end >= 0:
+                    number += 1
+                    if line.strip():
+                        yield Place(offset + upto - length, length, number), bytes(line)
+                    line.clear()
+                    length = 0
+            offset += len(piece)
+        if line.strip():
+            yield Place(offset - length, length, number + 1), bytes(line)
+
+
+@asynccontextmanager
+async def spooled(request: Request, max_bytes: int) -> AsyncIterator[Spool]:
+    """The whole body, for a block.
+
+    Raises:
+        TooLarge, BodyTooSlow: as `hand_body`.
+        Unavailable: there is no room for it.
+    """
+    with tempfile.TemporaryFile() as file:
+        pending = bytearray()
+
+        async def take(chunk: bytes) -> None:
+            pending.extend(chunk)
+            if len(pending) >= PIECE_BYTES:
+                await anyio.to_thread.run_sync(file.write, bytes(pending))
+                pending.clear()
+
+        try:
+            await hand_body(request, max_bytes, take)
+            await anyio.to_thread.run_sync(file.write, bytes(pending))
+            file.flush()
+        except OSError as full:
+            raise Unavailable(f"the server has no room for this body: {full.strerror}") from None
+        yield Spool(file)

@@ -1,0 +1,130 @@
+"""A chat of 100,000 messages over real HTTP and a real store: exported, deleted, imported, exported, the same bytes."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from protocol.codec import encode
+from protocol.messages import JsonObject
+from tests.integration.harness import start, user_message
+from tests.integration.test_transfer_http import NOTHING
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow(120), pytest.mark.row("SES-6")]
+
+MESSAGES = 100_000
+WORDS = "It was a long conversation, and this is one of its many sentences. " * 8
+LONG_SECONDS = 300.0
+MEMORY_RATIO_MAX = 12
+"""Peak memory above that of the idle server, by the file's size. The chat's state in the worker, and a checkpoint of it
+in JSON and compressed, take most of it; the body takes none, which is what the bound holds."""
+
+
+def lines(chat_id: str, count: int = MESSAGES) -> Iterator[bytes]:
+    """Every hundredth message has a branch beside it."""
+    head: JsonObject = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": f"m{count - 1}", "thread": {}}
+    yield encode({**head, "message_count": count, "payload_count": 0, "agent_count": 0}) + b"\n"
+    for number in range(count):
+        role = "assistant" if number % 2 else "user"
+        parent = None if number == 0 else f"m{number - (2 if number % 100 == 99 and number > 99 else 1)}"
+        said = {"role": role, "content": f"{number}: {WORDS}", "message_id": f"m{number}", "created_at": number + 1}
+        yield encode({"type": "message", "message": {**said, **({"parent_id": parent} if parent else {})}}) + b"\n"
+
+
+def rss_of(pid: int) -> int:
+    """Bytes that the process holds in memory, at its highest."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (peak,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak.split()[1]) * 1_024
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "chat.jsonl"
+    with path.open("wb") as file:
+        file.writelines(lines("large"))
+    return path
+
+
+async def test_a_chat_of_100_000_messages_comes_back_byte_for_byte_in_bounded_memory(
+    tmp_path: Path, export: Path
+) -> None:
+    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as process:
+        await process.ready()
+        idle = rss_of(process.pid)
+        async with httpx2.AsyncClient(base_url=process.url, timeout=LONG_SECONDS) as client:
+            with anyio.fail_after(LONG_SECONDS):
+                await imported(client, export)
+                ratio = (rss_of(process.pid) - idle) / export.stat().st_size
+                print(f"peak memory above idle is {ratio:.1f} times the file of {export.stat().st_size} bytes")
+                first = await exported(client, tmp_path / "first")
+                await client.delete("/v1/chats/large")
+                await imported(client, tmp_path / "first")
+                assert await exported(client, tmp_path / "second") == first
+                posted = await client.post(
+                    "/v1/chats/large/commands", json=user_message("a", "still there?"), headers={"Prefer": "wait=30"}
+                )
+                assert posted.status_code == 200, "it goes on as any chat"
+        assert ratio < MEMORY_RATIO_MAX
+        assert await process.stop() == 0
+    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as again:
+        await again.ready()
+        async with httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client:
+            (item,) = (await client.get("/v1/chats")).json()["items"]
+            assert item["id"] == "large" and item["message_count"] > MESSAGES - MESSAGES // 50
+
+
+async def imported(client: httpx2.AsyncClient, path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        with path.open("rb") as file:
+            while chunk := file.read(1_048_576):
+                yield chunk
+
+    answer = await client.post("/v1/chats/import", content=chunks())
+    assert answer.json() == {**NOTHING, "imported": ["large"]}
+
+
+async def exported(client: httpx2.AsyncClient, path: Path) -> int:
+    """A hash of the export, which is kept in `path`."""
+    with path.open("wb") as file:
+        async with client.stream("GET", "/v1/chats/large/export") as answer:
+            assert answer.status_code == 200
+            async for chunk in answer.aiter_raw():
+                file.write(chunk)
+    return hash(path.read_bytes())
+
+
+async def test_an_import_that_broke_off_with_the_server_goes_on_when_it_is_sent_again(
+    tmp_path: Path, export: Path
+) -> None:
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    first = start(*arguments, log=tmp_path / "log")
+    with first as process:
+        await process.ready()
+        timeout = httpx2.Timeout(LONG_SECONDS)
+        async with (
+            httpx2.AsyncClient(base_url=process.url, timeout=timeout) as client,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def begin() -> None:
+                with pytest.raises(httpx2.TransportError):
+                    await imported(client, export)
+
+            tasks.start_soon(begin)
+            async with httpx2.AsyncClient(base_url=process.url) as watcher:
+                with anyio.fail_after(LONG_SECONDS):
+                    while (await watcher.get("/v1/chats/large")).status_code != 200:
+                        await anyio.sleep(0.02)
+            process.kill()
+    with start(*arguments, log=tmp_path / "log") as again:
+        await again.ready()
+        async with httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client:
+            assert (await client.get("/v1/chats")).json()["items"] == [], "half a chat is in no list"
+            with anyio.fail_after(LONG_SECONDS):
+                await imported(client, export)
+            assert [item["id"] for item in (await client.get("/v1/chats")).json()["items"]] == ["large"]
+            lines_count = (await client.get("/v1/chats/large/export")).content.count(b"\n")
+            assert lines_count == MESSAGES + 1

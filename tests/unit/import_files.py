@@ -1,0 +1,52 @@
+"""Exports as a server reads them: from a file, in parts."""
+
+import tempfile
+
+from msgspec.structs import replace
+
+from protocol.commands import ImportChat
+from protocol.events import PayloadAdded
+from protocol.import_files import check_exports, read_blobs, read_parts
+from protocol.messages import JsonObject, Message
+from protocol.principal import SYSTEM
+from server.api.spool import Spool
+from tests.unit.pure_chat import PureChat
+
+__all__ = ["InFile", "read_exports"]
+
+
+class InFile:
+    """A chat of a body, and the commands that make it."""
+
+    def __init__(self, chat_id: str, parts: list[ImportChat], blob_hashes: list[str]) -> None:
+        self.chat_id = chat_id
+        self.parts = parts
+        self.blob_hashes = blob_hashes
+
+    @property
+    def messages(self) -> list[Message]:
+        return [message for part in self.parts for message in part.messages]
+
+    @property
+    def payloads(self) -> list[PayloadAdded]:
+        return [payload for part in self.parts for payload in part.payloads]
+
+    @property
+    def agents(self) -> list[JsonObject]:
+        return [agent for part in self.parts for agent in part.agents]
+
+    def imported_into(self, chat: PureChat) -> None:
+        for part in self.parts:
+            chat.command(replace(part, client_request_id=f"import-{part.part}"), by=SYSTEM)
+
+
+def read_exports(body: bytes) -> list[InFile]:
+    """Raises as `check_exports`."""
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        file.flush()
+        spool = Spool(file)
+        return [
+            InFile(chat.header.chat_id, list(read_parts(spool, chat)), [blob.hash for blob in read_blobs(spool, chat)])
+            for chat in check_exports(spool)
+        ]

@@ -1,0 +1,128 @@
+"""A chat that is imported in several parts: nothing else happens to it meanwhile, and a part has its effect once."""
+
+import tempfile
+
+import pytest
+from msgspec.structs import replace
+
+from protocol import import_files
+from protocol.codec import encode
+from protocol.commands import Abort, SetParams
+from protocol.errors import TooLarge
+from protocol.exports import export_lines, export_of
+from protocol.messages import JsonObject, Message
+from protocol.principal import SYSTEM
+from server.api.spool import Spool
+from tests.unit.import_files import read_exports
+from tests.unit.pure_chat import PureChat, acks, say
+
+pytestmark = pytest.mark.row("SES-6")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 3)
+
+
+def tree(count: int) -> bytes:
+    """A branchy chat, written in an order in which children do not follow their parents directly."""
+    lines: list[JsonObject] = [
+        {
+            "type": "message",
+            "message": Message(
+                role="user",
+                content=f"text {number}",
+                message_id=f"m{number}",
+                parent_id=None if number == 0 else f"m{number // 2}" if number > 1 else "m0",
+            ),
+        }
+        for number in range(count)
+    ]
+    head = {"type": "chat", "format": 1, "chat_id": "c1", "leaf_id": f"m{count - 1}", "thread": {"title": "T"}}
+    counts = {"message_count": count, "payload_count": 1, "agent_count": 1}
+    payload = {"payload_id": "p", "payload_type": "t", "data": {}, "summary": "", "source": "tool", "message_id": "m1"}
+    more: list[JsonObject] = [
+        {"type": "payload", "payload": payload},
+        {"type": "background_agent", "agent": {"id": "a"}},
+    ]
+    return b"\n".join(encode(line) for line in [{**head, **counts}, *lines, *more])
+
+
+def test_a_large_chat_is_read_in_parts_and_becomes_the_same_chat_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = tree(40)
+    (in_parts,) = read_exports(body)
+    assert [part.part for part in in_parts.parts] == list(range(15)), (
+        "14 parts of messages, and one of what else there is"
+    )
+    assert {part.parts for part in in_parts.parts} == {15} and len({part.import_id for part in in_parts.parts}) == 1
+    chat, whole = PureChat(), PureChat()
+    in_parts.imported_into(chat)
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    read_exports(body)[0].imported_into(whole)
+    assert list(export_lines(export_of(chat.state))) == list(export_lines(export_of(whole.state)))
+    assert len(chat.state.nodes) == 40 and chat.state.path[-1] == "m39"
+    assert chat.state.nodes["m5"].sibling_ids == ["m4", "m5"]
+    assert chat.state.private.importing is None
+
+
+def test_while_parts_are_to_come_nothing_else_happens_to_the_chat() -> None:
+    (read,) = read_exports(tree(10))
+    chat = PureChat()
+    chat.command(replace(read.parts[0], client_request_id="i0"), by=SYSTEM)
+    for command in (say("hello"), SetParams(client_request_id="p", patch={"title": "x"})):
+        ((_, accepted, result),) = [each[:3] for each in acks(chat.command(command))]
+        assert (accepted, result["code"]) == (False, "conflict")
+    ((_, accepted, result),) = [each[:3] for each in acks(chat.command(Abort(client_request_id="a")))]
+    assert accepted and result["noop"]
+    for part in read.parts[1:]:
+        chat.command(replace(part, client_request_id=f"i{part.part}"), by=SYSTEM)
+    assert len(chat.state.nodes) == 10
+    chat.command(say("now"))
+    assert chat.state.private.run is not None
+
+
+def test_a_part_that_does_not_follow_is_refused_and_the_import_goes_on_with_the_one_that_does() -> None:
+    (read,) = read_exports(tree(10))
+    (other,) = read_exports(tree(9))
+    chat = PureChat()
+    chat.command(read.parts[0], by=SYSTEM)
+    nodes = dict(chat.state.nodes)
+    for wrong in (read.parts[0], read.parts[2], other.parts[1], other.parts[0]):
+        ((_, accepted, result),) = [each[:3] for each in acks(chat.command(wrong, by=SYSTEM))]
+        assert (accepted, result["code"]) == (False, "conflict")
+    assert chat.state.nodes == nodes
+    for part in read.parts[1:]:
+        chat.command(part, by=SYSTEM)
+    assert chat.state.path[-1] == "m9"
+
+
+def test_a_part_holds_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    monkeypatch.setattr(import_files, "PART_MAX_BYTES", 300)
+    (read,) = read_exports(tree(40))
+    assert len(read.parts) > 10 and len(read.messages) == 40
+
+
+def test_a_line_longer_than_any_of_an_export_is_refused_without_being_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in ("protocol.import_files", "server.api.spool"):
+        monkeypatch.setattr(f"{room}.LINE_MAX_BYTES", 1_000)
+    with pytest.raises(TooLarge) as refused:
+        read_exports(tree(2) + b"\n" + b"x" * 5_000_000)
+    assert refused.value.path == "/6"
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 64])
+def test_lines_are_found_wherever_the_file_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr("server.api.spool.PIECE_BYTES", piece)
+    body = b"one\n\n \r\ntwo\n" + "dré".encode() + b"\n" + b"x" * 100
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        file.flush()
+        spool = Spool(file)
+        found = list(spool.places())
+        assert [(place.number, raw) for place, raw in found] == [
+            (1, b"one"), (4, b"two"), (5, "dré".encode()), (6, b"x" * 100),
+        ]  # fmt: skip
+        assert [spool.read(place.offset, place.length) for place, _ in found] == [raw for _, raw in found]
+        start = found[1][0].offset
+        assert [raw for _, raw in spool.places(start, found[3][0].offset)] == [b"two", "dré".encode()]
