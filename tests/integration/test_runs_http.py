@@ -262,7 +262,7 @@ async def test_200_chats_at_once_all_finish_and_nothing_is_left_behind(tmp_path:
                     await anyio.sleep(0.2)
 
         resident = []
-        async with httpx2.AsyncClient(timeout=20) as client:
+        async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             for wave in range(3):
                 async with anyio.create_task_group() as tasks:
                     for number in range(count):
