@@ -26,7 +26,9 @@ class BadModels:
         self.sent_bytes: dict[str, int] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        name = await self._read(reader)
+        if not (name := await self._read(reader)):
+            writer.close()
+            return
         gone = asyncio.create_task(reader.read(1))  # ends when the client hangs up
         try:
             writer.write(HEAD)
@@ -46,6 +48,8 @@ class BadModels:
     async def _read(self, reader: asyncio.StreamReader) -> str:
         head = await reader.readuntil(b"\r\n\r\n")
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        if not lengths:  # a look at the list of models, which this server does not have
+            return ""
         body = await reader.readexactly(int(lengths[0].partition(b":")[2]))
         return str(json.loads(body)["model"])
 
