@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(120), pytest.mark.row("SES-6")
 
 MESSAGES = 100_000
 WORDS = "It was a long conversation, and this is one of its many sentences. " * 8
-LONG_SECONDS = 300.0
+LONG_SECONDS = 900.0
+"""A busy machine takes minutes; nothing here measures time."""
 MEMORY_RATIO_MAX = 12
 """Peak memory above that of the idle server, by the file's size. The chat's state in the worker, and a checkpoint of it
 in JSON and compressed, take most of it; the body takes none, which is what the bound holds."""
@@ -83,7 +84,9 @@ async def imported(client: httpx2.AsyncClient, path: Path) -> None:
                 yield chunk
 
     answer = await client.post("/v1/chats/import", content=chunks())
-    assert answer.json() == {**NOTHING, "imported": ["large"]}
+    assert answer.json() in ({**NOTHING, "imported": ["large"]}, {**NOTHING, "accepted": ["large"]})
+    while not (await client.get("/v1/chats")).json()["items"]:  # kept, and not in the list before its last part
+        await anyio.sleep(0.2)
 
 
 async def exported(client: httpx2.AsyncClient, path: Path) -> int:
