@@ -124,25 +124,23 @@ ANTHROPIC = [
 
 
 def _candidate(finish: str | None = None, *parts: dict[str, object]) -> dict[str, object]:
-    return {"candidates": [{"content": {"parts": list(parts)}, "finish_reason": finish}], "model_version": "m"}
+    return {"candidates": [{"content": {"parts": list(parts)}, "finishReason": finish}], "modelVersion": "m"}
 
 
-_GOOGLE_COUNTS = {"prompt_token_count": 3, "candidates_token_count": 4, "thoughts_token_count": 1}
+_GOOGLE_COUNTS = {"promptTokenCount": 3, "candidatesTokenCount": 4, "thoughtsTokenCount": 1}
 
 GOOGLE = [
     _stream(
         _candidate(None, {"text": "hm", "thought": True}),
-        _candidate(None, {"text": "hello", "thought_signature": "xx"}),
-        _candidate(None, {"function_call": {"name": "clock", "id": None, "args": {"a": 1}}}),
-        _candidate(None, {"executable_code": {"code": "1"}}, {"code_execution_result": {"output": "1"}}),
+        _candidate(None, {"text": "hello", "thoughtSignature": "xx"}),
+        _candidate(None, {"functionCall": {"name": "clock", "id": None, "args": {"a": 1}}}),
+        _candidate(None, {"executableCode": {"code": "1"}}, {"codeExecutionResult": {"output": "1"}}),
         {
-            "candidates": [
-                {"finish_reason": "STOP", "grounding_metadata": {"grounding_chunks": [{"web": {"uri": "x"}}]}}
-            ],
-            "usage_metadata": _GOOGLE_COUNTS,
+            "candidates": [{"finishReason": "STOP", "groundingMetadata": {"groundingChunks": [{"web": {"uri": "x"}}]}}],
+            "usageMetadata": _GOOGLE_COUNTS,
         },
     ),
     _stream(_candidate("MALFORMED_FUNCTION_CALL")),
-    _stream({"prompt_feedback": {"block_reason": "SAFETY", "block_reason_message": "no"}}),
+    _stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "no"}}),
 ]
-"""As the SDK hands its chunks on: our own spelling of them, one JSON object to a chunk."""
+"""As Google's REST API spells them (GenerateContentResponse), one JSON object to an event."""
