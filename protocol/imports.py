@@ -73,15 +73,13 @@ def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
 
 
 def _add_all(ledger: Ledger, messages: Iterable[Message]) -> None:
-    """Each message behind its parent, to which the path is cut back first; what follows on is told at once."""
+    """Adds each message behind its parent, to which the path is cut back first."""
     path = list(ledger.state.path)
-    added: list[MessageAdded] = []
+    added: list[MessageAdded | MessagesTruncated] = []
     for message in messages:
         if path and path[-1] != message.parent_id:
-            ledger.say_added(added)
-            added = []
             length = 0 if message.parent_id is None else path.index(message.parent_id) + 1
-            ledger.say(MessagesTruncated(length))
+            added.append(MessagesTruncated(length))
             del path[length:]
         added.append(MessageAdded(message, len(path)))
         path.append(message.message_id)

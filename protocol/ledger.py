@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from protocol.codec import EntryAck
 from protocol.entries import FORMAT_VERSION
-from protocol.events import Ack, Event, MessageAdded, Relayed
+from protocol.events import Ack, Event, MessageAdded, MessagesTruncated, Relayed
 from protocol.fact_fold import fold_fact
 from protocol.facts import Fact
 from protocol.ids import NewId
@@ -94,7 +94,7 @@ class Ledger:
 
     def begin_with(self, messages: Sequence[Message]) -> None:
         """The first messages of a chat that has none, each below the one before; at the cost of their number."""
-        added: list[MessageAdded] = []
+        added: list[MessageAdded | MessagesTruncated] = []
         parent_id = None
         for index, message in enumerate(messages):
             key = message.message_id
@@ -103,10 +103,12 @@ class Ledger:
             parent_id = key
         self.say_added(added)
 
-    def say_added(self, added: Sequence[MessageAdded]) -> None:
-        """Many messages at once, placed already."""
-        self.events.extend(added)
-        self.state = reduce_added(self.state, added)
+    def say_added(self, added: Sequence[MessageAdded | MessagesTruncated]) -> None:
+        """Says many messages at once, placed already, and the cuts of the path between them; a cut only while no answer
+        is being written."""
+        if added:
+            self.events.extend(added)
+            self.state = reduce_added(self.state, added)
 
     def as_committed(self, head: str, epoch: int) -> ChatState:
         """The state once this entry stands in the log under `head`: what folding the entry gives."""

@@ -94,12 +94,13 @@ _NO_PRIVATE = Private()
 
 
 def _reduce_all(state: ChatState, events: Sequence[ev.Event]) -> ChatState:
-    """Messages that follow each other as one."""
-    for is_added, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded)):
-        if is_added:
-            state = reduce_added(state, [event for event in group if isinstance(event, ev.MessageAdded)])
+    """Folds additions that follow each other, and the cuts between them, at the cost of one copy."""
+    for is_growth, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded | ev.MessagesTruncated)):
+        together = list(group)
+        if is_growth and len(together) > 1 and state.draft is None:
+            state = reduce_added(state, together)  # type: ignore[arg-type]  # of these two types, as grouped
         else:
-            for event in group:
+            for event in together:
                 state = reduce_event(state, event)
     return state
 
@@ -148,11 +149,16 @@ def _message_added(state: ChatState, event: ev.MessageAdded) -> ChatState:
     return reduce_added(state, (event,))
 
 
-def reduce_added(state: ChatState, events: Sequence[ev.MessageAdded]) -> ChatState:
-    """Any number of messages added one after the other, at the cost of one copy of tree and path."""
+def reduce_added(state: ChatState, events: Sequence[ev.MessageAdded | ev.MessagesTruncated]) -> ChatState:
+    """Folds any number of additions, and cuts of the path between them, at the cost of one copy of tree and path. Cuts
+    are taken only while no answer is being written: `state.draft` must then be None."""
     nodes, path, draft, runtime = dict(state.nodes), list(state.path), state.draft, state.runtime
     on_path = set(path)
     for event in events:
+        if isinstance(event, ev.MessagesTruncated):
+            on_path.difference_update(path[event.from_index :])
+            del path[event.from_index :]
+            continue
         message = event.message
         if message.message_id not in on_path:
             on_path.add(message.message_id)

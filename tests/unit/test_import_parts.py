@@ -1,6 +1,7 @@
 """A chat that is imported in several parts: nothing else happens to it meanwhile, and a part has its effect once."""
 
 import tempfile
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -9,9 +10,12 @@ from protocol import import_files
 from protocol.codec import encode
 from protocol.commands import Abort, SetParams
 from protocol.errors import TooLarge
+from protocol.events import MessageAdded, MessagesTruncated
 from protocol.exports import export_lines, export_of
 from protocol.messages import JsonObject, Message
 from protocol.principal import SYSTEM
+from protocol.reducer import reduce_added
+from protocol.state import ChatState
 from server.api.spool import Spool
 from tests.unit.import_files import read_exports
 from tests.unit.pure_chat import PureChat, acks, say
@@ -46,6 +50,23 @@ def tree(count: int) -> bytes:
         {"type": "background_agent", "agent": {"id": "a"}},
     ]
     return b"\n".join(encode(line) for line in [{**head, **counts}, *lines, *more])
+
+
+def test_a_part_with_many_branches_costs_one_copy_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    copies: list[int] = []
+
+    def counting(state: ChatState, events: Sequence[MessageAdded | MessagesTruncated]) -> ChatState:
+        copies.append(len(events))
+        return reduce_added(state, events)
+
+    monkeypatch.setattr("protocol.ledger.reduce_added", counting)
+    monkeypatch.setattr("protocol.reducer.reduce_added", counting)
+    (whole,) = read_exports(tree(200))
+    chat = PureChat()
+    whole.imported_into(chat)
+    assert len(chat.state.nodes) == 200
+    assert copies == [299, 299], "once as it is written, once as the entry is read: cuts included"
 
 
 def test_a_large_chat_is_read_in_parts_and_becomes_the_same_chat_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:

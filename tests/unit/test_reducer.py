@@ -13,6 +13,7 @@ from protocol.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolC
 from protocol.events import (
     MessageAdded,
     MessageRemoved,
+    MessagesTruncated,
     QueueUpdated,
     RuntimeUpdated,
     StreamFinished,
@@ -20,7 +21,7 @@ from protocol.events import (
     ToolStatus,
 )
 from protocol.messages import FunctionCall, Message, ToolCall
-from protocol.reducer import Gap, fold_entry, reduce
+from protocol.reducer import Gap, fold_entry, reduce, reduce_added, reduce_event
 from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
 from protocol.state import empty_state
 from server.agent.answer.guard import ReplyGuard
@@ -242,3 +243,35 @@ def test_long_answers_grow_in_linear_time_by_sharing_their_parts() -> None:
         chat.stream(AppendContent("x"))
     assert before.draft is not None and str(before.draft.content) == ""
     assert chat.state.draft is not None and str(chat.state.draft.content) == "x" * 2_000
+
+
+_GROWTH = st.lists(
+    st.tuples(st.sampled_from("acs"), st.integers(0, 9)), max_size=30
+)  # add at the end, cut the path, or set a message that is there
+
+
+@given(_GROWTH, _GROWTH)
+def test_messages_and_cuts_of_one_entry_fold_to_what_they_fold_to_one_by_one(
+    before: list[tuple[str, int]], together: list[tuple[str, int]]
+) -> None:
+    state, events = empty_state("c1"), list[MessageAdded | MessagesTruncated]()
+    path: list[str] = []
+    for number, (kind, at) in enumerate([*before, *together]):
+        event: MessageAdded | MessagesTruncated
+        if kind == "c":
+            event = MessagesTruncated(at)
+            del path[at:]
+        else:
+            name = path[at % len(path)] if kind == "s" and path else f"m{number}"
+            index = path.index(name) if name in path else len(path)
+            event = MessageAdded(Message(role="user", content=str(number), message_id=name), index)
+            path[index : index + 1] = [name]
+        if number < len(before):
+            state = reduce_event(state, event)
+        else:
+            events.append(event)
+    one_by_one = state
+    for event in events:
+        one_by_one = reduce_event(one_by_one, event)
+    assert reduce_added(state, events) == one_by_one
+    assert one_by_one.path == tuple(path)
