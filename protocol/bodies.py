@@ -30,8 +30,8 @@ _BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def is_too_deep(body: bytes, limit: int = NESTING_MAX) -> bool:
-    """Does any place of this JSON lie in more than `limit` lists and objects? The worst 16 MiB of JSON take a
-    second, as decoding them does; what people send takes a microsecond."""
+    """Return whether this JSON nests more than `limit` lists and objects inside each other. The worst 16 MiB of JSON
+    take a second, as decoding them does; what people send takes a microsecond."""
     if body.count(b"[") + body.count(b"{") <= limit:  # nearly always
         return False
     steps = _STRINGS.sub(b"", body).translate(_STEPS, _BUT_BRACKETS)
@@ -63,7 +63,7 @@ def _too_deep(limit: int) -> BadRequest:
 
 
 def read_json(text: str, *, mends: bool = False) -> object:
-    """What a text says that a model or a tool wrote; with `mends` also one with small faults in it (`mending.py`).
+    """Decode JSON that a model or a tool wrote; with `mends`, repair small faults in it first (`mending.py`).
 
     Raises:
         ValueError: it is not JSON, or nested too deep.
@@ -80,8 +80,8 @@ def read_json(text: str, *, mends: bool = False) -> object:
 
 
 def read_object(text: str) -> JsonObject | None:
-    """The arguments of a call, mended where they must be; None for what is no object, but nothing at all is an empty
-    one (LOOP-7)."""
+    """Decode the arguments of a call, repaired if necessary. Returns None for JSON that is no object; empty text is an
+    empty object (LOOP-7)."""
     if not text.strip():
         return {}
     try:

@@ -108,9 +108,9 @@ def read_content(
 
 
 def edited(now: object, content: object, attachments: Sequence[JsonObject] | None) -> tuple[object, list[JsonObject]]:
-    """Content and attachments of a message, for `read_content`, after an edit of one whose content is `now`: None is
-    absent, and what is absent stays. A string is new words, attachments take the place of those that were, and a list
-    of parts is all of the message."""
+    """Returns the content and attachments that an edit gives a message, for `read_content`; `now` is its content before
+    the edit. None means that the edit does not name the field, which then stays as it is. A string replaces the words,
+    `attachments` replace the attachments, and a list of parts replaces both."""
     if isinstance(content, Sequence) and not isinstance(content, str):
         return content, list(attachments or [])
     parts: list[JsonObject] = [] if isinstance(now, str) else msgspec.to_builtins(now)

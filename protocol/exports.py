@@ -2,7 +2,7 @@
 
 `server/api/transfer.py` sends the lines, `import_files.py` reads them, `imports.py` makes a chat of them. The rule:
 what is derived is not written (sibling ids, a parent that is gone), so that a chat and its import give the same bytes.
-Blobs are no part of a state: who exports sends their lines behind the chat's.
+Blobs are no part of a state: the caller sends their lines after the chat's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,8 +40,8 @@ EXPORT_FORMAT = 1
 
 
 class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to be written. `messages` are in the tree's order, each after its parent; `leaf_id` ends the active path,
-    None for an empty path."""
+    """A chat to be written. `messages` are in the tree's order, each after its parent. `leaf_id` is the last message of
+    the active path, None for an empty path."""
 
     chat_id: str
     thread: ThreadChanges
@@ -165,7 +165,7 @@ def _set_fields(thread: Thread) -> ThreadChanges:
 
 
 def export_lines(chat: ChatExport, blob_count: int = 0) -> Iterator[bytes]:
-    """The lines, each with its line end; `blob_count` lines of `blob_line` follow them."""
+    """Yield the lines, each with its line end; the caller then sends `blob_count` lines of `blob_line`."""
     header = Header(
         format=EXPORT_FORMAT,
         chat_id=chat.chat_id,
@@ -186,5 +186,5 @@ def export_lines(chat: ChatExport, blob_count: int = 0) -> Iterator[bytes]:
 
 
 def blob_line(blob: Blob) -> bytes:
-    """A blob as a line, with its line end."""
+    """Encode a blob as a line, with its line end."""
     return _encode(BlobLine(blob.hash, blob.mime, blob.data)) + b"\n"

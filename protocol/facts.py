@@ -211,7 +211,7 @@ class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
 
 
 class ImportGoesOn(_Fact, frozen=True, tag="import_goes_on"):
-    """This import is to be continued by the part of that number; `next_part` 0: it is complete."""
+    """The import expects the part number `next_part` next; 0 means that it is complete."""
 
     import_id: str
     next_part: int

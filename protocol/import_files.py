@@ -68,8 +68,8 @@ class Lines(Protocol):
     """A file. Safe to read from several threads at once."""
 
     def places(self, start: int = 0, end: int | None = None) -> Iterator[tuple[Place, bytes]]:
-        """The lines that begin in [start, end) of the file, numbered from the first of them, blank ones left out. A
-        line longer than LINE_MAX_BYTES is given cut, with its whole length."""
+        """Yield the lines that begin in [start, end) of the file, numbered from the first of them, without blank lines.
+        A line longer than LINE_MAX_BYTES comes cut, with its whole length."""
 
     def read(self, offset: int, length: int) -> bytes: ...
 
@@ -90,7 +90,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class _Glance(msgspec.Struct, frozen=True):
-    """What the second reading has to know of a line."""
+    """The fields of a line that the second reading needs."""
 
     type: str
     message: _Node | None = None
@@ -103,7 +103,7 @@ _glances = msgspec.json.Decoder(_Glance)
 
 
 def check_exports(file: Lines, messages_max: int = IMPORT_MAX_MESSAGES) -> list[ChatInFile]:
-    """The chats of one or several exports, one after the other; empty lines are skipped.
+    """Check all lines of one or several exports and return their chats, in order. Empty lines are skipped.
 
     Raises:
         BadRequest: a line that is wrong, named by its number from 1; `path` is `/<line>` and the place within it.
@@ -136,7 +136,7 @@ def check_exports(file: Lines, messages_max: int = IMPORT_MAX_MESSAGES) -> list[
 
 
 def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
-    """The commands that make the chat, in order; their request ids are still to be given."""
+    """Yield the commands that make the chat, in order; the caller sets their request ids."""
     messages, others = _index(file, chat)
     plan = [*_parts_of([place for place, _ in messages]), *_parts_of(others)] or [[]]
     known = dict(messages)
@@ -164,7 +164,7 @@ def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
 
 
 def read_blobs(file: Lines, chat: ChatInFile) -> Iterator[Blob]:
-    """Its blobs, one after the other."""
+    """Yield the blobs of the chat, one after the other."""
     for _, raw in file.places(chat.start, chat.end):
         if _glances.decode(raw).type == "blob":
             line = _lines.decode(raw)
@@ -173,9 +173,9 @@ def read_blobs(file: Lines, chat: ChatInFile) -> Iterator[Blob]:
 
 
 def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[Place, dict[str, object]]], list[Place]]:
-    """Where each message lies, every one with all that hangs below it, branches in the order of the file, so that the
-    parent of the next one always lies on the way to the one before; with the siblings that it has. And where payloads
-    and agents lie."""
+    """Find the places of messages, payloads and agents. Messages come depth first, branches in the order of the file,
+    so that the parent of each message is an ancestor of the message before it or that message itself. Each message has
+    its siblings."""
     families: dict[str | None, list[str]] = {}
     places: dict[str, Place] = {}
     others: list[Place] = []
@@ -196,7 +196,7 @@ def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[Place, dict[str, o
 
 
 def _siblings(family: list[str]) -> list[tuple[str, dict[str, object]]]:
-    """Each with what it is told of the others, the last one first."""
+    """Give each message the ids of its siblings, the last message first."""
     told: list[tuple[str, dict[str, object]]] = [
         (name, {"sibling_ids": family, "sibling_index": at}) for at, name in enumerate(family)
     ]
@@ -224,7 +224,7 @@ def _read_line(raw: bytes, number: int) -> Line:
 
 
 class _Check:
-    """The lines of one chat, held to what a chat is: known parents, ids of their own, counts that are right."""
+    """Checks the lines of one chat: parents exist, ids are unique, and the header's counts are right."""
 
     def __init__(self, header: Header, place: Place, raw: bytes, messages_max: int) -> None:
         number = place.number

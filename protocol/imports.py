@@ -27,7 +27,8 @@ __all__ = ["import_chat"]
 
 
 def import_chat(ledger: Ledger, command: ImportChat) -> None:
-    """One part: first the thread, then the tree branch by branch, payloads and agents, at last what the path ends in.
+    """Import one part: first the thread, then the tree branch by branch, payloads and agents, and last the end of the
+    active path.
 
     Raises:
         Conflict: the chat has messages, a run or a queue, or another part is the next one; nothing was written.

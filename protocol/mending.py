@@ -1,7 +1,7 @@
-"""Text and JSON from models and tools with small faults: repaired, where refusing would lose all that was said.
+"""Repairs small faults in text and JSON from models and tools, where a refusal would lose the whole answer.
 
-Half of a surrogate pair, a byte that is no UTF-8, `NaN` for a number, a raw control character in a string: each is
-common in what servers send, and none of them is worth an answer. Bodies of clients are not repaired (`bodies.py`).
+Half of a surrogate pair, a byte that is no UTF-8, `NaN` for a number, a raw control character in a string: servers send
+each of them often, and none of them is a reason to lose an answer. Bodies of clients are not repaired (`bodies.py`).
 """
 
 import json
@@ -17,8 +17,8 @@ MENDED = "\ufffd"
 
 
 def mend_text(text: str) -> str:
-    """`text` with the halves of a surrogate pair that stand side by side as one character, and `MENDED` for a half that
-    stands alone. Python can hold halves, UTF-8 cannot."""
+    """Return `text` with adjacent halves of a surrogate pair joined to one character, and `MENDED` in place of a lone
+    half. Python can hold halves, UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,7 +27,7 @@ def mend_text(text: str) -> str:
 
 
 def mend(value: Any) -> Any:  # Any: JSON in, JSON out
-    """`value`, made of what JSON has, with each text mended and None for numbers that are not finite."""
+    """Return a JSON value with each text repaired and None in place of numbers that are not finite."""
     match value:
         case str():
             return mend_text(value)
@@ -42,9 +42,9 @@ def mend(value: Any) -> Any:  # Any: JSON in, JSON out
 
 
 def read_mended(data: bytes) -> Any:  # Any: JSON
-    """What these bytes say that a strict decoder refuses. Bytes that are no UTF-8 become `MENDED`, numbers that are not
-    finite or have thousands of digits None. Halves of surrogate pairs stay in their texts: their other halves may come
-    with the next piece; `mend_text` is for those who have all.
+    """Decode JSON that a strict decoder refuses. Bytes that are no UTF-8 become `MENDED`; numbers that are not finite
+    or have thousands of digits become None. Halves of surrogate pairs stay in their texts, because their other halves
+    may come with the next piece; a caller with the whole text uses `mend_text`.
 
     Raises:
         ValueError: it is not JSON for other reasons.
@@ -55,10 +55,10 @@ def read_mended(data: bytes) -> Any:  # Any: JSON
 
 
 def mended_json(value: Any) -> bytes:  # Any: whatever msgspec encodes
-    """`value` as JSON, mended where it must be.
+    """Encode `value` as JSON, repaired if necessary.
 
     Raises:
-        TypeError: JSON has nothing for it.
+        TypeError: JSON cannot represent `value`.
     """
     try:
         return msgspec.json.encode(value)
@@ -67,7 +67,7 @@ def mended_json(value: Any) -> bytes:  # Any: whatever msgspec encodes
 
 
 def _nothing(_: str) -> None:
-    """For NaN, Infinity and -Infinity."""
+    """Returns None for NaN, Infinity and -Infinity."""
 
 
 def _finite(digits: str) -> float | None:

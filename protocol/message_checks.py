@@ -1,4 +1,4 @@
-"""What a message, a payload or a thread that comes from outside must keep to, whoever brings it.
+"""Checks of messages, payloads and threads that come from outside.
 
 `restore_messages` and an import use the same checks, so that a chat which was restored can be exported and imported
 (PROTOCOL §2, §1). Types and shapes were checked when the JSON was decoded; here stand names and ranges.
@@ -33,7 +33,7 @@ APPROVALS = frozenset({"pending", "rejected", "accepted", "committed", "commit_f
 
 
 def check_message(message: Message) -> None:
-    """Raises BadRequest; `path` is a JSON Pointer into the message."""
+    """Check names and ranges. Raises BadRequest; its `path` is a JSON Pointer into the message."""
     if not ROLE.fullmatch(message.role):
         raise BadRequest("role must be a lower-case name: a letter, then at most 63 letters, digits or _", path="/role")
     if message.role == "tool" and not message.tool_call_id:
@@ -48,7 +48,7 @@ def check_message(message: Message) -> None:
 
 
 def check_payload(payload: PayloadAdded) -> None:
-    """Raises BadRequest; `path` is a JSON Pointer into the payload."""
+    """Check names and ranges. Raises BadRequest; its `path` is a JSON Pointer into the payload."""
     if payload.source not in PAYLOAD_SOURCES:
         raise BadRequest(f"source must be one of {', '.join(sorted(PAYLOAD_SOURCES))}", path="/source")
     if payload.approval is not None and payload.approval not in APPROVALS:
@@ -56,7 +56,7 @@ def check_payload(payload: PayloadAdded) -> None:
 
 
 def check_thread(thread: ThreadChanges) -> None:
-    """What only a server writes; parameters have their bounds in their types. Raises BadRequest."""
+    """Check the fields that only a server writes; the types of parameters hold their own bounds. Raises BadRequest."""
     for key in ("created_at", "last_active"):
         value = getattr(thread, key)
         _check_time(None if value is UNSET else value, f"/{key}")

@@ -62,8 +62,8 @@ def answer_call(
     payloads: Sequence[PayloadAdded] = (),
     attachments: list[JsonObject] | None = None,
 ) -> str:
-    """The tool message of `call`, its payloads (EVT-11), then its last `tool_status` (EVT-10): who hears that a call is
-    done has all that it gave (OLD-8). Returns the message's id."""
+    """The tool message of `call`, its payloads (EVT-11), then its last `tool_status` (EVT-10): a client that hears that
+    a call is done has everything that the call gave (OLD-8). Returns the message's id."""
     run = ledger.state.private.run
     message_id = ledger.new_id("msg")
     ledger.add_message(

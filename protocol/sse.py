@@ -104,16 +104,18 @@ def _inside(event_json: bytes) -> bytes:
 
 
 def heartbeat(unix_seconds: int) -> bytes:
-    """A comment line: browsers skip it, everyone else sees that the line is alive. It may stand between two blocks.
+    """Returns a comment line: browsers skip it, other clients see that the connection is alive. It may stand between
+    two blocks.
 
-    No empty line follows. An empty line dispatches an event, and httpx-sse, sseclient-py and fetch-event-source hand
-    on one without data, which WHATWG HTML drops ("If the data buffer is an empty string").
+    No empty line follows. An empty line dispatches an event, and httpx-sse, sseclient-py and fetch-event-source hand on
+    an event without data, which WHATWG HTML drops ("If the data buffer is an empty string").
     """
     return b": hb %d\n" % unix_seconds
 
 
 def retry(milliseconds: int) -> bytes:
-    """Tells the client how long to wait before it connects again. A line that ends no event, like `heartbeat`."""
+    """Returns a line that tells the client how long to wait before it connects again. Like `heartbeat`, it ends no
+    event."""
     return b"retry: %d\n" % milliseconds
 
 

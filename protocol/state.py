@@ -153,7 +153,8 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Importing(msgspec.Struct, frozen=True):
-    """An import of which `next_part` is still to come; until the last one the chat is not used otherwise."""
+    """An unfinished import that expects part `next_part`; until the last part the chat takes no other command than
+    `abort`."""
 
     import_id: str
     next_part: int

@@ -26,8 +26,8 @@ class TextChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AgentChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. A
-    `conversation_id` that does not exist is made. `mode` is read where the operator allows it."""
+    """`POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The request creates
+    a conversation under a `conversation_id` that does not exist. `mode` is read where the operator allows it."""
 
     message: str
     context_type: str | Annotated[list[str], Meta(min_length=1, max_length=3)]

@@ -96,8 +96,8 @@ class ChildChats:
         return opened
 
     def _checked_mode(self, mode: str) -> str:
-        """The name of the profile that `mode` means; '' stays '', the profile of this chat, which needs the operator's
-        word as any other does. Raises ToolFailed."""
+        """Return the name of the profile that `mode` means. '' stays '' and means the profile of this chat, which
+        `delegate_to` must allow like any other. Raises ToolFailed."""
         own = self._profiles.of(self._writer.state)
         meant = self._profiles.get(mode) if mode else None
         mode = mode if meant is None else meant.name

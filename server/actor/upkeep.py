@@ -49,8 +49,8 @@ class Upkeep:
         return self.checkpoint_bytes + self.pending_bytes
 
     def is_due(self, size_bytes: int, *, at_rest: bool, is_importing: bool = False) -> bool:
-        """Shall an entry of this size bring a checkpoint with it? While a large import goes on, only what has doubled
-        does: a checkpoint of the whole state for each part would cost the square of its size."""
+        """Return whether an entry of this size is followed by a checkpoint. During a large import this is so only when
+        the state has doubled: a checkpoint of the whole state for each part would cost the square of its size."""
         pending = self.pending_bytes + size_bytes
         if pending > max(CHECKPOINT_MIN_BYTES, self.checkpoint_bytes):
             return True

@@ -211,7 +211,7 @@ class AgentLoop:
             raise
 
     async def _show_progress(self, read: PromptProgress, assembler: Assembler) -> None:
-        """How far the prompt is read: in numbers beside the message, and as the run's status (EVT-12)."""
+        """Show how far the prompt is read: as numbers in the message's `extra`, and as the run's status (EVT-12)."""
         op = assembler.feed(read)
         if op is not None:
             await self._chat.stream(op)
@@ -219,12 +219,12 @@ class AgentLoop:
             await self._chat.commit(lambda ledger: say_runtime(ledger, "generating", status_text=text))
 
     async def _end_progress(self, assembler: Assembler) -> None:
-        """The prompt is read, and the first word is there."""
+        """Clear the status of the prompt's progress, since the first word has come."""
         if assembler.prompt_read is not None:
             await self._chat.commit(lambda ledger: say_runtime(ledger, "generating"))
 
     async def _show(self, deltas: Sequence[Delta], assembler: Assembler) -> None:
-        """Raises ModelFailed: the answer is longer than one may be."""
+        """Stream these deltas. Raises ModelFailed: the answer is longer than one may be."""
         for delta in deltas:
             op = assembler.feed(delta)
             if op is not None:

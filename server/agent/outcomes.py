@@ -48,9 +48,9 @@ __all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model call left besides the streamed text. `calls`: those that came whole; a call without a name is none
-    of them. `hidden_reasoning` is for the server's log only. `provider` gave `provider_data`: the name of a model does
-    not always say whose it is."""
+    """The result of a model call besides the streamed text. `calls`: the complete calls, without those that have no
+    name. `hidden_reasoning` is for the server's log only. `provider` gave `provider_data`: the name of a model does not
+    always say whose it is."""
 
     calls: list[ToolCall] = []
     finish_reason: str | None = None
@@ -65,8 +65,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) -> Step:
-    """The final word on an answer that came whole (EVT-14, LOOP-14). One that says nothing is asked for once more; the
-    second one in a run ends it."""
+    """Write the final events of a complete answer (EVT-14, LOOP-14). After an empty answer the model is asked once
+    more; a second empty answer ends the run."""
     run, draft = ledger.state.private.run, ledger.state.draft
     reason = "tool_calls" if answer.calls else answer.finish_reason or "stop"
     objection = ""
@@ -89,7 +89,7 @@ def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) ->
 
 
 def _close_empty(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable, *, reason: str) -> None:
-    """What people have seen of it stays: words, thoughts. An answer of nothing leaves no trace."""
+    """Keep the words and the reasoning that people have seen; remove a message that has neither."""
     draft = ledger.state.draft
     if draft is not None and (empty.says_something(draft) or draft.reasoning):
         _close(ledger, step, answer, table, reason=reason, status=None)

@@ -135,7 +135,8 @@ def _next_round(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
 
 
 def may_go_on(ledger: Ledger, run: Run) -> bool:
-    """May another round follow for the same question? Not after the last one, and not when a new message waits."""
+    """Return whether another round may follow for the same question: not after the last round, and not when a new
+    message waits."""
     return not run.summarizing and not is_steered(ledger.state) and run.round + 1 < _rounds_allowed(ledger, run)
 
 
@@ -184,7 +185,8 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
 
 
 def _say_unknown_mode(ledger: Ledger, run: Run, mode: str) -> None:
-    """Once for each run of such a chat: it was imported from elsewhere, or its profile was removed since."""
+    """Report an unknown mode once for each run. A chat has one when it was imported from elsewhere, or its profile was
+    removed."""
     sentence = "The mode of this chat is not one of this server; the default profile answers. Choose another mode."
     details = {"mode": mode}
     ledger.say(ErrorHappened(code="unknown_mode", message=sentence, fatal=False, run_id=run.run_id, details=details))

@@ -1,4 +1,4 @@
-"""What the agent loop is given: its chat, the configured models, and the credentials of callers. Protocols alone."""
+"""The dependencies of the agent loop, as protocols: its chat, the configured models, and the credentials of callers."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class ChatPort(Protocol):
-    """What the actor lends to the loop."""
+    """The chat as the loop uses it; the actor implements it."""
 
     @property
     def state(self) -> ChatState: ...
@@ -36,29 +36,29 @@ class ChatPort(Protocol):
         """Offer a progress report or a tool's event; never waits, the latest progress of a call wins."""
 
     async def fetch_blob(self, hash: str) -> Blob | None:
-        """A blob of this chat; None when it is gone."""
+        """Return a blob of this chat; None when it is gone."""
 
     async def put_blob(self, blob: Blob) -> bool:
-        """Lay a blob beside this chat, for an entry that refers to it; False when that cannot be."""
+        """Store a blob of this chat, for an entry that refers to it. Returns False when it cannot be stored."""
 
     def trace(self, record: Trace) -> None:
-        """Offer a piece of the run's trace; never waits, and may be dropped."""
+        """Offer a piece of the run's trace; never waits. The piece may be dropped."""
 
     def tools(self) -> ChatTools:
-        """The tools that this chat is offered now."""
+        """Return the tools that this chat is offered now."""
 
     def chats_of(self, tool_call_id: str) -> ChatsPort:
-        """What this call may do with chats of its own."""
+        """Return the interface through which this call uses chats of its own."""
 
     def processes_of(self, tool_call_id: str) -> ProcessesPort:
-        """What this call may do with processes."""
+        """Return the interface through which this call uses processes."""
 
 
 class ModelTable(Protocol):
     def resolve(self, name: str) -> tuple[Provider, str]:
-        """The provider of `provider/model` and the model's name with it. Raises ModelFailed."""
+        """Return the provider of `provider/model` and the model's name at that provider. Raises ModelFailed."""
 
 
 class Authorizations(Protocol):
     async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
-        """The `Authorization` value that came with the latest of these requests; None: nobody holds it."""
+        """Return the `Authorization` value of the latest of these requests; None when it is not kept any more."""

@@ -151,9 +151,9 @@ async def lay_down(
     *,
     new_mode: str = "",
 ) -> None:
-    """What `post_command` does, for an endpoint that speaks for its caller under a request id of its own. `new_mode` is
-    the profile of a chat that the command makes; it is set just before, within the command's own turn, so that what is
-    refused makes no chat.
+    """Post a command like `post_command`, for an endpoint that makes the request id itself. `new_mode` is the profile
+    of a chat that the command creates; it is set just before, in the same step, so that a refused command creates no
+    chat.
 
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: the command itself.
@@ -187,7 +187,7 @@ async def take_back(edge: Edge, principal: Principal, chat_id: str, request_id: 
 
 
 async def _checked(command: Command, principal: Principal, edge: Edge) -> Command:
-    """`command` after the checks that need no store, its mode written as the profile's name.
+    """Return `command` after the checks that need no store, with its mode replaced by the profile's name.
 
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: what is wrong with it.
@@ -223,8 +223,8 @@ async def _post(
     authorization: str | None,
     first: PostRequest | None = None,
 ) -> Posted:
-    """The one atomic step, within the caller's quota: what is over it takes no room among the values held. `first` is
-    laid down before it. Raises QuotaSpent, Unavailable."""
+    """Write the command in one atomic step, within the caller's quota; a request over the quota keeps no value in
+    memory. `first` is written before the command. Raises QuotaSpent, Unavailable."""
     async with edge.quotas.turn(principal, post.chat_id, command) as turn:
         if first is not None:
             await post_until_answered(edge.store, first)

@@ -9,17 +9,19 @@ __all__ = ["NO_RULE", "EndpointRule"]
 
 
 class EndpointRule(msgspec.Struct, frozen=True):
-    """`profile` is that of chats that begin at the endpoint, '' for the default one. `modes` are the names of the
-    profiles that callers may ask for by `mode`: None for all, none for an endpoint that does not read `mode`."""
+    """The profile rule of an endpoint. `profile` names the profile of chats that begin there, '' the default one.
+    `modes` are the names of the profiles that callers may choose by `mode`: None allows all, an empty set means that
+    `mode` is not read."""
 
     profile: str = ""
     modes: frozenset[str] | None = frozenset()
 
     def wanted(self, mode: object, profiles: Profiles) -> str:
-        """The name of the profile that a caller asks for; '' when it asks for none or cannot ask here.
+        """Return the name of the profile that a caller asks for; '' when it asks for none, or callers cannot choose
+        here.
 
         Raises:
-            BadRequest: no such profile, or one that callers may not choose here.
+            BadRequest: the profile does not exist, or callers may not choose it here.
         """
         if mode is None or mode == "" or (self.modes is not None and not self.modes):
             return ""

@@ -108,8 +108,8 @@ async def _answer(request: Request, path: str, read: _Reader) -> Response:
 
 
 async def _chat_of(edge: Edge, ask: Ask, principal: Principal) -> ChatMeta | None:
-    """The chat that the caller names; None for one that this request makes. Raises NotFound: it is not the caller's, or
-    it is not there and this wire does not make it."""
+    """Return the chat that the caller names; None for a chat that this request creates. Raises NotFound: the chat is
+    not the caller's, or it does not exist and this endpoint does not create it."""
     if ask.is_new:
         return None
     if ask.makes_chat:

@@ -57,7 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     scope_path: str = ""
 
     def in_mode(self, mode: str) -> "Ask":
-        """The same with another profile for this run alone."""
+        """Return the same request with another profile for this run alone."""
         return replace(self, command=replace(self.command, params={**self.command.params, "mode": mode}))
 
     def in_body(self, refusal: Refused) -> Refused:
@@ -188,8 +188,7 @@ def read_agent_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
 
 def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     """`{message, context{current_page?, active_tab?, subtab?, …}, interaction_type?, conversation_id?, mode?}`. A page
-    of any name is taken; what holds there is that of the nearest place around it that the profile declares. Raises
-    BadRequest."""
+    may have any name; the nearest place around it that the profile declares applies. Raises BadRequest."""
     asked = _decode(body, _PageChat)
     named = None if asked.conversation_id is None else str(asked.conversation_id)
     chat_id, is_new = _chat(named, fresh, "/conversation_id")
@@ -283,8 +282,8 @@ def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:
 
 
 def _interaction(word: str | None) -> Interaction | None:
-    """How the user spoke. A word that this server does not know is a text, and is kept beside it for prompts and
-    tools."""
+    """Return the kind of interaction. A word that this server does not know becomes a text, and the word is kept beside
+    it for prompts and tools."""
     if not word:
         return None
     kind = _INTERACTIONS.get(word)

@@ -40,9 +40,9 @@ async def post_until_answered(store: Store, post: PostRequest) -> Posted:
 
 @asynccontextmanager
 async def following(edge: Edge, post: PostRequest, principal: Principal) -> AsyncIterator[AsyncIterator[Notice] | None]:
-    """The chat's notices from before the post on, also of a chat that is not there yet: another request may make it
-    before this post arrives, and then the post is accepted. None for somebody else's chat, and while the store does not
-    let us listen, which is no reason not to post."""
+    """Subscribe to the chat's notices before the post, also when the chat does not exist yet: another request may
+    create it before this post arrives, and then the post is accepted. Returns None for another user's chat, and while
+    the store refuses subscriptions, which does not prevent the post."""
     async with AsyncExitStack() as stack:
         notices: AsyncIterator[Notice] | None = None
         try:
@@ -72,8 +72,8 @@ async def outcome_within(
 
 
 async def outcome_of(store: Store, notice: Notice, request_id: str) -> Ack | None:
-    """What an entry says finally about a command, or None when it says nothing. After a rebuilt channel the log is
-    read, because the entry may have been published in between. Raises Unavailable."""
+    """Return the final outcome of a command that an entry tells, or None when it tells none. After a rebuilt channel
+    the log is read, because the entry may have been published in between. Raises Unavailable."""
     entries: list[RawEntry | None] = [notice.entry]
     if notice.kind == "large":
         entries = [await store.read_entry(notice.chat_id, Head.parse(notice.head).entry_id)]

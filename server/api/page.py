@@ -61,7 +61,8 @@ async def page(_: Request) -> Response:
 
 
 def no_such_page(path: str) -> Response:
-    """What a person is shown at an address where nothing is: 404, and links to what is there."""
+    """Answer a browser at an address that does not exist: a page with status 404 and links to the addresses that
+    exist."""
     text = f"This is a Threadcast server, and it has nothing at <code>{escape(path)}</code>. A chat is at /c/ID."
     headers = {**HEADERS, "Cache-Control": "no-store"}
     return HTMLResponse(_PLAIN.format(title="There is nothing here", text=text), 404, headers)

@@ -26,7 +26,8 @@ PREFLIGHT_SECONDS = 600
 
 
 class _ChatSegment(StringConvertor):
-    """A chat id in a path beside which `/v1/chats/feed` and its like stand: their other methods are no chat's."""
+    """Matches a chat id in a path, but not `feed` and the other fixed words there: their other methods belong to no
+    chat."""
 
     regex = f"(?!(?:{'|'.join(sorted(RESERVED_CHAT_IDS))})$)[^/]+"
 
@@ -119,7 +120,8 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
 
 
 async def _no_such_method(request: Request, _: Exception) -> Response:
-    """RFC 9110 §15.5.6: `Allow` names the methods of all routes of the path. What has none are the page's files."""
+    """Answer 405 (RFC 9110 §15.5.6): `Allow` names the methods of all routes of the path. Only the page's files have no
+    route."""
     at_path = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     allowed = {method for route in at_path for method in getattr(route, "methods", None) or ()} or {"GET", "HEAD"}
     body = {"detail": f"{request.url.path} does not take {request.method}", "code": "bad_request"}

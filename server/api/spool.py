@@ -1,4 +1,4 @@
-"""A request's body in a file, for bodies that are larger than what may be held in memory.
+"""Writes a request's body to a file, for bodies that are too large for memory.
 
 The file has no name and is gone when it is closed, also after a kill (`tempfile.TemporaryFile`). It lies in the
 directory for temporary files, which `TMPDIR` names.
@@ -59,11 +59,11 @@ class Spool:
 
 @asynccontextmanager
 async def spooled(request: Request, max_bytes: int) -> AsyncIterator[Spool]:
-    """The whole body, for a block.
+    """Spool the whole body to a file, which exists until the block ends.
 
     Raises:
         TooLarge, BodyTooSlow: as `hand_body`.
-        Unavailable: there is no room for it.
+        Unavailable: the disk has no room for it.
     """
     with tempfile.TemporaryFile() as file:
         pending = bytearray()

@@ -1,9 +1,9 @@
 """Chats out of the house and back in: `GET …/export` and `POST /v1/chats/import` (PROTOCOL §1, SES-6).
 
 An import is spooled to a file, checked as a whole, and then laid into the inboxes of its chats, a large chat as several
-commands: there is still one writer for each chat, and a crash in between loses nothing. What of a chat is written
-stands in `protocol/exports.py`, how it is read in `protocol/import_files.py`. The rule: a body with one bad line
-imports nothing; a chat that is there is never touched.
+commands: there is still one writer for each chat, and a crash in between loses nothing. `protocol/exports.py` says what
+is written of a chat, and `protocol/import_files.py` reads it. The rule: a body with one bad line imports nothing; a
+chat that is there is never touched.
 """
 
 import hashlib
@@ -64,8 +64,8 @@ async def export_chat(request: Request) -> Response:
 
 
 async def _export(edge: Edge, meta: ChatMeta, chat: ChatExport, held: Collection[str]) -> AsyncGenerator[bytes]:
-    """In pieces: a chat may be larger than what one answer should hold in memory. A blob that is gone when its turn
-    comes breaks the answer off, and the counts in the header tell the reader."""
+    """Yield the export in pieces, because a chat may be too large to hold in memory. A blob that is gone when its turn
+    comes ends the answer early; the reader notices it by the counts in the header."""
     piece = bytearray()
     for line in export_lines(chat, len(held)):
         piece += line
@@ -178,7 +178,8 @@ async def _import_one(edge: Edge, principal: Principal, file: Spool, chat: ChatI
 
 
 async def _put_blobs(edge: Edge, principal: Principal, file: Spool, chat: ChatInFile) -> None:
-    """One after the other, so that one is in memory at a time. Raises TooLarge, NotFound, Unavailable."""
+    """Store the blobs one after the other, so that one is in memory at a time. Raises TooLarge, NotFound,
+    Unavailable."""
     name, blobs = chat.header.chat_id, read_blobs(file, chat)
     while (blob := await anyio.to_thread.run_sync(_next_of, blobs)) is not None:
         put = BlobPut(chat_id=name, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=True)
@@ -192,8 +193,8 @@ async def _put_blobs(edge: Edge, principal: Principal, file: Spool, chat: ChatIn
 async def _lay_down(
     edge: Edge, principal: Principal, file: Spool, chat: ChatInFile, meta: ChatMeta | None
 ) -> tuple[PostOutcome, str]:
-    """All parts into the chat's inbox, in order; what became of the last one that was posted, and its request id. Parts
-    that are there already are duplicates, so an import that was cut off goes on when it is sent again."""
+    """Post all parts to the chat's inbox, in order. Returns the result of the last one that was posted, and its request
+    id. Parts that are there already are duplicates, so an interrupted import goes on when it is sent again."""
     parts = read_parts(file, chat)
     outcome, request_id = PostOutcome.UNKNOWN, ""
     while (part := await anyio.to_thread.run_sync(_next_of, parts)) is not None:
@@ -231,7 +232,7 @@ def _request_of(principal: Principal, chat: ChatInFile, part: ImportChat, meta: 
 async def _wait(
     edge: Edge, principal: Principal, chat_id: str, last: str, notices: AsyncIterator[Notice], deadline: float
 ) -> str:
-    """Until the log tells what became of the last part. Raises the refusal."""
+    """Wait until the log tells the outcome of the last part. Raises the refusal."""
     with anyio.CancelScope(deadline=max(deadline, anyio.current_time() + PART_WAIT_SECONDS)) as waiting:
         async for notice in notices:
             waiting.deadline = max(waiting.deadline, anyio.current_time() + PART_WAIT_SECONDS)

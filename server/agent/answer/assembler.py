@@ -161,8 +161,8 @@ class Assembler:
                 return None
 
     def _progress(self, read: PromptProgress) -> DeltaOp | None:
-        """What is told of reading the prompt: the beginning and each twentieth once, so that no server can fill the log
-        with it."""
+        """Return the progress of reading the prompt that is shown: the beginning and each twentieth once, so that no
+        model server can fill the log with it."""
         if not read.total > 0 or not 0 <= read.processed <= read.total:
             return None
         twentieth = 20 * read.processed // read.total

@@ -1,4 +1,4 @@
-"""What a continued answer says a second time, taken out of its stream: text that people have seen is not said again.
+"""Removes text from a continued answer that people have seen already.
 
 A provider that prefills goes on exactly behind the shown text, which is sent to it without its last white space; only
 that white space may come again. Any other provider is shown the text as a message and asked to go on (PROTOCOL §6): it
@@ -23,14 +23,14 @@ INSTRUCTION = (
 
 
 class WhiteSpace:
-    """The white space at the end of `shown` that a prefilling provider was not sent. What of it comes again at the
-    very start of the continuation is left out."""
+    """The white space at the end of `shown` that a prefilling provider was not sent. White space that the start of the
+    continuation repeats is left out."""
 
     def __init__(self, shown: str) -> None:
         self._expected = shown[len(shown.rstrip()) :]
 
     def feed(self, text: str) -> str:
-        """What is new of the next piece."""
+        """Return the new part of the next piece."""
         at = 0
         while at < min(len(text), len(self._expected)) and text[at] == self._expected[at]:
             at += 1
@@ -38,7 +38,7 @@ class WhiteSpace:
         return text[at:]
 
     def end(self) -> str:
-        """Nothing is held back."""
+        """Return '', because nothing is held back."""
         return ""
 
 
@@ -60,7 +60,7 @@ class Repeats:
         self._is_decided = self._last_start < 0
 
     def feed(self, text: str) -> str:
-        """What of all that came may be shown now."""
+        """Return the text that may be shown now."""
         if self._is_decided or not text:
             return text
         compared = self._start + self._held_count
@@ -79,14 +79,14 @@ class Repeats:
         return ""
 
     def end(self) -> str:
-        """What is still held, after the last piece, without a repetition that is whole."""
+        """Return the text that is still held after the last piece, without a complete repetition."""
         held = "".join(self._held)
         start = self._next_start(held, max(self._start, len(self._shown) - len(held)))
         return self._decided(held[len(self._shown) - start :] if start <= self._last_start else held)
 
     def _next_start(self, text: str, start: int) -> int:
-        """The first place from `start` on at which `_shown` and `text` agree as far as both go; a place behind
-        `_last_start` when there is none."""
+        """Return the first place from `start` on at which `_shown` and `text` agree as far as both go, or a place
+        behind `_last_start` when they agree nowhere."""
         head = text[:LEAST_REPEAT_CHARACTERS]
         while start <= self._last_start:
             start = self._shown.find(head, start)
@@ -104,13 +104,13 @@ class Repeats:
 
 
 class Continuation:
-    """The deltas of a model call that goes on after `shown`, without what it says again."""
+    """Filters the deltas of a model call that goes on after `shown`: repeated text is left out."""
 
     def __init__(self, shown: str, *, is_prefilled: bool) -> None:
         self._texts = WhiteSpace(shown) if is_prefilled else Repeats(shown)
 
     def feed(self, delta: Delta) -> list[Delta]:
-        """The next deltas. Those that do not depend on the text's place overtake what is held back."""
+        """Return the next deltas. Deltas that do not depend on the text's place overtake text that is held back."""
         match delta:
             case TextDelta():
                 text = self._texts.feed(delta.text)
@@ -121,6 +121,6 @@ class Continuation:
                 return [delta]
 
     def end(self) -> list[Delta]:
-        """What is held back when no more text follows."""
+        """Return the text that is still held back when no more text follows."""
         text = self._texts.end()
         return [TextDelta(text)] if text else []

@@ -1,4 +1,4 @@
-"""An answer that says nothing: no text and no call, or a call without a name. The model is asked once more. Pure.
+"""Asks the model once more after an empty answer: one with no text and no call, or with a call without a name. Pure.
 
 What the model is told stands in the log as an aside, with the run that it belongs to; so whether a run has asked once
 more is read from the log, by a successor as well. Reasoning alone is no answer, but people have seen it, so it stays.
@@ -18,7 +18,7 @@ NAMELESS = "Your last answer called a tool without naming it. Call it again by i
 
 
 def objection_to(draft: Draft, *, has_calls: bool, has_nameless_calls: bool) -> str:
-    """What is wrong with an answer that came whole; '' when nothing is."""
+    """Return what is wrong with a complete answer, '' when it says something."""
     if has_calls:
         return ""
     if has_nameless_calls:
@@ -27,22 +27,23 @@ def objection_to(draft: Draft, *, has_calls: bool, has_nameless_calls: bool) -> 
 
 
 def says_something(draft: Draft) -> bool:
-    """Is there more than white space and thoughts? What the provider's own tools made counts."""
+    """Return whether the message has more than white space and reasoning. Output of the provider's own tools counts."""
     return bool(str(draft.content).strip() or draft.message.server_content_blocks)
 
 
 def has_asked(state: ChatState, run: Run) -> bool:
-    """Was the model of this run asked once more already?"""
+    """Return whether this run has asked its model once more already."""
     return any(_is_of(aside, run) for aside in state.private.asides)
 
 
 def is_asked_after(state: ChatState, run: Run, message: Message) -> bool:
-    """Is a round owed, since nothing came after this message or it is nothing itself?"""
+    """Return whether an aside of this run, behind `message`, asks the model once more: then another round must
+    follow."""
     return any(_is_of(aside, run) and aside.after == message.message_id for aside in state.private.asides)
 
 
 def aside_of(objection: str, run: Run, after: str | None, new_id: NewId, now_ms: int) -> Aside:
-    """What the model is told, behind the message `after`."""
+    """Return the aside that tells the model about its empty answer, placed behind the message `after`."""
     told = Message(
         role="user",
         content=objection,

@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]]:
-    """The text without each marker whose value is accepted, and the values, in order."""
+    """Return the text without each marker whose value is accepted, and those values in order."""
     if not any(marker in text for marker in markers):
         return text, []
     scan = _Scan(text, markers)
@@ -72,14 +72,15 @@ def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]
 
 @lru_cache(maxsize=64)  # sets of markers: one for each place of each profile
 def _inline(words: tuple[str, ...]) -> re.Pattern[str]:
-    """What counts within a line: backticks, an escaped one, and a marker with its colon (the wide one, too)."""
+    """Match what matters within a line: backticks, an escaped backtick, and a marker with its colon (also the
+    full-width colon)."""
     anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     marker = rf"(?<![A-Za-z0-9])(?P<word>{anyone})(?P<end>[*_]{{0,3}})[ \t]{{0,2}}[:\uff1a](?P<after>[*_]{{0,3}})"
     return re.compile(rf"\\[\\`]|(?P<ticks>`++)|{marker}")
 
 
 class _Scan:
-    """One pass over a text, line by line. `at` is how far it has been taken or left."""
+    """One pass over a text, line by line. `at` is the index up to which the text has been cut or kept."""
 
     def __init__(self, text: str, markers: Mapping[str, Accepts]) -> None:
         self.found: list[Found] = []
@@ -92,7 +93,7 @@ class _Scan:
         self._runs: dict[int, list[int]] = {}
 
     def kept(self) -> list[str]:
-        """The text between the cuts."""
+        """Return the text between the cuts."""
         ends = [0, *(end for _, end in self._cuts)]
         starts = [*(start for start, _ in self._cuts), len(self._text)]
         return [self._text[end:start] for end, start in zip(ends, starts, strict=True)]
@@ -136,8 +137,8 @@ class _Scan:
         self._at = max(self._at, at, end)
 
     def _begin(self, word: int, floor: int) -> int | None:
-        """Where the emphasis before a word begins, not before `floor`; None when the word is the end of a longer one,
-        as CHART is of MY_CHART."""
+        """Return where the emphasis before a word begins, not before `floor`; None when the word is the end of a longer
+        one, as CHART is of MY_CHART."""
         begins = word
         while begins > floor and word - begins < EMPHASIS_MAX and self._text[begins - 1] in "*_":
             begins -= 1
@@ -146,8 +147,8 @@ class _Scan:
         return None if goes_on and "_" in self._text[begins:word] else begins
 
     def _take(self, token: re.Match[str], begins: int, line: int) -> int:
-        """Cut the marker out with its value if that is accepted. Returns where to look on. `begins` is where its
-        emphasis begins, `line` where its line does if it is the first word there."""
+        """Cut the marker out with its value if the value is accepted. Returns the index from which the search
+        continues. `begins` is where its emphasis begins, `line` where its line does if it is the first word there."""
         text = self._text
         opening = _BEFORE_JSON.match(text, token.end())
         end = _end_of_json(text, opening.end()) if opening else None
@@ -171,7 +172,8 @@ class _Scan:
         return end
 
     def _end_of_code(self, start: int, end: int) -> int:
-        """The end of the code that the backticks from `start` to `end` open; `end` when nothing closes it."""
+        """Return the end of the code that the backticks from `start` to `end` open; `end` when nothing closes the
+        code."""
         if start >= self._runs_until:
             border = _PARAGRAPH_END.search(self._text, self._text.find("\n", start) + 1 or len(self._text))
             self._runs_until = border.start() if border else len(self._text)
@@ -206,7 +208,8 @@ def _closes(text: str, start: int, end: int, fence: str) -> bool:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """Where the brackets that open at `start` are closed; None when they are not, or hold what JSON cannot."""
+    """Return the index behind the brackets that open at `start`; None when they are not closed, or their content is no
+    JSON."""
     depth, at = 0, start
     while token := _JSON_TOKEN.match(text, at):
         at = token.end()
@@ -217,14 +220,14 @@ def _end_of_json(text: str, start: int) -> int | None:
 
 
 def _past(text: str, at: int, closing: str, *, across_lines: bool = True) -> int:
-    """Behind `closing`, if that and white space are all that follows; else `at`."""
+    """Return the index behind `closing` if only white space precedes it, else `at`."""
     space = (_SPACE if across_lines else _BLANKS).match(text, at)
     end = space.end() if space else at
     return end + len(closing) if text.startswith(closing, end) else at
 
 
 def _joined(pieces: list[str]) -> str:
-    """What is left, without the holes: words on one line stay apart by a space, paragraphs by an empty line."""
+    """Join the pieces that are left: a space separates words on one line, an empty line separates paragraphs."""
     parts: list[str] = []
     gap: list[str] = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""What an answer suggests to do next, as clients show it: values to answer with, and actions (PAY-5, PAY-6). Pure."""
+"""Reads the suggestions of an answer: values to answer with, and actions (PAY-5, PAY-6). Pure."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ LABEL_MAX_CHARACTERS = 200
 
 
 def suggested_values(found: list[object]) -> list[JsonObject]:
-    """`{label, value}` of each; a bare string is both."""
+    """Return `{label, value}` for each suggested value; a bare string is both."""
     values: list[JsonObject] = []
     for item in _flat(found):
         if isinstance(item, str):
@@ -25,7 +25,8 @@ def suggested_values(found: list[object]) -> list[JsonObject]:
 
 
 def suggested_actions(found: list[object], declared: Mapping[str, Action]) -> tuple[list[JsonObject], int]:
-    """`{label, action, handler}` of each that is declared, its handler as declared; and how many are not."""
+    """Return `{label, action, handler}` for each suggested action that is declared, with the declared handler; and the
+    number of those that are not declared."""
     actions: list[JsonObject] = []
     dropped_count = 0
     for item in _flat(found):

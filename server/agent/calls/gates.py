@@ -44,7 +44,7 @@ class ToolTable(Protocol):
 
     @property
     def unknown_mode(self) -> str:
-        """The mode of the chat when no profile has it and the default profile holds in its place, else ''."""
+        """Return the mode of the chat when no profile has this name, so that the default profile is used, else ''."""
 
     def commit_tool(self, name: str) -> Tool | None:
         """A tool that carries accepted previews out; models are not offered it."""

@@ -122,8 +122,8 @@ def _references(schema: object) -> list[str]:
 
 
 def preview_problem(kind: PayloadType | None, name: str, schema: JsonObject, shown: object) -> str:
-    """Where and why the object of a preview breaks the schema of its type `kind`, or the one that its tool or its
-    commit tool names; '' when it breaks neither. `name` is the type's."""
+    """Return where and why the object of a preview breaks the schema of its type `kind`, or the schema that its tool or
+    its commit tool names; '' when it breaks neither. `name` is the type's."""
     problem = problem_with(kind, shown) if kind is not None else ""
     return problem or (problem_with(PayloadType(name=name, schema=schema), shown) if schema else "")
 

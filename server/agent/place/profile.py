@@ -272,7 +272,7 @@ class Profiles:
 
     @property
     def default_model(self) -> str:
-        """Of chats and profiles that name none; '' when there is none."""
+        """Return the model of chats and profiles that name none; '' when there is none."""
         return self._named(self._default_model)
 
     @property
@@ -280,7 +280,7 @@ class Profiles:
         return list(self._profiles.values())
 
     def get(self, mode: str) -> Profile | None:
-        """The profile whose name or alias is `mode`, in any case; None when there is none."""
+        """Return the profile whose name or alias is `mode`, in any case; None when there is none."""
         return self._by_word.get(mode.casefold())
 
     def of(self, state: ChatState) -> Profile:

@@ -109,8 +109,8 @@ def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
     nowhere else. Sections of one name for several scopes are one to a profile: the most specific one runs.
 
     Raises:
-        ValueError: a name that cannot be, or that a standard section has; a scope that is no place.
-        TypeError: a coroutine function, or no parentheses.
+        ValueError: the name is not allowed or belongs to a standard section, or the scope is no place. TypeError: the
+        function is a coroutine function, or the decorator has no parentheses.
     """
     if not isinstance(name, str):
         raise TypeError("write @section() above the function, with parentheses")
@@ -134,7 +134,8 @@ def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
 
 
 def sections_at(scope: Scope, sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Those that run in a place: of each name the most specific one, where the first of that name stands."""
+    """Return the sections that run in a place: the most specific one of each name, at the position of the first of that
+    name."""
     found: dict[str, Section] = {}
     for each in sections:
         known = found.get(each.name)

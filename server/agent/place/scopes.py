@@ -29,8 +29,8 @@ def _is_name(text: str) -> bool:
 
 
 def scope_of_page(names: Iterable[object]) -> Scope:
-    """The place that a page's own names lead to, the widest first: a page, its tab, a part of that. Any name is taken
-    (see `scope_at`), a number as its digits; what is neither is left out."""
+    """Return the scope that the names of a page give, the widest first: a page, its tab, a part of the tab. Any name is
+    accepted (see `scope_at`), a number as its digits; other values are left out."""
     texts = (str(name) for name in names if isinstance(name, str | int | float) and not isinstance(name, bool))
     return scope_at("/".join(texts))
 

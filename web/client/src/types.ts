@@ -35,7 +35,7 @@ export interface Addition {
   from?: string | null;
 }
 
-/** `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. A `conversation_id` that does not exist is made. `mode` is read where the operator allows it. */
+/** `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The request creates a conversation under a `conversation_id` that does not exist. `mode` is read where the operator allows it. */
 export interface AgentChatRequest {
   message: string;
   context_type: string | string[];
