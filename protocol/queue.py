@@ -113,12 +113,16 @@ def _edited(waiting: WithContent, command: EditQueued) -> WithContent:
     """Raises InvalidContent, TooLarge."""
     if isinstance(waiting, UpdateMessage) and not isinstance(waiting.content, list):
         # The waiting command may itself edit words or attachments alone: a field that it leaves absent stays absent.
-        content = waiting.content if command.content is None else command.content is_whole = isinstance(command.content,
-        list) attachments = waiting.attachments if command.attachments is None and not is_whole else command.attachments
-        if content is not None or attachments: read_content([] if content is None else content, attachments or [])
-        return replace(waiting, content=content, attachments=attachments) now = read_content(waiting.content,
-        waiting.attachments or []) content, kept = edited(now, command.content, command.attachments)
-        read_content(content, kept) return replace(waiting, content=content, attachments=kept)
+        content = waiting.content if command.content is None else command.content
+        is_whole = isinstance(command.content, list)
+        attachments = waiting.attachments if command.attachments is None and not is_whole else command.attachments
+        if content is not None or attachments:
+            read_content([] if content is None else content, attachments or [])
+        return replace(waiting, content=content, attachments=attachments)
+    now = read_content(waiting.content, waiting.attachments or [])
+    content, kept = edited(now, command.content, command.attachments)
+    read_content(content, kept)
+    return replace(waiting, content=content, attachments=kept)
 
 
 def mergeable(state: ChatState) -> list[Queued]:

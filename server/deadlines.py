@@ -1,9 +1,9 @@
-"""Deadlines for what others send: before silence is judged, the loop reads its sockets once more.
+"""Deadlines for data from other processes; before one expires, the event loop reads its sockets once more.
 
 A process that was stopped (SIGSTOP, a frozen container, a sleeping laptop), or whose loop was busy, finds its timers
 overdue when it goes on, while the answers lie unread in its sockets. An event loop may call timers before it looks at
-sockets (libuv does), so a plain timeout would fail answers that are there. The moment that is given here also lets the
-bytes be read that a paused connection has left in the kernel.
+sockets (libuv does), so a plain timeout would fail answers that are there. The extra moment also lets the loop read
+bytes that a paused connection has left in the kernel.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ the seconds that silence is given."""
 
 
 class Deadline:
-    """`asyncio.timeout` that looks before it judges: leaving the block raises TimeoutError when `seconds`, and then
+    """Like `asyncio.timeout`, with a last look at the sockets: the block raises TimeoutError when `seconds`, and then
     `LOOK_SECONDS`, have gone by. For one block."""
 
     def __init__(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Deadline:
         await self._timeout.__aexit__(kind, wrong, trace)
 
     def allow(self, seconds: float) -> None:
-        """Give so much time in all, counted from the beginning of the block."""
+        """Set the time limit of the whole block, counted from its beginning."""
         self._seconds = seconds
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""The last second of a process: nothing that a tool left behind keeps it from ending.
+"""Ends a process whose tools have left threads, tasks or child processes behind.
 
 Python waits at its end for every thread that still runs, for the executor of the event loop, for tasks that swallow
 their cancellation and for child processes of `multiprocessing`. A tool that hangs in one of these would keep the
@@ -42,8 +42,9 @@ def end_now(status: int) -> NoReturn:
 
 @contextmanager
 def ending_by_force(seconds: float, status: Callable[[], int], why: str) -> Iterator[Callable[[], None]]:
-    """A function that begins a time limit: when this is not left within `seconds` of its first call, the process ends
-    with `status()`, also when the event loop is blocked. The function may be called in a signal handler."""
+    """Give the block a function that starts a time limit: if the block still runs `seconds` after the first call, the
+    process ends with `status()`, also when the event loop is blocked. The function may be called in a signal
+    handler."""
     told: SimpleQueue[bool] = SimpleQueue()  # its `put` may interrupt itself, unlike the locks of `threading`
 
     def watch() -> None:
@@ -64,7 +65,7 @@ def ending_by_force(seconds: float, status: Callable[[], int], why: str) -> Iter
 
 
 def end_leftovers(before: set[threading.Thread], status: int) -> None:
-    """Return when nothing keeps this process from ending but what was there `before`; else end it."""
+    """Return when only threads and child processes from `before` are left; if others remain, end the process."""
     until = time.monotonic() + LEFTOVERS_SECONDS
     threads = [thread for thread in _threads() if thread not in before]
     for thread in threads:
@@ -80,7 +81,7 @@ def end_leftovers(before: set[threading.Thread], status: int) -> None:
 
 
 def _threads() -> list[threading.Thread]:
-    """All that Python would wait for."""
+    """Return the threads that Python would wait for."""
     mine = (threading.main_thread(), threading.current_thread())
     return [thread for thread in threading.enumerate() if not thread.daemon and thread not in mine]
 
@@ -90,7 +91,7 @@ def _names_of(threads: list[threading.Thread]) -> list[str]:
 
 
 def _children() -> "list[BaseProcess]":
-    """Child processes of `multiprocessing`, which Python joins at its end; the module is loaded by tools alone."""
+    """Return the child processes of `multiprocessing`, which Python joins at its end; only tools load that module."""
     if "multiprocessing.process" not in sys.modules:
         return []
     from multiprocessing import active_children

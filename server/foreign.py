@@ -40,8 +40,8 @@ class Panicked(Exception):
 
 
 def failing_plainly(call: Callable[[], _T]) -> _T:
-    """`call()` in a thread, where nobody is cancelled and no Ctrl-C arrives: whatever it raises is a failure of its
-    code, and a bare `BaseException` might look like a request to end the task that waits for the thread.
+    """Run `call()` in a thread, where no cancellation and no Ctrl-C arrives: every exception is a failure of its code,
+    and a bare `BaseException` might look like a request to end the task that waits for the thread.
 
     Raises:
         Panicked: in place of a bare `BaseException`.

@@ -1,4 +1,4 @@
-"""What a forked child must not keep: our ports, our readers' connections, our locks, and our way of hearing signals.
+"""Removes from forked children our ports, our readers' connections, our locks and our signal handlers.
 
 `os.fork` and `multiprocessing` copy every open descriptor, and a tool may call them. A child that outlives the server
 would hold its port and its data directory, so that it could not be started again, and its readers' connections, so that
@@ -25,8 +25,8 @@ _keepers: dict[int, Callable[[], Iterable[int]]] = {}
 
 
 def close_in_children(descriptors: Callable[[], Iterable[int]]) -> Callable[[], None]:
-    """Close these descriptors in every child that is forked from now on; negative ones are none. They are asked for in
-    the child, so that no number is closed that means another file by then. Returns how to end that."""
+    """Close these descriptors in every child that is forked from now on; negative numbers are skipped. The child asks
+    for the numbers itself, so it closes none that means another file by then. Returns a function that ends this."""
     key = max(_keepers, default=0) + 1
     _keepers[key] = descriptors
 
@@ -37,8 +37,8 @@ def close_in_children(descriptors: Callable[[], Iterable[int]]) -> Callable[[], 
 
 
 def _hold_signals() -> None:
-    """Before the fork, in the thread that forks: a signal that reaches the child before it has forgotten our handlers
-    must wait, or it would be lost."""
+    """Block signals before the fork, in the thread that forks: a signal that reaches the child before it has reset our
+    handlers would be lost."""
     _thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _keepers else None
 
 
@@ -49,7 +49,7 @@ def _release_signals() -> None:
 
 
 def _forget_the_parent() -> None:
-    """In the child, in the thread that forked, which is its only one."""
+    """Clean up in the child, in the thread that forked, which is its only one."""
     if _keepers:  # in a server
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:

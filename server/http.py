@@ -108,7 +108,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def descriptors(self) -> list[int]:
-        """Those of the open connections."""
+        """Return the descriptors of the open connections."""
         connections = [each for each in self.server_state.connections if isinstance(each, HttpToolsProtocol)]
         return [each.transport.get_extra_info("socket").fileno() for each in connections]
 

@@ -29,7 +29,7 @@ class Readiness:
         self._waits = ""
 
     def wait(self, trouble: str) -> None:
-        """What keeps the process from starting just now: its store cannot be reached."""
+        """Note why the process cannot start yet: its store cannot be reached."""
         self._waits = trouble
 
     def open(self, store: Store) -> None:

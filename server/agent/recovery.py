@@ -47,12 +47,16 @@ def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
         return
     if draft is not None and run.continues is None:
         is_wanted = wish == "continue" or (wish == "auto" and can_continue)
-        # Calls and reasoning cannot be sent back as the beginning of an answer: the model would repeat them. goes_on =
-        is_wanted and not draft.message.tool_calls and bool(draft.content or not draft.reasoning) if not goes_on:
-        ledger.say(MessageRemoved(draft.message.message_id)) ledger.note(RoundStarted(round=run.round - 1,
-        summarizing=run.summarizing)) at_clients = {call.tool_call_id for call in ledger.state.runtime.ide_calls} # they
-        outlive every worker for call in open_calls(ledger.state): gate = run.gates.get(call.id) if gate is not None and
-        gate.status == "started" and call.id not in at_clients: _settle_started(ledger, run, call, gate, table)
+        # Calls and reasoning cannot be sent back as the beginning of an answer: the model would repeat them.
+        goes_on = is_wanted and not draft.message.tool_calls and bool(draft.content or not draft.reasoning)
+        if not goes_on:
+            ledger.say(MessageRemoved(draft.message.message_id))
+            ledger.note(RoundStarted(round=run.round - 1, summarizing=run.summarizing))
+    at_clients = {call.tool_call_id for call in ledger.state.runtime.ide_calls}  # they outlive every worker
+    for call in open_calls(ledger.state):
+        gate = run.gates.get(call.id)
+        if gate is not None and gate.status == "started" and call.id not in at_clients:
+            _settle_started(ledger, run, call, gate, table)
 
 
 def _settle_started(ledger: Ledger, run: Run, call: ToolCall, gate: Gate, table: ToolTable) -> None:

@@ -15,7 +15,7 @@ __all__ = ["AppFile", "app_file_of"]
 
 @dataclass(frozen=True, slots=True)
 class AppFile:
-    """`sections` by name: one for each scope that the name has."""
+    """What an operator's Python file defines. `sections` maps a name to its sections, one for each scope."""
 
     tools: list[PythonTool]
     sections: dict[str, tuple[Section, ...]]

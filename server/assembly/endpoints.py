@@ -10,7 +10,7 @@ __all__ = ["endpoints_of"]
 
 
 def endpoints_of(settings: Settings, profiles: Profiles) -> dict[str, EndpointRule]:
-    """By path. Raises ValueError: a profile is named that does not exist."""
+    """Return the rules by path. Raises ValueError: a named profile does not exist."""
     rules: dict[str, EndpointRule] = {}
     for path, wanted in settings.endpoints.items():
         place = f'endpoints."{path}"'
@@ -24,7 +24,7 @@ def endpoints_of(settings: Settings, profiles: Profiles) -> dict[str, EndpointRu
 
 
 def _named(name: str, place: str, profiles: Profiles) -> str:
-    """The profile's own name. Raises ValueError."""
+    """Return the profile's own name for a name or an alias. Raises ValueError."""
     profile = profiles.get(name)
     if profile is None:
         names = [each.name for each in profiles.all]

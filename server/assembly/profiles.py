@@ -61,7 +61,7 @@ def profiles_of(
 
 
 def _check_words(profiles: Mapping[str, Profile]) -> None:
-    """Raises ValueError: a word, in whatever case, means two profiles."""
+    """Raise ValueError if a name or an alias, in any case, means two profiles."""
     meant: dict[str, tuple[str, str]] = {}
     words = [(name, name, f"profiles.{name}") for name in profiles]
     words += [(alias, name, f"profiles.{name}.aliases") for name, each in profiles.items() for alias in each.aliases]
@@ -171,8 +171,8 @@ def _reply_guard(wanted: GuardSettings) -> ReplyGuard | None:
 
 
 def _scopes(wanted: ProfileSettings, path: str, known: _Known, sections: Sequence[Section]) -> dict[Scope, ScopeTable]:
-    """The places that the settings name, and those that a section runs in: a chat of a profile with places is always in
-    one of them."""
+    """Return the scopes that the settings name and those that sections run in. A chat of a profile with scopes is
+    always in one of them."""
     scopes: dict[Scope, ScopeTable] = {}
     for name, table in wanted.scopes.items():
         place = scope_at(name)

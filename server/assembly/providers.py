@@ -16,8 +16,8 @@ __all__ = ["check_models", "providers_of"]
 
 
 def providers_of(models: Models, *, with_demo: bool = False) -> Providers:
-    """The configured ones, and if wanted the demonstration, which needs no key. Raises ValueError: an extra is
-    missing."""
+    """Return the configured providers and, if wanted, the demonstration, which needs no key. Raises ValueError: an
+    extra is missing."""
     found = [_provider(name, wanted) for name, wanted in models.providers.items()]
     return Providers([*found, Demo()] if with_demo else found)
 
@@ -102,9 +102,9 @@ def _reach(name: str, wanted: ProviderSettings) -> Reach:
 
 
 def _listing(name: str, wanted: ProviderSettings) -> ModelList | None:
-    """Its own list of models matters where the operator has named none, or has not said what serves them. Vertex AI has
-    no list that its clients can ask for with the same path and sign-in, and Google's and Anthropic's own APIs list
-    nothing without a key."""
+    """Return the request for the provider's own list of models, which is used when the operator has named no model, or
+    has not said which program serves them. Vertex AI offers no list at the same path and sign-in, and Google's and
+    Anthropic's own APIs list nothing without a key."""
     tells_program = wanted.kind == "openai_chat" and not wanted.program and wanted.base_url != OPENAI_API
     if (
         (wanted.models and not tells_program)

@@ -1,4 +1,4 @@
-"""The configured store, waited for until it answers, or a private one that is started and kept running."""
+"""Opens the store: waits until the configured one answers, or starts a private one and keeps it running."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -63,7 +63,7 @@ async def open_store(
 
 
 class _Waiting:
-    """For the store at `url`."""
+    """Waits for the store at `url`."""
 
     def __init__(self, url: str, told: Callable[[str], None]) -> None:
         self._url = url
@@ -72,7 +72,7 @@ class _Waiting:
         self._said_at: float | None = None
 
     async def reached(self) -> RedisStore:
-        """The store, entered, as soon as it can be reached. Raises AccessRefused, Internal."""
+        """Enter the store as soon as it can be reached, and return it. Raises AccessRefused, Internal."""
         while True:
             try:
                 store = await RedisStore(self._url).__aenter__()
@@ -93,7 +93,7 @@ class _Waiting:
             self._since = now
         if self._said_at is None or now - self._said_at >= SAY_AGAIN_SECONDS:
             self._said_at = now
-            address = shown_url(self._url).partition("://")[2]  # the whole of a URL is masked as a secret
+            address = shown_url(self._url).partition("://")[2]  # logs mask a whole URL as a secret
             waited_seconds = round(now - self._since, 1)
             _log.warning("store.waiting", address=address, error=trouble, waited_seconds=waited_seconds)
 

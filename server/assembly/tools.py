@@ -40,8 +40,8 @@ def tools_of(settings: Settings, own: list[PythonTool], http: HttpClient) -> Too
 
 
 def _demo_tools(settings: Settings, taken: Collection[str]) -> list[PythonTool]:
-    """All of them beside the demo models; without those, the ones that the configuration names and nothing else is
-    called."""
+    """Return all demo tools if there are demo models; otherwise only those that the configuration names and no other
+    tool replaces."""
     if settings.has_demo:
         return list(DEMO_TOOLS)
     if settings.models.demo is False:
@@ -157,7 +157,7 @@ def _check_authorization(name: str, said: ToolSettings) -> None:
 
 
 def _check_schema(tool: Tool) -> None:
-    """Raises ValueError: the schema that it names for previews cannot be one."""
+    """Raise ValueError if the schema that the tool names for previews is no valid schema."""
     try:
         check_type(PayloadType(name=tool.name, schema=tool.traits.preview_schema))
     except ValueError as wrong:

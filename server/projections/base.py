@@ -99,7 +99,7 @@ def _refusal_of(ack: Ack) -> Failure:
 class Projection(ABC):
     """One run on one foreign wire. `failure` is set with the last frame when the run did not complete.
 
-    `retry_text`: what the chat's reply guard has its callers told before the model answers again; '' for nothing.
+    `retry_text`: the text that the chat's reply guard sends callers before the model answers again; '' sends nothing.
     `shows_diagnostics`: the wire has a place for the run's trace; who feeds it sets `diagnostics` before the run's last
     event, for a caller who may see it.
     """

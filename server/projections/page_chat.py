@@ -50,7 +50,7 @@ class PageChat(Projection):
     def body(self) -> JsonObject:
         """`{message, suggested_values, suggested_actions, custom_payload {payload_id, type, summary, data},
         tool_history [{tool_name, tool_use_id, input, status, output}], conversation_id}`, `failure {outcome, code,
-        error}` when the run did not complete, and `diagnostics`, its trace, for who may see it."""
+        error}` when the run did not complete, and `diagnostics`, its trace, for callers who may see it."""
         body: JsonObject = {
             "message": "".join(text for place in self._places.values() for text in place),
             "suggested_values": self._final.suggested_values if self._final else [],

@@ -212,7 +212,8 @@ class Provider(Protocol):
     def name(self) -> str: ...
 
     def prefills(self, model: str) -> bool:
-        """Can this model's API be given the beginning of the answer, and goes on exactly behind it (DESIGN §7)?"""
+        """Return whether this model's API accepts the beginning of an answer and continues exactly behind it (DESIGN
+        §7)."""
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model. Ends after `Finished`; closing it closes the connection.
@@ -222,7 +223,7 @@ class Provider(Protocol):
         """
 
     def samplers(self, model: str) -> frozenset[str]:
-        """Which of `protocol.params.SAMPLERS` it sends for this model, as far as it is known now."""
+        """Return which of `protocol.params.SAMPLERS` the provider sends for this model, as far as it knows now."""
 
     def models(self) -> list[ModelInfo]:
         """The models known without asking anybody; may be empty."""

@@ -1,4 +1,4 @@
-"""What a provider's own list of models says, read with care. Pure: no socket and no SDK; `lists.py` fetches the bytes.
+"""Parses a provider's own list of models. Pure: no socket and no SDK; `lists.py` fetches the bytes.
 
 A list is foreign: it may be huge, nested, or hold anything under the keys that we read. What cannot be read is left
 out, entry by entry, and no more than `MODELS_MAX` entries are kept, in the order of the provider.
@@ -42,7 +42,7 @@ _PROGRAMS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang", "libra
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider says of itself.
+    """The result of a provider's list of models.
 
     `windows`: the size of the context in tokens, by the name of the model, where the list tells it. `parameters`: the
     names of the parameters that a model takes, where the list tells them (OpenRouter). `program`: the software that
@@ -94,8 +94,8 @@ _T = TypeVar("_T", _Named, _Entry, _Nested)
 
 
 def read_list(data: bytes, *, takes: frozenset[str] = frozenset()) -> Offer:
-    """The models in the body of an answer. `takes` are the kinds of attachments that all models of this provider take
-    (`image`, `audio`, `file`).
+    """Return the models in the body of an answer. `takes` are the kinds of attachments that all models of this provider
+    take (`image`, `audio`, `file`).
 
     Raises:
         msgspec.MsgspecError, UnicodeDecodeError, ValueError: it is no list of models at all.
@@ -137,7 +137,7 @@ def read_list(data: bytes, *, takes: frozenset[str] = frozenset()) -> Offer:
 
 
 def _read(raw: msgspec.Raw, wanted: type[_T]) -> _T:
-    """What can be read of an entry; the defaults when a key that we read holds something else."""
+    """Decode an entry as far as possible; a key with a value of the wrong type gets its default."""
     try:
         return msgspec.json.decode(raw, type=wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""The list of models that a provider offers itself: fetched beside everything else, kept, and fetched again when asked.
+"""Fetches a provider's own list of models in the background, keeps it, and renews it on request.
 
-Nothing waits for it but for a moment, and only as long as there is none: a server of models that is away, slow or
-hostile costs its models in `/v1/caps` and nothing else. A list that was read stays until a newer one is read.
+Requests wait for the first list alone, and only for a moment: a model server that is down, slow or hostile costs its
+models in `/v1/caps` and nothing else. A list that was read stays until a newer one is read.
 """
 
 from collections.abc import AsyncGenerator
@@ -46,7 +46,7 @@ class ListRequest(NamedTuple):
 
 
 def list_request(kind: str, base_url: str, api_key: str | None, *, api_version: str = "") -> ListRequest | None:
-    """How a provider of that kind is asked for its models; None for a kind that lists none.
+    """Return the request for the models of a provider of that kind; None for a kind that lists none.
 
     OpenAI: `GET /models` (its API reference, which nearly all compatible servers follow). Anthropic: `GET
     /v1/models?limit=1000`. Google: `GET /v1beta/models?pageSize=1000`. Both page, and 1,000 is the largest page.
@@ -69,7 +69,7 @@ def list_request(kind: str, base_url: str, api_key: str | None, *, api_version: 
 
 
 class ModelList:
-    """The list of the provider `name`. `keep` must run, in a task of the caller's, for anything to come."""
+    """The list of the provider `name`. It stays empty unless `keep` runs in a task of the caller."""
 
     def __init__(self, name: str, request: ListRequest) -> None:
         self.offer: Offer | None = None
@@ -83,7 +83,7 @@ class ModelList:
         self._failure = ""
 
     async def keep(self) -> None:
-        """Fetch the list now, and again whenever somebody asks for it and it is old. Runs until it is cancelled."""
+        """Fetch the list now, and again whenever `ask` or `latest` finds it old. Runs until it is cancelled."""
         while True:
             await self._fetch()
             self._tried_at = anyio.current_time()
@@ -92,7 +92,7 @@ class ModelList:
             await self._wanted.wait()
 
     def ask(self) -> None:
-        """Have it fetched again if it is old; waits for nothing."""
+        """Request a new list if the present one is old; does not wait."""
         if self._tried_at is None or self._wanted.is_set():
             return
         if anyio.current_time() - self._tried_at >= (FRESH_SECONDS if self._is_fresh else RETRY_SECONDS):
@@ -100,7 +100,8 @@ class ModelList:
             self._wanted.set()
 
     async def latest(self) -> Offer:
-        """What is known; an empty offer when nothing is. Waits, `WAIT_SECONDS` at most, only while there is none."""
+        """Return the last list; an empty offer when there is none. Waits, `WAIT_SECONDS` at most, only while there is
+        none."""
         self.ask()
         if self.offer is None:
             with anyio.move_on_after(WAIT_SECONDS):
@@ -108,7 +109,7 @@ class ModelList:
         return self.offer or Offer()
 
     async def _fetch(self) -> None:
-        await anyio.to_thread.run_sync(import_module, "httpx2")  # where nobody had it yet: 0.2 s
+        await anyio.to_thread.run_sync(import_module, "httpx2")  # the first import takes 0.2 s
         import httpx2
 
         failure = ""
@@ -130,11 +131,11 @@ class ModelList:
 
 
 class _NoList(Exception):
-    """The server answers, but with no list."""
+    """The server answered, but with something other than a list."""
 
 
 async def _body(request: ListRequest) -> bytes:
-    """Raises httpx2.HTTPError, httpx2.InvalidURL, _NoList."""
+    """Fetch the body. Fetch the body. Raises httpx2.HTTPError, httpx2.InvalidURL, _NoList."""
     import httpx2
 
     # In a thread: reading the certificates (0.1 s) would hold up every chat.

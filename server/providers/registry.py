@@ -83,7 +83,7 @@ class Providers:
 
     @asynccontextmanager
     async def listing(self) -> AsyncIterator[None]:
-        """Keep the lists that providers offer themselves, for as long as it is entered."""
+        """Fetch and renew the providers' own lists of models while the block runs."""
         async with anyio.create_task_group() as tasks:
             for each in self._lists.values():
                 tasks.start_soon(each.keep)
@@ -93,14 +93,14 @@ class Providers:
                 tasks.cancel_scope.cancel()
 
     async def listed(self) -> None:
-        """Have old lists fetched again, and wait a moment for those that never came (`lists.WAIT_SECONDS`)."""
+        """Request new lists for old ones, and wait a moment (`lists.WAIT_SECONDS`) for lists that have never come."""
         async with anyio.create_task_group() as tasks:
             for each in self._lists.values():
                 tasks.start_soon(each.latest)
 
     def model_infos(self) -> dict[str, ModelInfo]:
-        """Every model that is known now, under its full name: of each provider those that the operator named, else
-        those that the provider lists."""
+        """Return every known model by its full name: for each provider the models that the operator named, else those
+        that the provider lists."""
         return {f"{name}/{info.name}": info for name in self._by_name for info in self._models_of(name)}
 
     def _models_of(self, name: str) -> list[ModelInfo]:
@@ -111,8 +111,8 @@ class Providers:
         return provider.offer if isinstance(provider, SdkProvider) else Offer()
 
     def samplers(self, model: str | None = None) -> frozenset[str]:
-        """Which of `protocol.params.SAMPLERS` the model of this full name is sent, so far as it is known now; without
-        one, which of them any model may be sent."""
+        """Return which of `protocol.params.SAMPLERS` are sent to the model of this full name, as far as it is known
+        now; without a name, those that are sent to any model."""
         if model is not None:
             provider, _, name = model.partition("/")
             return self._by_name[provider].samplers(name) if provider in self._by_name else frozenset()
@@ -120,7 +120,7 @@ class Providers:
         return frozenset().union(*found, *(self.samplers(each) for each in self.model_infos()))
 
     def named(self, model: str) -> str:
-        """`model`, or in place of a provider's `UNNAMED_MODEL` the first one that the provider lists."""
+        """Return `model`, with the first model of the provider's list in place of `UNNAMED_MODEL`."""
         provider, _, name = model.partition("/")
         if name != UNNAMED_MODEL or provider not in self._by_name:
             return model
@@ -128,7 +128,8 @@ class Providers:
         return f"{provider}/{offered[0]}" if offered and UNNAMED_MODEL not in offered else model
 
     def window_tokens(self, model: str) -> int | None:
-        """The size of the context of a model by its full name; None where neither the operator nor a list told it."""
+        """Return the size of a model's context in tokens, by its full name; None when neither the operator nor a list
+        told it."""
         provider, _, name = model.partition("/")
         if provider not in self._by_name:
             return None
@@ -141,7 +142,7 @@ class Providers:
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await provider.aclose()
-            except BaseException as wrong:  # boundary: one provider's goodbye must not cost the others theirs
+            except BaseException as wrong:  # boundary: a failure to close one provider must not keep the others open
                 pass_on(wrong)
                 _log.warning("provider.close_failed", provider=name, error=type(wrong).__name__)
 

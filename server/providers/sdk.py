@@ -76,17 +76,17 @@ class SdkProvider(ABC, Generic[ClientT]):
         return self.usual_samplers
 
     def prefills(self, model: str) -> bool:
-        """Most wires have no way to go on after a prefix that all their servers would honour."""
+        """Return False: most APIs have no way to continue a prefix that all their servers follow."""
         return False
 
     @property
     def offer(self) -> Offer:
-        """What the provider said of itself, so far as it did."""
+        """Return the provider's own list of models, or an empty one before it came."""
         return (self.listing.offer if self.listing is not None else None) or Offer()
 
     async def _named(self, request: Request) -> Request:
-        """`request`, with the first model of the list in place of `UNNAMED_MODEL`. A request that cannot be written
-        without the list waits a moment for the first one."""
+        """Return `request` with the first model of the list in place of `UNNAMED_MODEL`. A request that needs the list
+        waits a moment for the first one."""
         if self.listing is None:
             return request
         params = request.params

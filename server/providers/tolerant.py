@@ -1,4 +1,4 @@
-"""Chunks of a model's stream, read strictly and fast; with small faults in them, read slowly and as far as they go.
+"""Decodes the chunks of a model's stream: sound ones strictly and fast, faulty ones slowly and as far as possible.
 
 `Decoder` decodes with msgspec. Only a chunk that msgspec refuses is repaired and read field by field: what we do not
 read cannot spoil it, and of what we read only the part that does not fit is left out. `Mender` then joins halves of
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def _fitting(value: Any, kind: Any) -> Any:  # Any: JSON, and a type of any form
-    """`value` as a `kind`, without the fields and the items that do not fit. Numbers may be written as text.
+    """Convert `value` to a `kind`, without the fields and the items that do not fit. Numbers may be written as text.
 
     Raises:
         msgspec.ValidationError: nothing of it fits.
@@ -57,7 +57,7 @@ def _or_nothing(value: Any, kind: Any) -> Any:  # Any: as above
 
 
 class Mender:
-    """Of one answer: texts without halves of characters. The first half waits for the next piece of its text, its
+    """Joins halves of characters in the texts of one answer. The first half waits for the next piece of its text, its
     reasoning or its call's arguments. `is_needed`: a chunk had faults; until then deltas pass as they are."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Mender:
         self._held: dict[tuple[type, int], str] = {}
 
     def mend(self, deltas: list[Delta]) -> list[Delta]:
-        """The next deltas."""
+        """Return the next deltas."""
         if not self.is_needed:
             return deltas
         mended: list[Delta] = []
@@ -83,7 +83,7 @@ class Mender:
         return mended
 
     def end(self) -> list[Delta]:
-        """What stands for the halves that still wait when the stream is over."""
+        """Return the replacements for halves that still wait when the stream is over."""
         held, self._held = self._held, {}
         return [
             ToolCallDelta(index, arguments=MENDED) if kind is ToolCallDelta else kind(MENDED) for kind, index in held
@@ -100,18 +100,18 @@ class Mender:
 
 
 class Decoder(Generic[_T]):
-    """Of one kind of chunk."""
+    """Decodes one kind of chunk."""
 
     def __init__(self, kind: type[_T]) -> None:
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
     def decode(self, data: bytes, mender: Mender) -> _T:
-        """What the chunk says; `mender`, which sees the deltas made of it, is told of faults. `data` is not nested too
-        deep (`failures.checked`).
+        """Decode a chunk. `mender`, which sees the deltas made of it, is told of faults. The caller has checked that
+        `data` is not nested too deep (`failures.checked`).
 
         Raises:
-            ValueError: it is no such chunk, whatever is left out of it.
+            ValueError: it is no such chunk, even without the parts that do not fit.
         """
         try:
             return self._decode(data)

@@ -233,7 +233,8 @@ class Connection:
 
 
 def _greeting() -> bytes:
-    """The pause after a cut, then the first sign of life: a `retry` that nothing follows would be a goodbye."""
+    """Return the `retry` line and the first heartbeat, in this order: a `retry` that nothing follows would be a
+    goodbye."""
     return retry(RETRY_MIN_MS) + heartbeat(int(time.time()))
 
 

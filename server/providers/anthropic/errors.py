@@ -1,5 +1,4 @@
-"""What the Anthropic client, its HTTP library, its server and Google's sign-in (on Vertex AI) raise or answer, mapped
-to our causes. One table.
+"""Maps errors of the Anthropic client, its HTTP library, its server and Google's sign-in (on Vertex AI) to our causes.
 
 The SDK wraps what goes wrong before the response; httpx2 raises unwrapped while its body is read. Import it only where
 the SDK is wanted: importing `anthropic` costs a second.

@@ -73,8 +73,9 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
 
 
 def takes_prefill(model: str) -> bool:
-    """Does the model of this name take the beginning of its answer? From Claude 4.6 on all refuse it (Anthropic's
-    "What's new in Claude 4.6", prefill removal); of a name that does not tell its generation nobody knows."""
+    """Return whether the model of this name accepts the beginning of its answer. Claude 4.6 and newer refuse it
+    (Anthropic's "What's new in Claude 4.6", prefill removal); the function returns False for a name that does not tell
+    its generation."""
     if _OLD_NAME.search(model):
         return True
     found = _NAME.search(model)

@@ -89,7 +89,7 @@ _chunks = Decoder(Chunk)
 
 
 def read_chunk(data: bytes, mender: Mender) -> Chunk:
-    """Raises ModelFailed: nested too deep. ValueError: it is no chunk."""
+    """Decode a chunk. Raises ModelFailed: it is nested too deep. ValueError: it is no chunk."""
     return _chunks.decode(checked(data), mender)
 
 
@@ -110,7 +110,8 @@ _SPOILT = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 
 
 class ChunkReader:
-    """One answer. `has_begun`: something of it has been passed on. `mender` is what its chunks were read with."""
+    """Turns the chunks of one answer into deltas. `has_begun`: some of them were passed on. `mender` is the one that
+    its chunks were read with."""
 
     def __init__(self) -> None:
         self.has_begun = False

@@ -34,7 +34,7 @@ RETRY_MAX_SECONDS = 8.0
 
 
 class _Read(NamedTuple):
-    """What is done with the responses that come while a call is made."""
+    """Handles the responses that come during a call."""
 
     responses: "list[httpx2.Response]"
     mender: Mender

@@ -1,4 +1,4 @@
-"""The body of a streamed answer, read here before Google's SDK sees it.
+"""Reads the body of a streamed answer before Google's SDK sees it.
 
 The SDK refuses a whole answer for a fault in a field that nobody reads. So each event becomes a `Chunk` of ours, and
 the SDK, which drives the connection, is given an empty event in its place. Import it only where the SDK is wanted.
@@ -27,7 +27,7 @@ class RawChunks(httpx2.AsyncByteStream):
         self._mender = mender
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Raises what `read_chunk` does, and EventTooLarge."""
+        """Yield the SDK's empty events. Raises the errors of `read_chunk`, and EventTooLarge."""
         splitter = SseSplitter()
         async for piece in self._inner:
             for data in splitter.feed(piece):

@@ -152,9 +152,9 @@ class CallNumbers:
 
 
 def prefill_at(base_url: str) -> Prefill:
-    """How the server at this address is given the beginning of an answer, where the address tells: the API of Mistral,
-    and that of DeepSeek under /beta, document `prefix: true`. Whether a server at another address continues a last
-    message of the assistant or answers it, only its operator knows."""
+    """Return how the server at this address accepts the beginning of an answer, if the address tells: the API of
+    Mistral, and that of DeepSeek under /beta, document `prefix: true`. For other addresses the operator has to say
+    whether the server continues a last message of the assistant or answers it."""
     parts = urlsplit(base_url)
     if parts.hostname == "api.mistral.ai":
         return "prefix"
@@ -171,8 +171,9 @@ def request_body(
     samplers: frozenset[str] = frozenset(),
     program: str = "",
 ) -> JsonObject:
-    """The JSON body. What is None is left to the provider; `extra_body` has the last word (PROV-5). `samplers` are
-    those that the server takes, `program` is what it is (`samplers.PROGRAMS`), '' when nobody knows."""
+    """Return the JSON body. Parameters that are None are left to the provider; `extra_body` overrides everything
+    (PROV-5). `samplers` are those that the server takes; `program` is its software (`samplers.PROGRAMS`), '' when it is
+    unknown."""
     messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
     shown: list[JsonObject] = []  # images of tool results, until the results are all there
     for message in request.messages:

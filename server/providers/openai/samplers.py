@@ -30,8 +30,8 @@ PROGRAMS: dict[str, frozenset[str]] = {
 
 
 def takes_samplers(model: str, offer: Offer, *, program: str, said: frozenset[str] | None) -> frozenset[str]:
-    """The samplers that `model` is sent: those that the operator `said`, else what the list tells of the model, else
-    what the program takes, else `seed` and `stop`."""
+    """Return the samplers that are sent to `model`: those that the operator `said`, else those of the provider's list
+    of models, else those of the program, else `seed` and `stop`."""
     if said is not None:
         return said
     if (told := offer.parameters.get(model)) is not None:
@@ -40,7 +40,7 @@ def takes_samplers(model: str, offer: Offer, *, program: str, said: frozenset[st
 
 
 def sampling(params: ModelParams, samplers: frozenset[str], program: str) -> JsonObject:
-    """The samplers of a request, under the server's names."""
+    """Return the samplers of a request, under the server's names."""
     chosen: JsonObject = {
         "top_k": params.top_k,
         "min_p": params.min_p,
