@@ -19,7 +19,7 @@ __all__ = ["repair"]
 
 
 def repair(environ: Mapping[str, str], file: str | None, *, data_dir: str | None = None) -> int:
-    """Print what was done, a line each; the exit code."""
+    """Print a line for each repair, and return the exit code."""
     try:
         settings = load_settings(environ, {"store.data_dir": data_dir}, file).settings
         if data_dir is None and settings.store.url is not None:
@@ -51,7 +51,8 @@ def _repair(directory: Path) -> int:
 
 
 def _try(directory: Path) -> EndedAtStart | None:
-    """Start the server on these files; why it ended, None when it did not. Raises Unavailable when one runs there."""
+    """Start the server on these files. Returns why it ended, None when it runs. Raises Unavailable when a server runs
+    there already."""
     server = start_server(find_binary(), directory, PERSISTENT)
     try:
         server.wait_ready_blocking()

@@ -58,7 +58,7 @@ class Settings(Section, frozen=True):
 
     @property
     def has_demo(self) -> bool:
-        """Are demo models and tools offered (`models.demo`)?"""
+        """Return whether demo models and tools are offered (`models.demo`)."""
         models, profiles = self.models, self.profiles.values()
         if models.demo is not None:
             return models.demo

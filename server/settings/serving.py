@@ -94,7 +94,7 @@ class Store(Section, frozen=True):
 
 
 def _check_plain_url(url: str) -> None:
-    """Raises ValueError of what redis-py would read as something else, or could never reach; it repeats no part of the
+    """Raise ValueError for a URL that redis-py would misread or could never reach. The sentence repeats no part of the
     URL, which may be a secret in the wrong place."""
     parts = urlsplit(url)
     if parts.scheme == "unix":

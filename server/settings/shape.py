@@ -58,7 +58,7 @@ def _key_pattern(hint: Any) -> re.Pattern[str]:  # Any: as above
 
 
 def _rule(hint: Any) -> str:  # Any: as above
-    """What keys of a table with free names look like, in words."""
+    """Return a description of the keys that a table with free names accepts."""
     if _key_pattern(hint) is _SCOPE_PATH:
         return "a place is one to three names with / between, each of 1 to 64 characters"
     return "use letters, digits, _ and -"

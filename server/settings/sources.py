@@ -89,7 +89,8 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """`origins` holds who said each value that is not a default; `notes` what people should know about the rest."""
+    """The settings with their sources. `origins` names the source of each value that is not a default; `notes` are
+    sentences for the operator."""
 
     settings: Settings
     file: str | None
@@ -248,7 +249,7 @@ class _Gathering:
         demo, real = self._table["models"].get("demo"), [n for n, p in providers.items() if p.get("kind") != "script"]
         if demo or (demo is None and not real):
             self._table["models"]["default"] = DEMO_MODEL
-        if providers or demo is False:  # OpenAI lists many models and each costs money: that choice is not ours to make
+        if providers or demo is False:  # OpenAI lists many models and each costs money, so the operator has to choose
             answer = f"chats use {DEMO_MODEL}" if self._table["models"].get("default") else "each chat must choose one"
             self.notes.append(
                 f"no model of {', '.join(providers) or 'any provider'} is named, so {answer}; "
@@ -302,7 +303,7 @@ def _is_unread(variable: str, text: str) -> bool:
 
 
 def _advice(variable: str) -> str:
-    """What to write in place of a variable that nobody reads."""
+    """Return what to write in place of a variable that nothing reads."""
     word = variable.removeprefix(PREFIX).lower()
     section, _, key = word.partition("_")
     known = {
@@ -319,7 +320,7 @@ def _advice(variable: str) -> str:
 
 
 def _keys_of_section(name: str) -> list[str]:
-    """The keys of a section of the file; none of one whose keys are free names."""
+    """Return the keys of a section of the file; no keys for a section whose keys are free names."""
     return list(fields_of(_SECTIONS[name]) or {})
 
 
@@ -327,7 +328,7 @@ def _keys_of_section(name: str) -> list[str]:
 
 
 def _at(settings: Settings, path: str) -> object:
-    """The value at a path. A key of a table may hold dots itself, as the place "v1.2" does."""
+    """Return the value at a path. A key of a table may contain dots itself, like the place "v1.2"."""
     value: object = settings
     rest = f"{path}."
     while rest:

@@ -1,4 +1,4 @@
-"""The append-only file of a Valkey or Redis server: how far it is whole, and what its manifest names.
+"""Reads the append-only file of a Valkey or Redis server: how far its records are whole, and the files in its manifest.
 
 A file of commands is a sequence of RESP arrays of bulk strings, as clients send them, and of annotations (`#TS:…`).
 MULTI to EXEC is one record: a server that loads half of a transaction would show half of an effect. After a power loss
@@ -52,7 +52,7 @@ class Manifest(NamedTuple):
     increments: tuple[str, ...]
 
     def text(self) -> str:
-        """As the server writes it."""
+        """Return the manifest as the server writes it."""
         base = [] if self.base is None else [(self.base, "b")]
         entries = [*base, *((name, "i") for name in self.increments)]
         return "".join(f"file {name} seq {sequence_of(name)} type {kind}\n" for name, kind in entries)
@@ -67,7 +67,8 @@ class _Fault(Exception):
 
 
 def parse_manifest(text: str) -> Manifest:
-    """Files of earlier snapshots, which the server is about to delete, are left out. Raises BadManifest."""
+    """Parse a manifest, without the files of earlier snapshots, which the server is about to delete. Raises
+    BadManifest."""
     base: str | None = None
     increments: list[str] = []
     for line in text.splitlines():
@@ -86,13 +87,13 @@ def parse_manifest(text: str) -> Manifest:
 
 
 def sequence_of(name: str) -> int:
-    """The number of a file, such as 3 of `appendonly.aof.3.incr.aof`; 1 where there is none."""
+    """Return the number of a file, such as 3 of `appendonly.aof.3.incr.aof`; 1 for a name without a number."""
     found = re.search(r"\.([1-9][0-9]*)\.(?:base|incr)\.", name)
     return 1 if found is None else int(found[1])
 
 
 def scan(path: Path) -> Scan:
-    """How far a file of commands is whole. Raises OSError."""
+    """Return how far a file of commands is whole. Raises OSError."""
     with path.open("rb", buffering=PIECE_BYTES) as file:
         size = path.stat().st_size
         whole = at = 0
@@ -112,7 +113,7 @@ def scan(path: Path) -> Scan:
 
 
 def _record(file: BinaryIO) -> bytes:
-    """Read one; its command in capitals, b"" for an annotation. Raises _Fault."""
+    """Read a record and return its command in capitals, b"" for an annotation. Raises _Fault."""
     head = file.readline(LINE_MAX_BYTES)
     if _NOTE.fullmatch(head):
         return b""
@@ -137,8 +138,8 @@ def _record(file: BinaryIO) -> bytes:
 
 
 def _resumption(file: BinaryIO, start: int) -> int | None:
-    """Where a whole record begins at or after `start`; arguments of this product are JSON or numbers, so none looks
-    like one."""
+    """Return where a whole record begins at or after `start`. Arguments of this product are JSON or numbers, so none
+    looks like a record."""
     at = start
     while True:
         file.seek(at)

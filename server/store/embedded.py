@@ -158,7 +158,8 @@ class EmbeddedStore:
 
 
 def _mend(directory: Path, wrong: EndedAtStart) -> None:
-    """In a thread, since it may read gigabytes. Raises Unavailable when a bad end of a file is not what is wrong."""
+    """Repair the end of the file in a thread, since it may read gigabytes. Raises Unavailable when something else is
+    wrong."""
     try:
         cut = mend_end(directory)
     except OSError as trouble:
@@ -177,7 +178,7 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def locked_for_serving(data_dir: Path) -> Iterator[None]:
-    """Nobody serves this directory meanwhile. Raises Conflict when somebody does already."""
+    """Keep other processes from serving this directory during the block. Raises Conflict when one serves it already."""
     lock = _lock_for_serving(data_dir)
     try:
         yield

@@ -32,7 +32,7 @@ __all__ = ["RedisStore", "check_url"]
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError, in words for people, when nothing could ever be reached by this URL; it reaches nothing."""
+    """Raise ValueError, with a sentence for people, when this URL could never reach a store; opens no connection."""
     try:
         if url.partition("://")[0] in CLUSTER_SCHEMES:
             parts = parse_cluster_url(url)

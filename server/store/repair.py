@@ -37,7 +37,8 @@ class Damaged(Unavailable):
 
 
 class Cut(NamedTuple):
-    """What was cut off a file. `copy` holds the bytes: put behind what is left, they make the file that was."""
+    """A cut end of a file. `copy` is the file with the cut bytes: appended to the rest, they restore the original
+    file."""
 
     file: Path
     at_byte: int
@@ -50,12 +51,13 @@ class Cut(NamedTuple):
 
 
 def check_manifest(directory: Path) -> None:
-    """Look before the server does, which would begin anew where its manifest is missing. Raises Damaged."""
+    """Check the manifest before the server starts, because without one the server would begin with an empty store.
+    Raises Damaged."""
     _manifest(directory)
 
 
 def mend_end(directory: Path) -> Cut | None:
-    """Cut the bad end off the newest file of commands; None when it has none.
+    """Cut the bad end off the newest file of commands. Returns None when the file has no bad end.
 
     Raises:
         Damaged: more than that is wrong.
@@ -80,8 +82,8 @@ def mend_end(directory: Path) -> Cut | None:
 
 
 def mend_files(directory: Path) -> list[str]:
-    """Make the manifest one, and every file of commands whole, at the price of what follows the first damage: a log
-    with a hole in it would show people a past that never was. A sentence for each thing done. Raises OSError."""
+    """Repair the manifest and every file of commands. Everything after the first damage is cut off: a log with a hole
+    in it would show people a past that never was. Returns a sentence for each repair. Raises OSError."""
     done: list[str] = []
     try:
         manifest = _manifest(directory)
@@ -114,7 +116,8 @@ def mend_files(directory: Path) -> list[str]:
 
 
 def set_base_aside(directory: Path) -> str | None:
-    """Begin without the snapshot, which the server cannot read; what it is, None when there is none. Raises OSError."""
+    """Set the snapshot aside, which the server cannot read. Returns a sentence about it, None when there is no
+    snapshot. Raises OSError."""
     manifest = _manifest(directory)
     if manifest is None or manifest.base is None:
         return None
@@ -124,7 +127,7 @@ def set_base_aside(directory: Path) -> str | None:
 
 
 def _manifest(directory: Path) -> Manifest | None:
-    """None where no server has been yet. Raises Damaged."""
+    """Read the manifest; None when no server has run yet. Raises Damaged."""
     files = directory / FILES
     try:
         return parse_manifest((files / MANIFEST).read_text())
@@ -138,7 +141,8 @@ def _manifest(directory: Path) -> Manifest | None:
 
 
 def _rebuilt(directory: Path) -> Manifest:
-    """From the names of the files. Where there are two snapshots the server was about to delete what is older."""
+    """Rebuild the manifest from the names of the files. When there are two snapshots, the server was about to delete
+    the older one."""
     names = [path.name for path in (directory / FILES).glob("appendonly.aof.*")]
     bases = sorted((name for name in names if ".base." in name), key=sequence_of)
     increments = sorted((name for name in names if name.endswith(".incr.aof")), key=sequence_of)
@@ -146,7 +150,7 @@ def _rebuilt(directory: Path) -> Manifest:
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
-    """In one step, as the server does it; the one that was is kept."""
+    """Replace the manifest in one step, as the server does; the old manifest is kept."""
     files = directory / FILES
     if not manifest.increments:  # nothing would be loaded otherwise
         manifest = Manifest(manifest.base, ("appendonly.aof.1.incr.aof",))
@@ -163,7 +167,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def _cut(directory: Path, path: Path, found: Scan) -> Cut:
-    """The copy is on the disk before anything is cut."""
+    """Cut the file after a copy of the cut bytes is on the disk."""
     copy = _place(directory, f"{path.name}.from-byte-{found.whole_bytes}")
     with path.open("rb") as source, copy.open("xb") as target:
         source.seek(found.whole_bytes)
@@ -184,7 +188,7 @@ def _set_aside(directory: Path, name: str) -> str:
 
 
 def _place(directory: Path, name: str) -> Path:
-    """A path that nothing has yet, below `damaged/`."""
+    """Return an unused path below `damaged/`."""
     (directory / DAMAGED).mkdir(mode=0o700, exist_ok=True)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for number in count():
@@ -195,7 +199,7 @@ def _place(directory: Path, name: str) -> Path:
 
 
 def _sync(directory: Path) -> None:
-    """Make the names in it last."""
+    """Sync a directory, so that its names survive a power loss."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -93,7 +93,7 @@ class ToolRunner:
         is_late = False
         try:
             done, _ = await asyncio.wait({task}, timeout=tool.timeout_seconds)
-            if not done:  # its answer may lie in a socket that nobody has read yet
+            if not done:  # its answer may still lie unread in a socket
                 done, _ = await asyncio.wait({task}, timeout=LOOK_SECONDS)
             is_late = not done
         finally:
@@ -200,7 +200,8 @@ def failed_result(text: str) -> ToolResult:
 
 
 def _checked(result: ToolResult) -> ToolResult:
-    """`result` as the log can hold it: of bounded size, and nothing in it that JSON cannot say. Texts are mended."""
+    """Return `result` in a form that the log can hold: of bounded size, and without values that JSON cannot represent.
+    Texts are repaired."""
     try:
         result = _mended(result)
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))
@@ -220,7 +221,7 @@ def _checked(result: ToolResult) -> ToolResult:
 
 
 def _mended(result: ToolResult) -> ToolResult:
-    """Raises TypeError: JSON has nothing for what stands in it."""
+    """Repair texts. Raises TypeError: JSON cannot represent a value in it."""
     beside = {name: getattr(result, name) for name in ("metadata_patch", "payloads", "preview", "memory_patch")}
     try:
         msgspec.json.encode(beside)
@@ -231,7 +232,7 @@ def _mended(result: ToolResult) -> ToolResult:
 
 
 class _Beside(msgspec.Struct):
-    """What a result holds beside its text."""
+    """The parts of a result beside its text."""
 
     metadata_patch: JsonObject
     payloads: list[Payload]
@@ -268,5 +269,5 @@ def _short(text: str | None) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Without halves of characters, which Python can hold and UTF-8 cannot."""
+    """Return the text without halves of characters, which Python can hold and UTF-8 cannot."""
     return mend_text(text)

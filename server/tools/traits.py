@@ -82,7 +82,7 @@ NO_TRAITS = Traits()
 
 
 def schema_of(model: type[msgspec.Struct]) -> JsonObject:
-    """JSON Schema (2020-12) of a struct, with the object itself at the top."""
+    """Return the JSON Schema (2020-12) of a struct, with the object itself at the top."""
     schema = msgspec.json.schema(model)
     definitions: JsonObject = schema.get("$defs", {})
     top: JsonObject = definitions[schema["$ref"].rpartition("/")[2]]
@@ -90,7 +90,7 @@ def schema_of(model: type[msgspec.Struct]) -> JsonObject:
 
 
 def scope_at(path: str) -> Scope:
-    """The place that a page or an operator calls `path`: names with / between, as "/Drug search/Results".
+    """Return the scope that a page or an operator calls `path`: names with / between, such as "/Drug search/Results".
 
     Empty names are left out. In each name white space and characters that cannot be printed become one _, and what is
     beyond `SCOPE_NAME_MAX_CHARACTERS` is cut, so that both sides mean the same place by the same words. More than

@@ -109,8 +109,8 @@ def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
     nowhere else. Sections of one name for several scopes are one to a profile: the most specific one runs.
 
     Raises:
-        ValueError: the name is not allowed or belongs to a standard section, or the scope is no place. TypeError: the
-        function is a coroutine function, or the decorator has no parentheses.
+        ValueError: the name is not allowed or belongs to a standard section, or the scope is no place.
+        TypeError: the function is a coroutine function, or the decorator has no parentheses.
     """
     if not isinstance(name, str):
         raise TypeError("write @section() above the function, with parentheses")

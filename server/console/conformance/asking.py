@@ -44,7 +44,7 @@ def compare(target: Target, names: Names, pattern: object, value: object, where:
 
 
 def json_of(response: httpx2.Response, came: str = "") -> object:
-    """The body, which must be UTF-8 and JSON. Raises Failed."""
+    """Decode the body, which must be UTF-8 and JSON. Raises Failed."""
     try:
         found: object = json.loads(response.content.decode())
     except ValueError as wrong:
@@ -53,8 +53,8 @@ def json_of(response: httpx2.Response, came: str = "") -> object:
 
 
 def rules_of(response: httpx2.Response) -> dict[str, str]:
-    """What is wrong with any answer that is no stream: rule to sentence. JSON has its headers, and every error looks
-    alike (PROTOCOL §1)."""
+    """Return the general rules that an answer breaks, if it is no stream, each with a sentence: headers of JSON, and
+    the form of errors (PROTOCOL §1)."""
     request = f"{response.request.method} {response.request.url.path}"
     kind = response.headers.get("content-type", "")
     broken: dict[str, str] = {}

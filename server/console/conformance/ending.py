@@ -1,4 +1,4 @@
-"""What must hold of every chat when its transcript is over: however a client looks at it, it sees the same.
+"""Checks after a transcript that every way to read a chat shows the same state.
 
 A newcomer's snapshot, `GET /v1/chats/ID`, the tree and the chat as it was at earlier positions equal the fold of the
 live stream; a stream resumed in the middle brings exactly the rest. What a server does not answer in time is noted in
@@ -46,7 +46,7 @@ class Ending:
         self._had_log = had_log
 
     async def check(self) -> None:
-        """All of it. Raises Failed."""
+        """Run all checks. Raises Failed."""
         for capability, look in (
             ("snapshot", self._newcomer),
             ("read", self._read),
@@ -87,7 +87,7 @@ class Ending:
         await self._settled(lambda: self._looks_as("", self._stream.state.position, as_snapshot(self._stream.state)))
 
     async def _past(self) -> None:
-        """The chat as it was after some of its events, named by number and by id in turn."""
+        """Compare the chat at some earlier events, named by number and by id in turn."""
         for turn, index in enumerate(self._places(PAST_COUNT, first=0)):
             place = Position.parse(self._stream.ids[index])
             if place is None:
@@ -98,7 +98,7 @@ class Ending:
                 raise Failed(wrong)
 
     async def _looks_as(self, query: str, position: int, mine: JsonObject) -> str | None:
-        """Why `GET /v1/chats/ID` shows something else than `mine` at `position`."""
+        """Return why `GET /v1/chats/ID` differs from `mine` at `position`."""
         body = await self._get(query)
         if query and body.get("code") == "gone":
             first = body.get("first")
@@ -124,7 +124,8 @@ class Ending:
         await self._settled(look)
 
     async def _resume(self) -> None:
-        """From some positions after the last snapshot: the same events again, with the same numbers and ids."""
+        """Resume from some positions after the last snapshot, and expect the same events with the same numbers and
+        ids."""
         stream = self._stream
         count = len(stream.frames)
         for turn, place in enumerate(self._places(RESUMES_COUNT, first=0 if self._had_log else 1)):
@@ -145,7 +146,7 @@ class Ending:
                 raise Failed(f"resumed after {event_id}, events have other ids")
 
     def _places(self, wanted_count: int, *, first: int) -> list[int]:
-        """Some indexes of frames after the last snapshot, without the last frame. `first`: 1 leaves the first
+        """Return some indexes of frames after the last snapshot, without the last frame. `first`: 1 leaves the first
         snapshot of all out, since a chat has no log before its first command (PROTOCOL §4)."""
         frames = self._stream.frames
         snapshot = max(i for i, frame in enumerate(frames) if frame.get("type") == "snapshot")
@@ -170,7 +171,7 @@ class Ending:
 
 
 def _wrong_in_tree(body: dict[str, Any], path: list[JsonObject]) -> str | None:  # Any: as above
-    """Why the tree is not a tree, or its path to the leaf is not the active path."""
+    """Return why the tree is not a tree, or why its path to the leaf is not the active path."""
     seen: dict[str, JsonObject] = {}
     for message in body.get("messages", []):
         parent_id, message_id = message.get("parent_id"), str(message.get("message_id"))
@@ -202,11 +203,12 @@ async def fresh_wire(
     last_event_id: str | None = None,
     in_query: bool = False,
 ) -> Stream:
-    """The first `count` frames of a subscription of its own. What its framing and headers break is added to `rules`.
+    """Return the first `count` frames of a new subscription. Rules that its framing and headers break are added to
+    `rules`.
 
     Raises:
-        Failed: it is refused, or ends before.
-        Hung: they do not come.
+        Failed: the subscription is refused, or ends too early.
+        Hung: the frames do not come in time.
     """
     wire = Wire.of_chat(chat_id, is_resumed=last_event_id is not None)
     stream = wire.chat(chat_id)
@@ -229,7 +231,7 @@ async def fresh_wire(
 
 
 def _at(value: object, path: str | None) -> object:
-    """The value at a path that `difference` gave."""
+    """Return the value at a path that `difference` gave."""
     for key in (path or "").split("/")[1:]:
         if isinstance(value, dict):
             value = value.get(key)

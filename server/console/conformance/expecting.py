@@ -39,7 +39,7 @@ class Hung(Failed):
 
 
 class Cursor:
-    """Where in the events of one chat on one stream a transcript has come to. `begins_at`: 1 passes over the first
+    """The position of a transcript in the events of one chat on one stream. `begins_at`: 1 passes over the first
     snapshot."""
 
     def __init__(self, wire: Wire, stream: Stream, names: Names, wait_seconds: float, begins_at: int = 1) -> None:
@@ -180,7 +180,7 @@ def _joined(run: JsonObject, frame: JsonObject) -> JsonObject:
 
 
 class BlockCursor:
-    """Where in the blocks of a stream a transcript has come to."""
+    """The position of a transcript in the blocks of a stream."""
 
     def __init__(self, wire: Wire, names: Names, wait_seconds: float) -> None:
         self._wire = wire
@@ -189,7 +189,7 @@ class BlockCursor:
         self._at = 0
 
     async def expect(self, items: list[object]) -> None:
-        """All of these blocks, in this order. Raises Failed."""
+        """Expect all of these blocks, in this order. Raises Failed."""
         may_skip = False
         for number, item in enumerate(items, 1):
             where = f"frame {number}: "
@@ -205,7 +205,7 @@ class BlockCursor:
             may_skip = False
 
     async def _one(self, pattern: object, where: str, *, may_skip: bool) -> Block:
-        """Go on to the next block that is so, and pass it."""
+        """Go on to the next block that matches, and pass it."""
         nearest = ""
         while True:
             block = await self._next(f"{where}waited for {shown(pattern)}{nearest}")
@@ -220,7 +220,7 @@ class BlockCursor:
                 nearest = f"; the nearest was {shown(block._asdict())}: {wrong}"
 
     async def _many(self, item: JsonObject, where: str, *, may_skip: bool) -> None:
-        """Blocks in a row that match `many`; the texts at the pointer `join`, joined, match `to`."""
+        """Expect blocks in a row that match `many`; the texts at the pointer `join`, joined, match `to`."""
         pattern, pointer = item["many"], str(item["join"])
         texts = [_text_at(_seen(pattern, await self._one(pattern, where, may_skip=may_skip)), pointer)]
         while await self._wire.until(lambda: len(self._wire.blocks) > self._at, self._wait_seconds):
@@ -254,7 +254,7 @@ class BlockCursor:
 
 
 def _seen(pattern: object, block: Block) -> JsonObject:
-    """A block as patterns see it: `data` is JSON where the pattern wants an object, else its text."""
+    """Return a block in the form that patterns match: `data` is JSON where the pattern is an object, else text."""
     data: object = block.data
     wanted = pattern.get("data") if isinstance(pattern, dict) else None
     if isinstance(wanted, dict) and not any(key.startswith("$") for key in wanted):

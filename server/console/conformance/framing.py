@@ -44,7 +44,7 @@ class Framing:
         self._lines: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[Block]:
-        """The blocks that these bytes complete."""
+        """Return the blocks that these bytes complete."""
         blocks: list[Block] = []
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:

@@ -1,4 +1,4 @@
-"""The streams that one transcript has open, by name, and where it has come to in each of them."""
+"""Holds the open streams of one transcript, by name, and its position in each of them."""
 
 from collections.abc import Mapping
 
@@ -71,7 +71,7 @@ class Opened:
         self.wires[name].end("the transcript closed the stream")
 
     def cursor(self, name: str, chat: str, *, begins_at: int = 0) -> Cursor:
-        """Where the transcript has come to in the events of a chat on a stream."""
+        """Return the transcript's position in the events of a chat on a stream."""
         if (name, chat) not in self._cursors:
             wire = self.wires[name]
             stream = wire.chat(str(self._names[chat]))
@@ -79,7 +79,7 @@ class Opened:
         return self._cursors[name, chat]
 
     def block_cursor(self, name: str) -> BlockCursor:
-        """The same in the blocks of a stream."""
+        """Return the transcript's position in the blocks of a stream."""
         if name not in self._block_cursors:
             self._block_cursors[name] = BlockCursor(self.wires[name], self._names, self._wait_seconds)
         return self._block_cursors[name]

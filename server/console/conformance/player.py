@@ -50,8 +50,8 @@ CLEAN_UP_SECONDS = 3.0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of one transcript. `reasons`: why it failed or was skipped, one sentence each. `rules`: those of
-    them that tell of a rule which holds everywhere, by its name; many transcripts may name the same one."""
+    """The result of one transcript. `reasons`: why it failed or was skipped, one sentence each. `rules`: sentences
+    about general rules that were broken, by the rule's name; many transcripts may break the same rule."""
 
     name: str
     outcome: Literal["passed", "failed", "skipped"]
@@ -92,7 +92,8 @@ class _Player:
         self._refused: dict[str, Counter[str]] = {name: Counter() for name in named}
 
     async def play(self) -> list[str]:
-        """The reasons why it failed; none: it passed, unless `rules` says otherwise."""
+        """Play the transcript and return the reasons why it failed; without reasons it passed, unless `rules` has
+        entries."""
         reasons: list[str] = []
         async with anyio.create_task_group() as tasks:
             self._opened.tasks = tasks
@@ -143,7 +144,7 @@ class _Player:
             raise Failed(f"set_params of the model was answered {response.status_code}: {response.text[:200]}")
 
     async def _watch(self, name: str) -> None:
-        """One chat's live stream, for as long as the transcript is played."""
+        """Read one chat's live stream while the transcript is played."""
         chat_id = str(self._names[name])
         wire = Wire.of_chat(chat_id)
         await self._opened.open(name, wire, f"/v1/chats/subscribe?chat_id={chat_id}")
@@ -241,7 +242,7 @@ class _Player:
             self.rules.setdefault(rule, sentence)
 
     async def _pages(self, step: Step, request: str) -> None:
-        """All items of a list, page by page, as `next_cursor` leads."""
+        """Return all items of a list, fetched page by page with `next_cursor`."""
         method, _, path = str(fill(request, self._names)).partition(" ")
         items: list[object] = []
         cursor: object = None
@@ -309,7 +310,7 @@ class _Player:
             stream.law.at_end(self._accepted[name], self._refused[name])
 
     async def _greetings(self) -> None:
-        """Each stream has begun with a heartbeat, after its first snapshot."""
+        """Check that each stream sent a heartbeat after its first snapshot."""
         if "heartbeat" in self._target.cannot:
             return
         for name, wire in self._opened.wires.items():

@@ -1,4 +1,4 @@
-"""What a server can do at all, found out before any transcript, so that no transcript waits for what never comes.
+"""Finds out before the transcripts what a server cannot do, so that no transcript waits for it.
 
 Each failed look is one result with one sentence, and a word in `target.cannot`; transcripts that need it are skipped,
 and what holds of every chat is checked without it.
@@ -28,7 +28,8 @@ MUST = ("stream", "command")
 
 
 async def probe(target: Target, wait_seconds: float) -> list[Result]:
-    """What is missing, one failed result each; [] for a healthy server. Never raises for what a server does."""
+    """Return one failed result for each missing ability; [] for a healthy server. Nothing that a server does makes it
+    raise."""
     probing = _Probe(target, min(wait_seconds, PROBE_SECONDS))
     chat_id = f"conformance-{secrets.token_hex(6)}"
     wire = Wire.of_chat(chat_id)
@@ -76,7 +77,7 @@ class _Probe:
             raise Failed(f"a new stream of a chat must begin with a snapshot: {why}")
 
     async def command(self, wire: Wire, chat_id: str) -> None:
-        """Two commands, so that there is something to resume."""
+        """Post two commands, so that there is something to resume."""
         stream = wire.chat(chat_id)
         for number in (1, 2):
             await self._post(

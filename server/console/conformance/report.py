@@ -75,7 +75,8 @@ def _chosen(transcripts: list[Transcript], only: Sequence[str]) -> list[Transcri
 
 
 async def _play_all(wanted: Wanted, transcripts: list[Transcript]) -> list[Result]:
-    """The probe's results and the transcripts', in the order of their names. The time limit holds for all of it."""
+    """Return the results of the probe and of the transcripts, in the order of their names. The time limit covers
+    both."""
     results: list[Result] = []
     table = _Table(silent=wanted.as_json)
     limiter = anyio.CapacityLimiter(wanted.at_once)

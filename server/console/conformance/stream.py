@@ -43,7 +43,7 @@ class Stream:
         self.law.see(frame, event_id, self.state if self._fold(frame, event_id) else None)
 
     def state_after(self, index: int) -> ChatState:
-        """What a client held after the frame at that index: the fold since the last snapshot before it."""
+        """Return the state of a client after the frame at that index: the fold since the last snapshot before it."""
         begin = max(i for i, frame in enumerate(self.frames[: index + 1]) if frame.get("type") == "snapshot")
         then = Stream(self.chat_id, has_plain_ids=self._has_plain_ids)
         for frame, event_id in zip(self.frames[begin : index + 1], self.ids[begin : index + 1], strict=True):

@@ -27,7 +27,7 @@ ORDERLY_END = "the server ended the stream"
 
 
 def broken_headers(response: httpx2.Response) -> dict[str, str]:
-    """What is wrong with the headers of an event stream: rule to sentence."""
+    """Return the rules that the headers of an event stream break, each with a sentence."""
     broken: dict[str, str] = {}
     for name, wanted in _STREAM_HEADERS.items():
         value = response.headers.get(name)

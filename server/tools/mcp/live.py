@@ -93,7 +93,7 @@ class Live:
             with request.scope:
                 await request.make(client)
                 request.is_answered = True
-        except BaseException as wrong:  # boundary: it is raised to who asked
+        except BaseException as wrong:  # boundary: the caller gets it
             pass_on(wrong)
             request.error = wrong
             if self.is_expired(wrong):

@@ -65,8 +65,8 @@ async def _over_http(spec: ServerSpec, refused: Callable[[], None]) -> AsyncGene
 
 
 class _Mended(httpx2.AsyncByteStream):
-    """The lines of a body, each mended where it holds JSON that cannot be read strictly: a whole JSON body is one line
-    or sound, an event's data is one line."""
+    """Repairs the lines of a body that hold JSON which a strict decoder refuses. The data of an event is one line, and
+    so is a JSON body that needs repair."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -99,7 +99,7 @@ def _mended_line(line: bytes) -> bytes:
 
 
 def _mended_json(data: bytes) -> bytes | None:
-    """None: it cannot be mended either."""
+    """Return the repaired JSON; None when it cannot be repaired."""
     try:
         return None if is_too_deep(data) else msgspec.json.encode(mend(read_mended(data)))
     except ValueError:
@@ -107,7 +107,8 @@ def _mended_json(data: bytes) -> bytes | None:
 
 
 def _mended_message(message: SessionMessage | Exception) -> SessionMessage | Exception:
-    """What the SDK passes on of a line of a child process that it could not read, read after all."""
+    """Return the repaired message in place of the error that the SDK passes on for a child process's line that it could
+    not read."""
     if not isinstance(message, ValidationError):
         return message
     line = next((wrong["input"] for wrong in message.errors() if wrong["type"] == "json_invalid"), None)

@@ -36,7 +36,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Workflow(msgspec.Struct, frozen=True):
-    """What a preview of a draft shows, and what the commit tool is called with."""
+    """The fields of a draft's preview, which are also the arguments of the commit tool."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     actions: list[Action]
