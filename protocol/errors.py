@@ -19,7 +19,7 @@
     └── Failed                      something failed here
         ├── Unavailable             unavailable          the store does not answer or refuses writes
         ├── ModelFailed             llm_error, stream_error, timeout, connection, auth_failed, context_overflow,
-        │                           rate_limited; a run also ends by empty_answer: the model twice said nothing
+        │                           rate_limited; a run also ends by empty_answer: the model answered with nothing
         ├── ToolFailed              tool_error
         └── Internal                internal
 

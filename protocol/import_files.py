@@ -38,22 +38,22 @@ __all__ = [
 ]
 
 IMPORT_MAX_CHATS = 1_000
-"""Of one body: more are sent in several."""
+"""The largest number of chats in one body; clients send more of them in several bodies."""
 
 IMPORT_MAX_MESSAGES = 100_000
-"""Of one chat, unless the operator says otherwise."""
+"""The largest number of messages in one chat, unless the operator sets another."""
 
 LINE_MAX_BYTES = 33_554_432
-"""The largest blob takes 22 MB in base64; a longer line is not of an export."""
+"""The largest blob takes 22 MB in base64; an export has no longer line."""
 
 LINE_NESTING_MAX = NESTING_MAX + 8
-"""A line puts what came in a body of its own a few objects deeper."""
+"""A line of an export wraps a body in a few more objects."""
 
 PART_MAX_BYTES = 2_097_152
 PART_MAX_MESSAGES = 500
-"""Of one command, which becomes one entry of the log. A part is folded in one go, at a cost that grows with the chat
-for each branch in it: 500 branches of a chat of 100,000 messages take about a second, and a lease is 3.5 s. 1 GiB in
-parts of 2 MiB fits an inbox, which holds 1,000."""
+"""The limits of one part. A part is one command, which becomes one entry of the log. A part is folded in one go, at a
+cost that grows with the chat for each branch in it: 500 branches of a chat of 100,000 messages take about a second, and
+a lease is 3.5 s. 1 GiB in parts of 2 MiB fits an inbox, which holds 1,000."""
 
 
 class Place(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["MENDED", "mend", "mend_text", "mended_json", "read_mended"]
 
 MENDED = "\ufffd"
-"""Stands for what stays broken (Unicode's replacement character)."""
+"""Unicode's replacement character, in place of characters that cannot be repaired."""
 
 
 def mend_text(text: str) -> str:

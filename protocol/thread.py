@@ -46,10 +46,10 @@ Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
 
 TopK: TypeAlias = Annotated[int, Meta(ge=0, le=100_000)]
 Seed: TypeAlias = Annotated[int, Meta(ge=0, le=2_147_483_647)]
-"""What all take: Gemini's API reads 32 bits with a sign."""
+"""The range that all providers take: Gemini's API reads 32 bits with a sign."""
 
 StopWords: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1, max_length=256)]], Meta(max_length=4)]
-"""As many as OpenAI's API takes; Gemini's takes 5, the others more."""
+"""OpenAI's API takes 4 at most; Gemini's takes 5, the others more."""
 
 OBJECT_MAX_BYTES = 65_536
 """`context` and `metadata`, as JSON (PROTOCOL §16)."""

@@ -148,11 +148,11 @@ async def stop_requested(
     cancels_start: bool = True,
     at_once: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[anyio.Event]:
-    """An event that SIGINT, SIGTERM or the end of a seat's lifeline sets; entered before anything opens, so that none
-    of them finds us without it. `told` is called at that moment. A process that has not started yet is cancelled
-    (`cancels_start`), since it may be waiting for its store. Whoever sends a second signal does not want to wait: the
-    process ends at once, after `at_once`. One that has not stopped `STOP_SPARE_SECONDS` after the time that `limits`
-    give it ends with status 1."""
+    """Yield an event that SIGINT, SIGTERM or the end of a seat's lifeline sets. Enter the block before anything opens,
+    so that no signal comes too early. `told` is called when the event is set. A process that has not started yet is
+    cancelled (`cancels_start`), since it may be waiting for its store. A second signal ends the process at once, after
+    `at_once`. A process that has not stopped `STOP_SPARE_SECONDS` after the time that `limits` give it ends with status
+    1."""
     within_seconds = limits.retire_seconds + limits.drain_seconds + STOP_SPARE_SECONDS
     stop = anyio.Event()
     loop = asyncio.get_running_loop()

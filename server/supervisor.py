@@ -35,7 +35,7 @@ PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0)
 that cannot live costs the machine little. Whoever dies once more ends all."""
 
 STEADY_SECONDS = 60.0
-"""Who lived this long before it died begins a new row."""
+"""A process that lived this long before it died starts the count of deaths anew."""
 
 START_SECONDS = 60.0
 """For a process that takes over from another one, which serves on until then."""

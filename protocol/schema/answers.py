@@ -1,7 +1,6 @@
-"""What the HTTP side answers, as structs that exist to be described: the shapes behind the OpenAPI document.
+"""The bodies of HTTP answers, as structs that describe them in the OpenAPI document.
 
-Streams carry events, described in `shapes.py`; these are all other bodies. What the one-shot endpoints take stands in
-`requests.py`. Whoever builds an answer need not use them, but a test of the edge may decode its answers with them.
+`shapes.py` describes events, `requests.py` one-shot requests. The server does not build its answers from these structs.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -292,7 +291,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     completion_models: JsonObject
     metadata: JsonObject | None
     samplers: dict[str, list[str]]
-    """Those of any model of a provider, by the provider's name."""
+    """The samplers of any model of a provider, by the provider's name."""
     profiles: list[str]
     mode_aliases: dict[str, str]
     """Other names of profiles, and the profile that each means."""
@@ -371,7 +370,7 @@ class ModeUi(msgspec.Struct, frozen=True):
 
 
 class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile; `id` is what the thread's `mode` names, `aliases` are other words for it."""
+    """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile."""
 
     id: str
     aliases: list[str]

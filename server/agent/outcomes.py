@@ -42,7 +42,7 @@ EMPTY = {
     False: "The model answered with nothing.",
     True: "The model's provider held the whole answer back.",
 }
-"""What people are told of an answer without a word; True: its provider's filter is the reason."""
+"""The error sentences for an empty answer, by whether the provider's content filter is the reason."""
 
 __all__ = ["Answer", "break_off", "finish", "say_fallback", "summarized", "tool_done"]
 

@@ -36,7 +36,7 @@ BODY_MIN_BYTES_PER_SECOND = 32_768
 
 
 IMPORT_MAX_BYTES = 1_073_741_824
-"""Of one import, unless the operator says otherwise."""
+"""The largest body of one import, unless the operator sets another limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,4 +33,4 @@ class EndpointRule(msgspec.Struct, frozen=True):
 
 
 NO_RULE = EndpointRule()
-"""Of an endpoint that the configuration says nothing of."""
+"""The rule of an endpoint that the configuration does not name."""

@@ -44,8 +44,8 @@ STATUS_OF_CODE = {
 RETRY_AFTER_SECONDS = {"queue_full": "2", "rate_limited": "5", "unavailable": "1"}
 
 ANSWER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Of every answer with JSON (PROTOCOL §1): what it says is somebody's and holds for a moment, so no cache keeps it (RFC
-9111 §5.2.2.5), and no browser takes a text in it for anything else."""
+"""The headers of every answer with JSON (PROTOCOL §1): its content belongs to one user and is soon outdated, so no
+cache stores it (RFC 9111 §5.2.2.5), and no browser guesses another content type."""
 
 STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full", "unavailable"})
 """Codes that foreign clients expect as `status` with the sentence as `error` (PROTOCOL §3)."""

@@ -150,7 +150,7 @@ _INTERACTIONS: dict[str, InteractionType] = {
     "text_input": "text",
     "action_executed": "action_selected",
 }
-"""By the words of `/api/chat/stream`'s clients."""
+"""The kinds of interactions, by the words that clients of `/api/chat/stream` use."""
 
 
 def read_text_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:

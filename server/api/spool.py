@@ -20,7 +20,7 @@ from server.api.edge import hand_body
 __all__ = ["Spool", "spooled"]
 
 PIECE_BYTES = 1_048_576
-"""Written, and read, at a time."""
+"""The size of one write to the file, and of one read."""
 
 
 class Spool:

@@ -50,7 +50,7 @@ PART_WAIT_SECONDS = 10.0
 """The same for each next part of a large chat, for as long as they keep taking effect."""
 
 PIECE_BYTES = 262_144
-"""Of an export, sent at a time."""
+"""The size of the pieces in which an export is sent."""
 
 
 async def export_chat(request: Request) -> Response:

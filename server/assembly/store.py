@@ -16,10 +16,11 @@ from server.store.redis_store import RedisStore, check_url
 __all__ = ["open_store"]
 
 TRY_AGAIN_SECONDS = 0.5
-"""Between two tries to reach a store that is away: its return is noticed within this and one try."""
+"""The pause between two attempts to reach a store that is down: its return is noticed within this time and one
+attempt."""
 
 SAY_AGAIN_SECONDS = 10.0
-"""Between two lines of the log while it is waited for."""
+"""The time between two lines of the log while a process waits for its store."""
 
 _log = structlog.get_logger()
 

@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 UNNAMED_MODEL = "default"
-"""The model of a provider of which nobody has named one: the first that it lists. Servers of a single model answer to
-any name, so it is asked for by this one while there is no list."""
+"""The name of a provider's model when the operator has named none; it means the first model that the provider lists.
+Servers of a single model answer to any name, so this name is sent while there is no list."""
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 

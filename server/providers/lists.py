@@ -23,7 +23,8 @@ FRESH_SECONDS = 300.0
 """How long a list is taken for good. Models are installed and withdrawn by people, a few times a day."""
 
 RETRY_SECONDS = 5.0
-"""The same after a failure: somebody who has just started Ollama does not want to wait five minutes."""
+"""The age at which a failed fetch is repeated: a person who has just started Ollama does not want to wait five
+minutes."""
 
 DEADLINE_SECONDS = 10.0
 """For one list, from the first packet to the last. OpenRouter's, about a megabyte, takes one second."""

@@ -13,8 +13,8 @@ LEAST_REPEAT_CHARACTERS = 20
 """A shorter repetition may be meant: "ha ha", a refrain's "la la", the same number again."""
 
 WINDOW_CHARACTERS = 32_768
-"""Of the end of the shown text, in which a repetition is looked for. At most so much is held back, and the worst
-text that a model could write costs 0.1 s of CPU; an answer of 32,768 characters has some 8,000 tokens."""
+"""The length of the end of the shown text in which a repetition is looked for. At most this much text is held back, and
+the worst text that a model could write costs 0.1 s of CPU; an answer of 32,768 characters has some 8,000 tokens."""
 
 INSTRUCTION = (
     "Your last message is not finished. Go on with it exactly where it ends: write only what comes next, beginning "

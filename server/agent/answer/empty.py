@@ -11,7 +11,7 @@ from protocol.state import Aside, ChatState, Draft, Run
 __all__ = ["KIND", "NAMELESS", "NOTHING", "aside_of", "has_asked", "is_asked_after", "objection_to"]
 
 KIND = "empty"
-"""Of the message that only the model sees."""
+"""The `kind` of the message that only the model sees."""
 
 NOTHING = "Your last answer was empty. Answer the user now, in words or by calling a tool."
 NAMELESS = "Your last answer called a tool without naming it. Call it again by its name, or answer in words."

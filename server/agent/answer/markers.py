@@ -49,7 +49,7 @@ _JSON_TOKEN = re.compile(
 or at the quote of a string that holds it: the reason why many broken values cost no more than their own length."""
 
 EMPHASIS_MAX = 3
-"""Of `*` and `_` in a row: bold and italic at once."""
+"""The largest number of `*` and `_` in a row: bold and italic at once."""
 
 _SPACE = re.compile(r"\s*+")
 _BLANKS = re.compile(r"[ \t]*+")

@@ -8,7 +8,7 @@ from server.agent.place.payload_types import Action
 __all__ = ["suggested_actions", "suggested_values"]
 
 SUGGESTIONS_MAX_COUNT = 20
-"""More buttons under one answer nobody reads."""
+"""The largest number of buttons under one answer; people do not read more."""
 
 LABEL_MAX_CHARACTERS = 200
 

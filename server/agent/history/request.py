@@ -36,9 +36,9 @@ def build_request(
     shown: str = "",
     prefills: bool = False,
 ) -> Request:
-    """The request for the round that is open. `model` is as its `provider` knows it; `shown` is text of this very
-    answer that people have seen already. A provider that `prefills` is given it as the beginning of the answer, any
-    other one as a message, and is asked to go on."""
+    """Return the request for the open round. `model` is the name that `provider` uses; `shown` is text of this answer
+    that people have seen already. A provider that `prefills` gets `shown` as the beginning of its answer. Any other
+    provider gets it as a message, and an instruction to go on."""
     run = state.private.run
     defaults = tools.profile.params
     values = {name: found.value for name, found in all_set(state, defaults).items()}

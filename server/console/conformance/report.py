@@ -23,8 +23,8 @@ _MARKS = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}
 
 
 LIMIT_SECONDS = 22.0
-"""For a server that has kept somebody waiting in vain. One more wait and cleaning up come on top, so that a run ends
-within 30 s. A healthy server on a busy machine is given `LONGEST_SECONDS`."""
+"""The time limit of a run once the server has missed a deadline. One more wait and the clean-up come on top, so that a
+run ends within 30 s. A healthy server on a busy machine is given `LONGEST_SECONDS`."""
 
 LONGEST_SECONDS = 180.0
 

@@ -53,7 +53,8 @@ class Target:
         self.hung = anyio.Event()
         """Set when it has not done something in time."""
         self.cannot: dict[str, str] = {}
-        """What this server was seen not to do, with a sentence: nobody waits for it again (`probe.py`, `ending.py`)."""
+        """Abilities that this server lacks, each with a sentence; no later check waits for them (`probe.py`,
+        `ending.py`)."""
         self._models = dict(models or {})
         self._offered_models: frozenset[str] | None = None
         self._offered_tools: dict[str, str] | None = None

@@ -88,7 +88,7 @@ class Transcript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chats: list[str] = msgspec.field(default_factory=lambda: ["chat"])
     """Names of the chats; each gets a fresh id and is watched from the beginning. The first one is set up."""
     unwatched: list[str] = []
-    """More names with fresh ids. Nobody watches what they name: a chat that a transcript opens itself, a stream."""
+    """More names with fresh ids, for chats and streams that the kit does not watch and the transcript opens itself."""
     final: dict[str, JsonObject] = {}
     """Chat name to what a snapshot of it holds at the end; such a chat is also read and resumed anew."""
 

@@ -156,7 +156,7 @@ export interface ChatList {
   next_cursor: string | null;
 }
 
-/** A profile; `id` is what the thread's `mode` names, `aliases` are other words for it. */
+/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. */
 export interface ChatMode {
   id: string;
   aliases: string[];
