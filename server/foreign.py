@@ -19,12 +19,13 @@ __all__ = ["failing_plainly", "name_of", "pass_on"]
 
 _T = TypeVar("_T")
 
-_PASSING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+_PASSING = (asyncio.CancelledError, GeneratorExit)
 
 
 def pass_on(wrong: BaseException) -> None:
     """Raise `wrong` again where it is no failure of the code but a request to end it: a cancellation, a generator that
-    is closed, Ctrl-C; or a group with one of these in it. `SystemExit` is a failure: a tool must not end the server."""
+    is closed, or a group with one of these in it. `SystemExit` and `KeyboardInterrupt` are failures: a tool must not
+    end the server, and Ctrl-C reaches a running server through its signal handlers, never as an exception."""
     if isinstance(wrong, _PASSING):
         raise wrong
     if isinstance(wrong, BaseExceptionGroup) and wrong.subgroup(_PASSING) is not None:

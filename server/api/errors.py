@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from protocol.codec import encode
 from protocol.errors import BadRequest, RateLimited, Refused, ThreadcastError, Unavailable
+from protocol.reducer import Gap
 from server.foreign import pass_on
 from server.readiness import Readiness
 from server.relay.hub import NEWER_VERSION
@@ -145,11 +146,15 @@ def tell_started(scope: Scope, status: int) -> None:
 
 def _ours(wrong: BaseException) -> ThreadcastError | None:
     """Our error, also when a task group wrapped it; None for any other, or several at once. A chat that a newer
-    version wrote is no mistake of this one: another process can show it."""
+    version wrote is no mistake of this one: another process can show it. Nor is a chat whose log is damaged, which
+    `docs/operations.md` says is answered 503."""
     while isinstance(wrong, BaseExceptionGroup) and len(wrong.exceptions) == 1:
         wrong = wrong.exceptions[0]
     if isinstance(wrong, NewerVersion):
         return Unavailable(NEWER_VERSION)
+    if isinstance(wrong, Gap):
+        _log.error("chat.unreadable", error=str(wrong))
+        return Unavailable("the log of this chat cannot be read; the reason is in the server's own log")
     return wrong if isinstance(wrong, ThreadcastError) else None
 
 

@@ -32,8 +32,8 @@ def app_file_of(path: str) -> AppFile:
         return AppFile([], {}, [])
     try:
         module = load_module(path)
-    except ValueError:
-        raise  # already a sentence
+    except (ValueError, KeyboardInterrupt):
+        raise  # already a sentence; Ctrl-C while the file is read
     except BaseException as wrong:  # the boundary of a foreign file: it may raise anything
         pass_on(wrong)
         raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong

@@ -67,7 +67,11 @@ async def examine(loaded: Loaded, token: str | None = None, url: str | None = No
     findings = [*_configuration(loaded), Finding("ok", "python", f"{platform.python_version()} at {sys.executable}")]
     async with Client(url or local_url(settings), token) as client:
         is_ours, server = await _server(client, settings, is_named=url is not None)
-        findings += [server, await _served_store(client) if is_ours else await _own_store(settings)]
+        findings.append(server)
+        if is_ours:
+            findings.append(await _served_store(client))
+        if not is_ours or settings.store.url is not None:  # the server that answers may use another store than ours
+            findings.append(await _own_store(settings))
         findings += await _store_health(settings, is_served=is_ours)
         findings.append(await _assistants(settings))
         servers = await mcp_findings(settings, client if is_ours else None, PATIENCE_SECONDS)

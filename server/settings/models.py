@@ -165,14 +165,10 @@ class Models(Section, frozen=True):
     def __post_init__(self) -> None:
         if DEMO_PROVIDER in self.providers:
             raise ValueError(f"providers: {DEMO_PROVIDER!r} is built in; choose another name")
-        provider, slash, name = self.default.partition("/")
         known = [*self.providers, DEMO_PROVIDER]
-        if self.default and (not slash or not name or provider not in known):
-            raise ValueError(
-                f"default: {self.default!r} must be written provider/model; known providers: {', '.join(known)}"
-            )
-        used_for = [("title", self.title), ("summarizer", self.summarizer)]
+        used_for = [("default", self.default), ("title", self.title), ("summarizer", self.summarizer)]
         for key, model in [*used_for, *(("fallback", each) for each in self.fallback)]:
             provider, slash, name = model.partition("/")
             if model and (not slash or not name or provider not in known):
-                raise ValueError(f"{key}: {model!r} names no provider that is configured; known: {', '.join(known)}")
+                advice = f"write PROVIDER/MODEL; the providers are {', '.join(known)}"
+                raise ValueError(f"{key}: {model!r} names no provider that is configured; {advice}")

@@ -81,10 +81,12 @@ async def test_a_tool_that_panics_is_a_failed_result_and_the_server_goes_on(stac
     server = await serving(stack, tmp_path)
     for tool in ("panics", "panics_in_a_thread", "panics_in_a_generator"):
         assert await result_of(server.url, tool, tool) == "The tool failed: PanicException."
+    assert await result_of(server.url, "interrupts", "interrupts") == "The tool failed: KeyboardInterrupt."
     assert [line["tool"] for line in logged(tmp_path / "log", "tool.failed")] == [
         "panics",
         "panics_in_a_thread",
         "panics_in_a_generator",
+        "interrupts",
     ]
     assert await server.stop() == 0
 

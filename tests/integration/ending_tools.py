@@ -16,6 +16,7 @@ __all__ = [
     "hangs_in_a_child",
     "hangs_in_a_thread",
     "hangs_in_the_executor",
+    "interrupts",
     "panics",
     "panics_in_a_generator",
     "panics_in_a_thread",
@@ -28,6 +29,12 @@ FOR_EVER_SECONDS = 600.0
 
 class PanicException(BaseException):
     """As `pyo3_runtime.PanicException`, which a Rust extension raises when it panics."""
+
+
+@tool()
+async def interrupts() -> str:
+    """Raises on the event loop what Ctrl-C raises in a program without signal handlers."""
+    raise KeyboardInterrupt
 
 
 @tool()

@@ -159,6 +159,14 @@ def test_doctor_asks_a_server_that_runs() -> None:
         assert found["store"].text.startswith("the server is not ready: the store: is loading. Start it there, or mend")
 
 
+def test_doctor_asks_the_store_that_is_configured_also_where_a_server_answers() -> None:
+    with served(ScriptedChat(lambda command: []).app) as url:
+        store = f"redis://127.0.0.1:{free_port()}/0"
+        loaded = load_settings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2], "REDIS_URL": store})
+        of_store = [found.verdict for found in anyio.run(examine, loaded) if found.what == "store"]
+    assert of_store == ["ok", "fail"], "the server's own, and the one that the settings name"
+
+
 def test_doctor_asks_the_server_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with served(ScriptedChat(lambda command: []).app) as url:
         assert main(["doctor", "--url", url]) == 0

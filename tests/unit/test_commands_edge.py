@@ -291,3 +291,14 @@ async def test_every_line_of_a_post_says_whose_command_it_is_and_none_of_the_nex
         ("refusal.not_published", CHAT, "other", "local"),
         ("request.crashed", None, None, None),
     ]
+
+
+async def test_a_chat_whose_log_cannot_be_read_is_503_and_the_log_says_why(house: House) -> None:
+    await house.writer()
+    await house.add_entry(b'[{"type":"of tomorrow"}]')
+    async with edge(house) as client:
+        for path in (f"/v1/chats/{CHAT}", f"/v1/chats/{CHAT}?view=tree", f"/v1/chats/{CHAT}/export"):
+            with capture_logs() as logs:
+                answer = await client.get(path)
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable"), path
+            assert [line["event"] for line in logs if line["log_level"] == "error"] == ["chat.unreadable"]

@@ -38,7 +38,7 @@ async def panics_soon(*_: object) -> NoReturn:
     raise PanicException("a None value")
 
 
-@pytest.mark.parametrize("kind", [asyncio.CancelledError, GeneratorExit, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, GeneratorExit])
 def test_a_request_to_end_passes_every_boundary(kind: type[BaseException]) -> None:
     for wrong in (kind(), BaseExceptionGroup("", [PanicException(), BaseExceptionGroup("", [kind()])])):
         with pytest.raises(type(wrong)) as raised:
@@ -47,7 +47,7 @@ def test_a_request_to_end_passes_every_boundary(kind: type[BaseException]) -> No
 
 
 @pytest.mark.parametrize(
-    "wrong", [ValueError(), SystemExit(), PanicException(), BaseExceptionGroup("", [SystemExit()])]
+    "wrong", [ValueError(), SystemExit(), KeyboardInterrupt(), PanicException(), BaseExceptionGroup("", [SystemExit()])]
 )
 def test_anything_else_is_a_failure(wrong: BaseException) -> None:
     pass_on(wrong)

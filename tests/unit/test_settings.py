@@ -167,7 +167,11 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
             {},
             "threadcast.toml: limits: beat_seconds must be at most half of lease_seconds",
         ),
-        ("[models]\ndefault = 'nope/x'", {}, "default: 'nope/x' must be written provider/model; known providers: demo"),
+        (
+            "[models]\ndefault = 'nope/x'",
+            {},
+            "default: 'nope/x' names no provider that is configured; write PROVIDER/MODEL; the providers are demo",
+        ),
         ("[models.providers.demo]", {}, "'demo' is built in"),
         ("[models.providers.a]\nbase_url = 'ftp://x'", {}, "models.providers.a: base_url: 'ftp://x' is no http(s) URL"),
         (
