@@ -107,7 +107,7 @@ class SetParams(_Command, frozen=True, tag="set_params"):
 
 
 class UpdateMessage(_Command, frozen=True, tag="update_message"):
-    """What is absent stays (`protocol.content.edited`)."""
+    """An absent field stays unchanged (`protocol.content.edited`)."""
 
     message_id: Id
     content: object = None
@@ -200,7 +200,7 @@ class BrowserContextDecision(_Command, frozen=True, tag="browser_context_decisio
 
 
 class EditQueued(_Command, frozen=True, tag="edit_queued"):
-    """What is absent stays (`protocol.content.edited`)."""
+    """An absent field stays unchanged (`protocol.content.edited`)."""
 
     target_request_id: Id
     content: object = None

@@ -71,7 +71,7 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
     match command:
         case UserMessage() | RetryFromIndex():
             content, attachments = command.content, command.attachments
-        case UpdateMessage() | EditQueued():  # what is absent stays absent
+        case UpdateMessage() | EditQueued():  # absent fields stay absent
             content, attachments = command.content, command.attachments or []
             if content is None and not attachments:
                 return command

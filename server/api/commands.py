@@ -238,7 +238,8 @@ async def _post(
 
 
 async def _off_the_loop(read: Callable[[bytes], _T], body: bytes) -> _T:
-    """What `read` makes of a body; in a thread when it is large, for reading 16 MB takes tens of milliseconds."""
+    """Return the result of `read` for a body; in a thread when the body is large, because reading 16 MB takes tens of
+    milliseconds."""
     return await anyio.to_thread.run_sync(read, body) if len(body) > THREAD_MIN_BYTES else read(body)
 
 

@@ -114,7 +114,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
 
 async def hand_body(request: Request, max_bytes: int, take: Callable[[bytes], Awaitable[None]]) -> None:
-    """Hand the body to `take` as it comes.
+    """Pass the pieces of the body to `take` as they arrive.
 
     Raises:
         TooLarge: more than `max_bytes`, as told or as sent.

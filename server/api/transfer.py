@@ -47,7 +47,7 @@ IMPORT_WAIT_SECONDS = 10.0
 """How long the POST waits for all effects; what has not happened by then is reported as `accepted`."""
 
 PART_WAIT_SECONDS = 10.0
-"""The same for each next part of a large chat, for as long as they keep taking effect."""
+"""The same limit for each further part of a large chat; the request waits on while parts take effect."""
 
 PIECE_BYTES = 262_144
 """The size of the pieces in which an export is sent."""

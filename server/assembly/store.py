@@ -29,15 +29,16 @@ _log = structlog.get_logger()
 async def open_store(
     settings: Settings, told: Callable[[str], None]
 ) -> AsyncIterator[tuple[RedisStore, Callable[[str], None]]]:
-    """The configured store, or a private one that is started and kept running; and how to announce where we listen.
+    """Open the configured store, or start a private one and keep it running. Yields the store and a function that
+    announces where we listen.
 
-    A configured store that cannot be reached is waited for, also one whose name does not resolve yet, as happens where
-    all is started at once; `told` hears each time why.
+    Waits for a configured store that cannot be reached, also when its name does not resolve yet, as happens when all
+    services start at once; calls `told` with the reason each time.
 
     Raises:
         Conflict: somebody serves this data directory already.
         AccessRefused: the configured store refuses our user or password.
-        Internal: what answers cannot be our store.
+        Internal: the server that answers cannot be our store.
         Unavailable: no private store can be started; the sentence names the ways out.
         ValueError: the URL of the store cannot be read.
     """

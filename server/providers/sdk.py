@@ -55,7 +55,7 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     usual_base_url: ClassVar[str] = ""
     usual_samplers: ClassVar[frozenset[str]] = frozenset()
-    """Those of its API, whoever serves it."""
+    """The samplers of its API, at every server."""
 
     def __init__(self, name: str, **reach: Unpack[Reach]) -> None:
         self.name = name

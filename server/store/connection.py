@@ -74,7 +74,7 @@ _ACCESS_REFUSALS = {
     "WRONGPASS": "the store refuses the user or password",
     "NOPERM": "the store's user may not do this",
 }
-"""The same where somebody has to change the configuration, here or there."""
+"""Sentences for the errors that last until the configuration is changed, here or at the store."""
 
 _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.BusyLoadingError, _REFUSALS["LOADING"]),

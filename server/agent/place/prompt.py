@@ -104,9 +104,10 @@ class Section(msgspec.Struct, frozen=True):
 def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
     """Make a section of a function; profiles use it by `name` (unset: the function's) in their `sections`.
 
-    It runs on the event loop before every model call, so it must not wait for anything. What it raises is logged, and
-    the prompt goes out without it. With a `scope`, such as "reports/articles", it runs in that place and inside it, and
-    nowhere else. Sections of one name for several scopes are one to a profile: the most specific one runs.
+    It runs on the event loop before every model call, so it must not wait for anything. An exception in it is logged,
+    and the prompt is sent without the section. With a `scope`, such as "reports/articles", it runs in that place and
+    inside it, and nowhere else. Sections of one name for several scopes are one to a profile: the most specific one
+    runs.
 
     Raises:
         ValueError: the name is not allowed or belongs to a standard section, or the scope is no place.

@@ -123,8 +123,8 @@ async def _limit(target: Target, ends_at: float, playing: anyio.CancelScope) -> 
 
 
 class _Table:
-    """A line for each transcript as it ends, what differed below it. A rule that many break is told once, and counted
-    at the end."""
+    """Prints a line for each transcript as it ends, with the differences below it. A rule that many transcripts break
+    is printed once, and counted at the end."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent

@@ -138,8 +138,8 @@ class Target:
         headers: Mapping[str, str] | None = None,
         wait_seconds: float | None = None,
     ) -> httpx2.Response:
-        """One request and its whole answer. `wait_seconds`: for the answer, beyond what `Prefer` asks for; without
-        it, `answer_seconds`. Raises httpx2.TransportError."""
+        """Send a request and return its whole answer. `wait_seconds`: for the answer, beyond what `Prefer` asks for;
+        without it, `answer_seconds`. Raises httpx2.TransportError."""
         headers = _with_kind(body, headers)
         found = re.search(r"wait=([0-9]+)", headers.get("Prefer", ""))
         seconds = (wait_seconds or self.answer_seconds) + (int(found[1]) if found else 0)
@@ -150,7 +150,7 @@ class Target:
     async def stream(
         self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[httpx2.Response]:
-        """An event stream, its status not yet looked at. Raises httpx2.TransportError."""
+        """Open an event stream; its status is not checked. Raises httpx2.TransportError."""
         accepts = {"Accept": "text/event-stream", **_with_kind(body, headers)}
         timeout = httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
         async with self._http.stream(
@@ -162,7 +162,7 @@ class Target:
     async def subscribe(
         self, chat_id: str, *, last_event_id: str | None = None, in_query: bool = False
     ) -> AsyncIterator[httpx2.Response]:
-        """The stream of one chat; resumed by header, or by query. Raises httpx2.TransportError."""
+        """Open the stream of one chat; resumed by header, or by query. Raises httpx2.TransportError."""
         resumes = last_event_id is not None
         query = f"&from={quote(last_event_id or '', safe='')}" if resumes and in_query else ""
         headers = {"Last-Event-ID": last_event_id or ""} if resumes and not in_query else {}

@@ -90,7 +90,7 @@ class Transcript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unwatched: list[str] = []
     """More names with fresh ids, for chats and streams that the kit does not watch and the transcript opens itself."""
     final: dict[str, JsonObject] = {}
-    """Chat name to what a snapshot of it holds at the end; such a chat is also read and resumed anew."""
+    """Maps a chat's name to the pattern of its last snapshot; such a chat is also read and resumed anew."""
 
 
 def transcripts_directory() -> Path:

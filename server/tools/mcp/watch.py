@@ -1,7 +1,7 @@
 """The transport to a server, and a way to notice that it ended: the SDK's client keeps that to itself.
 
-Whoever imports this imports the SDK. Called by the connection alone. What passes through is not touched, but for
-messages that the SDK refuses for a small fault in their text: these are mended, since a refused answer is a lost one.
+Importing this module imports the SDK. Only the connection calls it. Messages pass through unchanged, except those that
+the SDK refuses for a small fault in their text: these are repaired, since a refused answer is lost.
 """
 
 import sys

@@ -1,5 +1,5 @@
 /**
- * The one clock that durations are measured with, and the only waits of this client.
+ * The clock that measures all durations of this client, and its only waits.
  *
  * `Date.now` follows the wall clock, which people and NTP set forwards and back; `performance.now` does not. A timer may
  * fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and one of 2^31 ms or more

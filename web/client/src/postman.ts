@@ -36,7 +36,7 @@ export class Postman {
   private readonly duplicates = new Map<string, () => void>();
   private readonly backoff: Backoff;
   private generation = 0;
-  /** A quota is waited out, and how to stop that; the wait itself ends it, so that no clock is asked twice. */
+  /** Set while a quota is waited out: cancels the wait. The end of the wait clears it, so that no clock is read twice. */
   private endSlow: (() => void) | null = null;
   private isPosting = false;
   private isClosed = false;

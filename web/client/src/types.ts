@@ -268,7 +268,7 @@ export interface Decision {
   note?: string | null;
 }
 
-/** What is absent stays (`protocol.content.edited`). */
+/** An absent field stays unchanged (`protocol.content.edited`). */
 export interface EditQueued {
   type: "edit_queued";
   target_request_id: string;
@@ -1288,7 +1288,7 @@ export interface TypingNotice {
   stream_id?: string | null;
 }
 
-/** What is absent stays (`protocol.content.edited`). */
+/** An absent field stays unchanged (`protocol.content.edited`). */
 export interface UpdateMessage {
   type: "update_message";
   message_id: string;
