@@ -1,4 +1,4 @@
-"""Runs pytest, and what failed once more, alone: `python -m tests.second_try PYTEST-ARGUMENTS…`.
+"""Runs pytest, and repeats failed tests alone: `python -m tests.second_try PYTEST-ARGUMENTS…`.
 
 A test that passes at its second try is a defect of the test or of the product, since it depends on what else the
 machine does. It is named in the last lines. One such test does not fail the run, so that a rare one holds nobody up;

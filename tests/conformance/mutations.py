@@ -54,7 +54,8 @@ FIXED_SEED = "0"
 
 @dataclass
 class Noticed:
-    """What came of one mutation: transcript to its first reason. `was_met`: the mutation changed something."""
+    """The result of one mutation: maps each transcript that noticed to its first reason. `was_met`: the mutation
+    changed something."""
 
     by: dict[str, str] = field(default_factory=dict)
     was_met: bool = False

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback that stands before a real server and breaks one thing of what it says.
+"""An HTTP proxy on loopback, in front of a real server, that breaks one thing in the server's answers.
 
 It reads requests and answers as HTTP/1.1, hands them to a `Mutation`, and passes on what that leaves. Answers other
 than event streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or

@@ -163,7 +163,7 @@ def _presence(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | N
 
 
 def _deaf_presence() -> EventChange:
-    """Who leaves is not told of."""
+    """Loses the presence of readers who leave."""
     most = 0
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:

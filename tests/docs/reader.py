@@ -173,7 +173,7 @@ class Reader:
         self._last = block
 
     def finish(self) -> None:
-        """The page is read: a server starts with all of its configuration and tools, if none has yet."""
+        """End the page: start a server with all of its configuration and tools, if none has started yet."""
         if self._is_stale:
             self._need_server()
 
@@ -208,7 +208,7 @@ class Reader:
         self._is_stale = True
 
     def _need_server(self) -> None:
-        """One that was started with variables of its own was for a look."""
+        """Start a server if none runs; one that was started with variables of its own does not count."""
         if not self._servers or self._is_stale or "=" in self._servers[-1].command:
             self._start_server("./scripts/run" + (f" --app {TOOLS}" if (self.here / TOOLS).exists() else ""))
 

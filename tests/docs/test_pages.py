@@ -71,7 +71,7 @@ def test_every_excuse_is_needed() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_stands_between_fences_that_name_its_language(page: Path) -> None:
-    """Else no test would see it."""
+    """No test would see other code."""
     assert unfenced_lines(page) == []
     assert all(block.language for block in blocks_of(page))
     assert page.read_text("utf-8").count("```") == 2 * len(blocks_of(page)), "a fence that is no block"

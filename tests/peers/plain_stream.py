@@ -41,7 +41,7 @@ class PlainStream:
         await writer.drain()
 
     def cut(self) -> None:
-        """Reset all that stands; what comes anew is served."""
+        """Reset all open connections; new ones are served."""
         writers, self._writers = self._writers, []
         for writer in writers:
             writer.transport.abort()

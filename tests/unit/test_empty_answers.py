@@ -1,4 +1,4 @@
-"""An answer that says nothing: asked for once more, and then said in a sentence (code `empty_answer`)."""
+"""After an empty answer the model is asked once more; a second one ends the run with the error `empty_answer`."""
 
 import pytest
 from msgspec.structs import replace
