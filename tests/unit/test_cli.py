@@ -4,7 +4,6 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,13 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import anyio
 import pytest
 
 from protocol.principal import Principal
 from server.api.auth import KnownToken, TokenAuthenticator
 from server.cli import main
-from server.console.doctor import Finding, examine, local_url
 from server.light import GC_YOUNG_COUNT
 from server.settings import Auth
 from server.settings.sources import load_settings
@@ -32,7 +29,7 @@ WAIT_SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("THREADCAST_", "OPENAI_")) or name in ("REDIS_URL", "NO_COLOR"):
@@ -130,85 +127,9 @@ def test_a_new_token_is_let_in_by_the_lines_that_come_with_it(capsys: pytest.Cap
 # Doctor.
 
 
-def findings(environ: dict[str, str]) -> dict[str, Finding]:
-    return {found.what: found for found in anyio.run(examine, load_settings(environ)) if found.what}
-
-
-def test_doctor_finds_a_fresh_machine_in_order() -> None:
-    found = findings({"THREADCAST_SERVER__PORT": str(free_port())})
-    assert [(finding.what, finding.verdict) for finding in found.values()] == [
-        ("configuration", "ok"),
-        ("python", "ok"),
-        ("server", "ok"),
-        ("store", "ok"),
-        ("assistants", "ok"),
-        ("models", "note"),
-    ]
-    assert "demo models answer" in found["models"].text
-    assert "is free" in found["server"].text
-
-
-def test_doctor_asks_a_server_that_runs() -> None:
-    with served(ScriptedChat(lambda command: []).app) as url:
-        found = findings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2]})
-        assert (found["server"].verdict, found["store"].verdict) == ("ok", "ok")
-        assert "a threadcast server answers" in found["server"].text
-    with served(ScriptedChat(lambda command: [], ready_status=503).app) as url:
-        found = findings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2]})
-        assert found["store"].verdict == "fail"
-        assert found["store"].text.startswith("the server is not ready: the store: is loading. Start it there, or mend")
-
-
-def test_doctor_asks_the_store_that_is_configured_also_where_a_server_answers() -> None:
-    with served(ScriptedChat(lambda command: []).app) as url:
-        store = f"redis://127.0.0.1:{free_port()}/0"
-        loaded = load_settings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2], "REDIS_URL": store})
-        of_store = [found.verdict for found in anyio.run(examine, loaded) if found.what == "store"]
-    assert of_store == ["ok", "fail"], "the server's own, and the one that the settings name"
-
-
-def test_doctor_asks_the_server_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with served(ScriptedChat(lambda command: []).app) as url:
-        assert main(["doctor", "--url", url]) == 0
-        assert f"a threadcast server answers at {url}" in capsys.readouterr().out
-    assert main(["doctor", "--url", url, "--data-dir", "elsewhere"]) == 1
-    said = capsys.readouterr().out
-    assert f"no threadcast server answers at {url}; start it there, or mend --url" in said
-    assert "a private one in elsewhere" in said
-
-
 def test_where_the_dead_letters_lie_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dead-letters", "--data-dir", "elsewhere"]) == 1
     assert "no server runs on elsewhere: start it, name the directory of another" in capsys.readouterr().err
-
-
-def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("threadcast.toml").write_text(
-        "[models.providers.keyless]\napi_key_env = 'NOT_SET'\n"
-        f"[models.providers.gone]\nbase_url = 'http://127.0.0.1:{free_port()}/v1'\n"
-    )
-    with closing(socket.create_server(("127.0.0.1", 0))) as other:
-        other.settimeout(0)
-        monkeypatch.setattr("server.console.doctor.PATIENCE_SECONDS", 0.2)  # the other program never answers
-        monkeypatch.setenv("THREADCAST_SERVER__PORT", str(other.getsockname()[1]))
-        gone = free_port()
-        monkeypatch.setenv("REDIS_URL", f"redis://:hunter2@127.0.0.1:{gone}/0")
-        assert main(["doctor"]) == 1
-    said = capsys.readouterr().out.splitlines()
-    failed = [line.split()[1:3] for line in said if line.startswith("fail")]
-    assert failed == [["server", "port"], ["store", "store.url:"], ["model", "keyless"], ["model", "gone"]]
-    assert any(f"store.url = redis://:***@127.0.0.1:{gone}/0  (environment REDIS_URL)" in line for line in said)
-    assert "hunter2" not in "".join(said)
-    assert any(
-        "Start it there, or mend REDIS_URL" in line and "nothing that was accepted is lost" in line for line in said
-    )
-
-
-def test_the_local_address_of_a_server_that_listens_everywhere_is_loopback() -> None:
-    tokens = f'[{{"id": "a", "sha256": "{"0" * 64}"}}]'
-    environ = {"THREADCAST_AUTH__TOKENS": tokens, "THREADCAST_SERVER__HOST": "0.0.0.0"}
-    assert local_url(load_settings(environ).settings) == "http://127.0.0.1:8000"
-    assert local_url(load_settings({"THREADCAST_SERVER__HOST": "::1"}).settings) == "http://[::1]:8000"
 
 
 # A conversation.
