@@ -50,6 +50,10 @@ class Model:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET "):  # for the list of models, of which this one has none
+            writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+            return
         length = next(x for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:"))
         await reader.readexactly(int(length.partition(b":")[2]))
         self.is_asked.set()

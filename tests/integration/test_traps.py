@@ -265,7 +265,8 @@ async def test_trap_raw_newline_in_a_delta_forging_an_sse_field(server: Process,
                         break
     assert tab.messages == [("user", FORGED), ("assistant", f"You said: {FORGED}")]
     assert b"\r" not in raw
-    blocks = [block for block in raw.split(b"\n\n") if block and not block.startswith(b":")]
+    lines = b"".join(line for line in raw.splitlines(keepends=True) if not line.startswith((b":", b"retry:")))
+    blocks = [block for block in lines.split(b"\n\n") if block]
     for block in blocks:
         data, place = block.split(b"\n")
         assert json.loads(data.removeprefix(b"data: "))["chat_id"] == chat_id
