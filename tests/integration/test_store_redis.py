@@ -210,6 +210,10 @@ async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: OwnServ
 async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_restart(
     own_server: OwnServer, own_store: RedisStore
 ) -> None:
+    with redis.Redis.from_url(
+        own_server.process.url
+    ) as client:  # else a slow disk may cost a killed server its last 2 s
+        client.config_set("appendfsync", "always")
     taken = await owned(own_store)
     async with own_store.follow(CHAT) as notices, own_store.mail("w1") as mail:
         own_server.kill()

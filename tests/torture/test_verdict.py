@@ -228,6 +228,26 @@ def test_what_was_attached_must_be_there_byte_for_byte() -> None:
     assert kinds(evidence) == []
 
 
+def test_an_edited_message_has_the_file_of_the_message_it_edits() -> None:
+    def judged(data: bytes) -> list[str]:
+        name = sha256(data).hexdigest()
+        file = FilePart(FILE_NAME, "application/octet-stream", blob=name, bytes=len(data))
+        message = Message(role="user", content=[file], message_id="m8", client_request_id="f1")
+        edited = msgspec.structs.replace(message, message_id="m9", client_request_id="e1")
+        brought = MessageAdded(message, 3), Ack("f1", True, {})
+        evidence = sound(([*brought, MessageAdded(edited, 4), Ack("e1", True, {})], []))
+        evidence.readers.clear()
+        answers = {"answers": ["accepted"], "is_seen": True}
+        evidence.commands.append(
+            Asked(chat_id="c1", request_id="e1", type="update_message", body=b"{}", **answers)  # type: ignore[arg-type]  # as above
+        )
+        evidence.blobs = {f"c1/{name}": data}
+        return kinds(evidence)
+
+    assert judged(file_of("f1")) == []
+    assert judged(file_of("e1")) == ["blob"]
+
+
 def buried_of(request_id: str, kind: str = "user_message") -> Asked:
     return Asked(chat_id="c1", request_id=request_id, type=kind, body=b"{}", answers=["accepted"], is_seen=True)
 

@@ -70,7 +70,7 @@ def judge(evidence: Evidence) -> Verdict:
         commands[command.chat_id].append(command)
     _judge_order(evidence, readings, commands, found, counts)
     _judge_calls(readings, commands, found, counts)
-    _judge_blobs(evidence, readings, found, counts)
+    _judge_blobs(evidence, readings, commands, found, counts)
     for command in evidence.commands:
         _judge_command(command, readings.get(command.chat_id), found, counts)
     _judge_buried(evidence, readings, found, counts)
@@ -164,13 +164,20 @@ def _judge_calls(
 
 
 def _judge_blobs(
-    evidence: Evidence, readings: dict[str, Reading], found: list[Violation], counts: Counter[str]
+    evidence: Evidence,
+    readings: dict[str, Reading],
+    commands: dict[str, list[Asked]],
+    found: list[Violation],
+    counts: Counter[str],
 ) -> None:
+    """A message has the file that came with it; an edit, which brings none, that of the message it edits."""
     for chat_id, reading in readings.items():
+        edits = {asked.request_id for asked in commands[chat_id] if asked.type == "update_message"}
         for request_id, name in reading.files.items():
             counts["files"] += 1
             data = evidence.blobs.get(f"{chat_id}/{name}")
-            if data != file_of(request_id):
+            brought_by = reading.said.keys() - edits if request_id in edits else {request_id}
+            if data is None or data not in map(file_of, brought_by):
                 words = f"the blob {name[:12]} is {'not there' if data is None else 'other bytes'}"
                 found.append(Violation("blob", chat_id, request_id, words))
 
