@@ -27,6 +27,12 @@ BULK_MAX_BYTES = 512 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
 """Read at a time."""
 
+TRIES_MAX = 1_000_000
+"""Of beginnings of records and their arguments, read in search of a whole record after a fault: some seconds."""
+
+TRY_BYTES = 4096
+"""Read at a time for each of those beginnings."""
+
 _ARRAY = re.compile(rb"\*([1-9][0-9]{0,6})\r\n")
 _BULK = re.compile(rb"\$(0|[1-9][0-9]{0,8})\r\n")
 _NOTE = re.compile(rb"#[A-Z]+:[^\r\n]*\r\n")
@@ -63,7 +69,13 @@ class BadManifest(Exception):
 
 
 class _Fault(Exception):
-    """No whole record begins here."""
+    """No whole record begins here. `arguments`: how many were whole; `ends_at`: where the argument that is torn should
+    end by the length before it, 0 when none is torn."""
+
+    def __init__(self, text: str, arguments: int = 0, ends_at: int = 0) -> None:
+        super().__init__(text)
+        self.arguments = arguments
+        self.ends_at = ends_at
 
 
 def parse_manifest(text: str) -> Manifest:
@@ -104,7 +116,8 @@ def scan(path: Path) -> Scan:
                 if word in (b"MULTI", b"EXEC") and (word == b"EXEC") != is_in_transaction:
                     raise _Fault(f"{word.decode()} out of place")
             except _Fault as fault:
-                return Scan(whole, size, f"{fault} at byte {at}", _resumption(file, at + 1))
+                start = fault.ends_at if at < fault.ends_at <= size else at + 1
+                return Scan(whole, size, f"{fault} at byte {at}", _resumption(path, start))
             is_in_transaction = word == b"MULTI" or (is_in_transaction and word != b"EXEC")
             at = file.tell()
             if not is_in_transaction:
@@ -124,7 +137,7 @@ def _record(file: BinaryIO) -> bytes:
     for number in range(int(array[1])):
         bulk = _BULK.fullmatch(file.readline(LINE_MAX_BYTES))
         if bulk is None or int(bulk[1]) > BULK_MAX_BYTES:
-            raise _Fault("a command with a broken argument")
+            raise _Fault("a command with a broken argument", number)
         length = int(bulk[1])
         if number == 0:
             word = file.read(min(length, WORD_MAX_BYTES + 1))
@@ -132,25 +145,36 @@ def _record(file: BinaryIO) -> bytes:
                 raise _Fault("a command without a name")
         else:
             file.seek(length, 1)
+        ends_at = file.tell()
         if file.read(2) != b"\r\n":
-            raise _Fault("a command with a torn argument")
+            raise _Fault("a command with a torn argument", number, ends_at)
     return word.upper()
 
 
-def _resumption(file: BinaryIO, start: int) -> int | None:
-    """Return where a whole record begins at or after `start`. Arguments of this product are JSON or numbers, so none
-    looks like a record."""
+def _resumption(path: Path, start: int) -> int | None:
+    """Return where a whole record begins at or after `start`.
+
+    A blob stands in the file as a client sent it, so it may hold whole records. `scan` therefore starts this search
+    behind an argument that is torn, where its length leads to a place in the file. When the length is lost, or leads
+    past the end of the file, a record in a blob counts like any other: then the start is refused and a person decides,
+    which is safer than cutting off real records. For the same reason the place that was tried last is returned when
+    TRIES_MAX is exceeded.
+    """
     at = start
-    while True:
-        file.seek(at)
-        piece = file.read(PIECE_BYTES)
-        for found in _NEXT.finditer(piece):
-            file.seek(at + found.end())
-            try:
-                _record(file)
-            except _Fault:
-                continue
-            return at + found.end()
-        if len(piece) < PIECE_BYTES:
-            return None
-        at += len(piece) - 3  # a beginning may lie across two pieces
+    tries = 0
+    with path.open("rb") as pieces, path.open("rb", buffering=TRY_BYTES) as file:
+        while True:
+            pieces.seek(at)
+            piece = pieces.read(PIECE_BYTES)
+            for found in _NEXT.finditer(piece):
+                file.seek(at + found.end())
+                try:
+                    _record(file)
+                except _Fault as fault:
+                    tries += 1 + fault.arguments
+                    if tries <= TRIES_MAX:
+                        continue
+                return at + found.end()
+            if len(piece) < PIECE_BYTES:
+                return None
+            at += len(piece) - 3  # a beginning may lie across two pieces

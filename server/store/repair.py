@@ -83,7 +83,9 @@ def mend_end(directory: Path) -> Cut | None:
 
 def mend_files(directory: Path) -> list[str]:
     """Repair the manifest and every file of commands. Everything after the first damage is cut off: a log with a hole
-    in it would show people a past that never was. Returns a sentence for each repair. Raises OSError."""
+    in it would show people a past that never was. The files after a damaged one are set aside. Only a snapshot that is
+    missing leaves the newer files in place, since all would be lost otherwise. Returns a sentence for each repair.
+    Raises OSError."""
     done: list[str] = []
     try:
         manifest = _manifest(directory)
@@ -96,10 +98,11 @@ def mend_files(directory: Path) -> list[str]:
     if base is not None and not (directory / FILES / base).is_file():
         done.append(f"{base} is missing: chats that are older than it are lost, or damaged")
         base = None
-    if base is not None and base.endswith(".aof") and (found := scan(directory / FILES / base)).fault:
-        done.append(str(_cut(directory, directory / FILES / base, found)))
     whole: list[str] = []
     is_whole = True
+    if base is not None and base.endswith(".aof") and (found := scan(directory / FILES / base)).fault:
+        done.append(str(_cut(directory, directory / FILES / base, found)))
+        is_whole = False
     for name in manifest.increments:
         path = directory / FILES / name
         if is_whole and path.is_file():

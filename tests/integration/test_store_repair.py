@@ -156,6 +156,28 @@ async def test_worse_is_left_to_the_doctor_who_keeps_all_and_saves_what_can_be_s
     assert "are whole" in capsys.readouterr().out
 
 
+async def test_a_blob_that_holds_records_and_is_torn_is_a_bad_end_like_any_other(house: House) -> None:
+    with house.running() as client:
+        client.hset("blob", mapping={"m": "text/plain", "d": b"\r\n*1\r\n$4\r\nPING\r\n" + LAST + b"x" * 5_000})
+    torn = house.file.read_bytes()[:-4_000] + bytes(8_000)
+    house.file.write_bytes(torn)
+    keys, said = await house.opened()
+    assert (keys, len(said)) == ({"first", "log", "last"}, 1)
+    assert house.file.read_bytes() + house.kept()[0] == torn
+
+
+async def test_after_a_snapshot_of_commands_that_is_damaged_nothing_newer_is_loaded(house: House) -> None:
+    base = house.files / "appendonly.aof.1.base.aof"
+    start, middle = LAST.replace(b"$4\r\nlast", b"$3\r\nold"), LAST.replace(b"$4\r\nlast", b"$4\r\nlost")
+    base.write_bytes(start + bytes(30) + middle)
+    manifest = (house.files / MANIFEST).read_text()
+    (house.files / MANIFEST).write_text(manifest.replace(house.base.name, base.name))
+    house.base.unlink()
+    assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 0
+    assert await house.opened() == ({"old"}, [])
+    assert bytes(30) + middle in house.kept() and house.whole in house.kept()
+
+
 async def test_the_doctor_keeps_away_from_a_store_that_runs(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedStore(house.data_dir):
         assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 1

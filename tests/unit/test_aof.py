@@ -1,6 +1,7 @@
 """Append-only files: how far they are whole, wherever they are cut and whatever stands there instead."""
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,41 @@ def test_a_file_of_gigabytes_is_read_in_pieces(tmp_path: Path) -> None:
             file.seek(500_000_000, 1)
             file.write(b"\r\n" + good)
     assert scan(path) == Scan(path.stat().st_size, path.stat().st_size)
+
+
+@pytest.mark.parametrize("fake", [record(b"PING"), record(b"SET", b"a", b"1") * 3], ids=["one", "several"])
+def test_records_in_a_blob_that_is_torn_are_not_taken_for_the_stores_own(fake: bytes) -> None:
+    good = record(b"SET", b"a", b"1")
+    blob = b"before\r\n" + fake + b"after" * 100
+    torn = record(b"HSET", b"key", b"m", b"text/plain", b"d", blob)[:-300]
+    found = scanned(good + torn + bytes(1_000))
+    assert (found.whole_bytes, found.resumes_at) == (len(good), None)
+    found = scanned(good + torn + bytes(1_000) + b"\r\n" + good)
+    assert found.resumes_at == len(good + torn) + 1_002, "what follows behind the blob is found all the same"
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        (b"\r\n*1\r\n$4\r\nPI G", 200_000),
+        (b"\r\n*2\r\n$3\r\nSET\r\n$2000003\r\n", 200_000),
+    ],
+    ids=["short", "leading far away"],
+)
+def test_many_beginnings_of_records_are_tried_in_bounded_time(line: bytes, count: int) -> None:
+    data = b"\0" + line * count + bytes(3_000_000)
+    began = time.process_time()
+    assert scanned(data).resumes_at is None
+    assert time.process_time() - began < 30
+
+
+def test_beginnings_that_share_their_arguments_are_given_up_and_left_to_a_person() -> None:
+    # Each beginning lies in an argument of the one before it, and all go on with the same arguments to the end.
+    line = b"$13\r\nabcd\r\n*999999\r\n$1\r\nA\r\n"
+    data = b"\0" + line * 5_000
+    began = time.process_time()
+    assert scanned(data).resumes_at is not None
+    assert time.process_time() - began < 30
 
 
 def test_a_manifest_is_read_as_the_server_writes_it() -> None:
