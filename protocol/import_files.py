@@ -24,7 +24,9 @@ from protocol.thread import OBJECT_MAX_BYTES
 
 __all__ = [
     "IMPORT_MAX_CHATS",
+    "IMPORT_MAX_CHILDREN",
     "IMPORT_MAX_MESSAGES",
+    "IMPORT_MAX_SIBLINGS",
     "LINE_MAX_BYTES",
     "LINE_NESTING_MAX",
     "PART_MAX_BYTES",
@@ -41,7 +43,15 @@ IMPORT_MAX_CHATS = 1_000
 """The largest number of chats in one body; clients send more of them in several bodies."""
 
 IMPORT_MAX_MESSAGES = 100_000
-"""The largest number of messages in one chat, unless the operator sets another."""
+"""The largest number of messages, payloads and agents of one chat together, unless the operator sets another."""
+
+IMPORT_MAX_CHILDREN = 1_000
+"""The largest number of children of one message, and of messages without a parent. Each of them is given the list of
+all its siblings, so the memory that they need grows with the square of their number."""
+
+IMPORT_MAX_SIBLINGS = 2_000_000
+"""The largest sum of the lengths of these lists in one chat: 100,000 messages with 20 siblings each reach it. The ids
+take some 360 MB in the worker that holds the chat, when each has 128 characters."""
 
 LINE_MAX_BYTES = 33_554_432
 """The largest blob takes 22 MB in base64; an export has no longer line."""
@@ -107,7 +117,8 @@ def check_exports(file: Lines, messages_max: int = IMPORT_MAX_MESSAGES) -> list[
 
     Raises:
         BadRequest: a line that is wrong, named by its number from 1; `path` is `/<line>` and the place within it.
-        TooLarge: more chats, more messages in one, or a longer line, than are taken.
+        TooLarge: more chats, more messages, payloads and agents in one, more siblings, or a longer line, than
+            are taken.
     """
     chats: list[ChatInFile] = []
     names: set[str] = set()
@@ -138,8 +149,9 @@ def check_exports(file: Lines, messages_max: int = IMPORT_MAX_MESSAGES) -> list[
 def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
     """Yield the commands that make the chat, in order; the caller sets their request ids."""
     messages, others = _index(file, chat)
-    plan = [*_parts_of([place for place, _ in messages]), *_parts_of(others)] or [[]]
-    known = dict(messages)
+    sized = [(place, place.length + size) for place, _, size in messages]
+    plan = [*_parts_of(sized), *_parts_of([(place, place.length) for place in others])] or [[]]
+    known = {place: told for place, told, _ in messages}
     for number, places in enumerate(plan):
         part = ImportChat(
             client_request_id="import",
@@ -172,10 +184,10 @@ def read_blobs(file: Lines, chat: ChatInFile) -> Iterator[Blob]:
                 yield Blob(line.hash, line.mime, line.data)
 
 
-def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[Place, dict[str, object]]], list[Place]]:
+def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[Place, dict[str, object], int]], list[Place]]:
     """Find the places of messages, payloads and agents. Messages come depth first, branches in the order of the file,
-    so that the parent of each message is an ancestor of the message before it or that message itself. Each message has
-    its siblings."""
+    so that the parent of each message is an ancestor of the message before it or that message itself. With each message
+    come its siblings, and the bytes that their list takes in JSON."""
     families: dict[str | None, list[str]] = {}
     places: dict[str, Place] = {}
     others: list[Place] = []
@@ -186,32 +198,34 @@ def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[Place, dict[str, o
             places[glance.message.message_id] = place
         elif glance.type != "blob":
             others.append(place)
-    ordered: list[tuple[Place, dict[str, object]]] = []
+    ordered: list[tuple[Place, dict[str, object], int]] = []
     waiting = _siblings(families.get(None, []))
     while waiting:
-        name, told = waiting.pop()
-        ordered.append((places[name], told))
+        name, told, size = waiting.pop()
+        ordered.append((places[name], told, size))
         waiting += _siblings(families.get(name, []))
     return ordered, others
 
 
-def _siblings(family: list[str]) -> list[tuple[str, dict[str, object]]]:
-    """Give each message the ids of its siblings, the last message first."""
-    told: list[tuple[str, dict[str, object]]] = [
-        (name, {"sibling_ids": family, "sibling_index": at}) for at, name in enumerate(family)
+def _siblings(family: list[str]) -> list[tuple[str, dict[str, object], int]]:
+    """Give each message the ids of its siblings, and the bytes of their list, the last message first."""
+    size = sum(len(name) + 3 for name in family)  # an id is ASCII, between two quotes and before a comma
+    told: list[tuple[str, dict[str, object], int]] = [
+        (name, {"sibling_ids": family, "sibling_index": at}, size) for at, name in enumerate(family)
     ]
     return told[::-1]
 
 
-def _parts_of(places: Sequence[Place]) -> Iterator[list[Place]]:
+def _parts_of(places: Sequence[tuple[Place, int]]) -> Iterator[list[Place]]:
+    """Divide the lines into parts. With each comes the number of bytes that it takes in the command."""
     part: list[Place] = []
     size = 0
-    for place in places:
-        if part and (len(part) >= PART_MAX_MESSAGES or size + place.length > PART_MAX_BYTES):
+    for place, length in places:
+        if part and (len(part) >= PART_MAX_MESSAGES or size + length > PART_MAX_BYTES):
             yield part
             part, size = [], 0
         part.append(place)
-        size += place.length
+        size += length
     if part:
         yield part
 
@@ -233,9 +247,10 @@ class _Check:
         _check_id(header.chat_id, "chat_id", number, "/chat_id")
         if header.chat_id in RESERVED_CHAT_IDS:
             raise _wrong(number, f"chat_id {header.chat_id!r} is reserved", "/chat_id")
-        if header.message_count > messages_max:
+        if header.message_count + header.payload_count + header.agent_count > messages_max:
             raise TooLarge(
-                f"line {number}: a chat of more than {messages_max} messages cannot be imported",
+                f"line {number}: a chat of more than {messages_max} messages, payloads and agents together cannot be "
+                "imported",
                 path=f"/{number}/message_count",
             )
         _checked(check_thread, header.thread, number, "/thread")
@@ -248,6 +263,8 @@ class _Check:
         self._end = place.offset + place.length + 1
         self._digest = hashlib.sha256(raw)
         self._messages: set[str] = set()
+        self._children: dict[str | None, int] = {}
+        self._siblings_count = 0
         self._payloads: set[str] = set()
         self._blobs: set[str] = set()
         self._agents_count = 0
@@ -260,8 +277,7 @@ class _Check:
             case MessageLine(message):
                 self._check_message(message, number)
                 self._messages.add(message.message_id)
-                if len(self._messages) > self._header.message_count:
-                    raise self._miscounted()
+                self._count_siblings(message.parent_id, number)
             case PayloadLine(payload):
                 _check_id(payload.payload_id, "payload_id", number, "/payload/payload_id")
                 if payload.payload_id in self._payloads:
@@ -274,6 +290,22 @@ class _Check:
                 if hashlib.sha256(data).hexdigest() != name:
                     raise _wrong(number, "hash is not the SHA-256 of data", "/hash")
                 self._blobs.add(name)
+        header = self._header
+        limits = (header.message_count, header.payload_count, header.agent_count)
+        if any(count > told for count, told in zip(self._counts(), limits, strict=False)):
+            raise self._miscounted()
+
+    def _count_siblings(self, parent_id: str | None, number: int) -> None:
+        count = self._children[parent_id] = self._children.get(parent_id, 0) + 1
+        self._siblings_count += 2 * count - 1  # count lists of this length stand in place of count - 1 shorter ones
+        if count > IMPORT_MAX_CHILDREN:
+            whose = "messages without a parent" if parent_id is None else f"messages with the parent {parent_id!r}"
+            raise _too_many(number, f"more than {IMPORT_MAX_CHILDREN} {whose} cannot be imported")
+        if self._siblings_count > IMPORT_MAX_SIBLINGS:
+            raise _too_many(number, f"the sibling lists of its chat hold more than {IMPORT_MAX_SIBLINGS} ids together")
+
+    def _counts(self) -> tuple[int, int, int, int]:
+        return len(self._messages), len(self._payloads), self._agents_count, len(self._blobs)
 
     def _check_message(self, message: Message, number: int) -> None:
         _check_id(message.message_id, "message_id", number, "/message/message_id")
@@ -294,8 +326,7 @@ class _Check:
 
     def finish(self, end: int | None) -> ChatInFile:
         header, number = self._header, self._place.number
-        counted = (len(self._messages), len(self._payloads), self._agents_count, len(self._blobs))
-        if counted != (header.message_count, header.payload_count, header.agent_count, header.blob_count):
+        if self._counts() != (header.message_count, header.payload_count, header.agent_count, header.blob_count):
             raise self._miscounted()
         if header.leaf_id is not None and header.leaf_id not in self._messages:
             raise _wrong(number, f"leaf_id {header.leaf_id!r} is none of its messages", "/leaf_id")
@@ -308,11 +339,12 @@ class _Check:
 
     def _miscounted(self) -> BadRequest:
         header = self._header
+        messages, payloads, agents, blobs = self._counts()
         return _wrong(
             self._place.number,
             f"it tells of {header.message_count} messages, {header.payload_count} payloads, {header.agent_count} "
-            f"agents and {header.blob_count} blobs, and has {len(self._messages)}, {len(self._payloads)}, "
-            f"{self._agents_count} and {len(self._blobs)}: the file was cut or changed",
+            f"agents and {header.blob_count} blobs, and has {messages}, {payloads}, {agents} and {blobs}: the file was "
+            "cut or changed",
         )
 
 
@@ -332,3 +364,7 @@ def _checked(check: Callable[[_T], None], what: _T, number: int, path: str) -> N
 
 def _wrong(number: int, text: str, path: str = "") -> BadRequest:
     return BadRequest(f"line {number}: {text}", path=f"/{number}{path}")
+
+
+def _too_many(number: int, text: str) -> TooLarge:
+    return TooLarge(f"line {number}: {text}", path=f"/{number}/message/parent_id")

@@ -52,8 +52,7 @@ def import_chat(ledger: Ledger, command: ImportChat) -> None:
         ledger.say(MessagesTruncated(0))
     elif is_last and command.leaf_id is not None and path[-1:] != (command.leaf_id,):
         ledger.say(BranchSelected(command.leaf_id))
-    for payload in command.payloads:
-        ledger.say(payload)
+    ledger.say_payloads(command.payloads)
     for agent in command.agents:
         is_running = agent.get("status") == "running"  # it was; nobody tells this chat of its end
         ledger.say(BackgroundAgentUpdated({**agent, "status": "aborted"} if is_running else agent))

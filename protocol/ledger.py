@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from protocol.codec import EntryAck
 from protocol.entries import FORMAT_VERSION
-from protocol.events import Ack, Event, MessageAdded, MessagesTruncated, Relayed
+from protocol.events import Ack, Event, MessageAdded, MessagesTruncated, PayloadAdded, Relayed
 from protocol.fact_fold import fold_fact
 from protocol.facts import Fact
 from protocol.ids import NewId
 from protocol.messages import JsonObject, Message
 from protocol.params import effective
 from protocol.principal import LOCAL, SYSTEM, Principal
-from protocol.reducer import reduce_added, reduce_event
+from protocol.reducer import reduce_added, reduce_event, reduce_payloads
 from protocol.state import ChatState
 from protocol.tree import placed
 
@@ -109,6 +109,12 @@ class Ledger:
         if added:
             self.events.extend(added)
             self.state = reduce_added(self.state, added)
+
+    def say_payloads(self, added: Sequence[PayloadAdded]) -> None:
+        """Says many new payloads at once."""
+        if added:
+            self.events.extend(added)
+            self.state = reduce_payloads(self.state, added)
 
     def as_committed(self, head: str, epoch: int) -> ChatState:
         """The state once this entry stands in the log under `head`: what folding the entry gives."""

@@ -35,7 +35,7 @@ from protocol.text import GrowingText
 from protocol.thread import apply_changes
 from protocol.tree import subtree_of, way_to, with_siblings
 
-__all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_added", "reduce_event"]
+__all__ = ["Gap", "drafted_message", "fold_entry", "reduce", "reduce_added", "reduce_event", "reduce_payloads"]
 
 
 class Gap(Exception):
@@ -94,15 +94,23 @@ _NO_PRIVATE = Private()
 
 
 def _reduce_all(state: ChatState, events: Sequence[ev.Event]) -> ChatState:
-    """Folds additions that follow each other, and the cuts between them, at the cost of one copy."""
-    for is_growth, group in groupby(events, lambda event: isinstance(event, ev.MessageAdded | ev.MessagesTruncated)):
+    """Folds messages that follow each other, with the cuts between them, at the cost of one copy; payloads, too."""
+    for kind, group in groupby(events, _kind_of):
         together = list(group)
-        if is_growth and len(together) > 1 and state.draft is None:
+        if kind == "messages" and len(together) > 1 and state.draft is None:
             state = reduce_added(state, together)  # type: ignore[arg-type]  # of these two types, as grouped
+        elif kind == "payloads":
+            state = reduce_payloads(state, together)  # type: ignore[arg-type]  # of this type, as grouped
         else:
             for event in together:
                 state = reduce_event(state, event)
     return state
+
+
+def _kind_of(event: ev.Event) -> str:
+    if isinstance(event, ev.MessageAdded | ev.MessagesTruncated):
+        return "messages"
+    return "payloads" if isinstance(event, ev.PayloadAdded) else ""
 
 
 def reduce_event(state: ChatState, event: ev.Event) -> ChatState:
@@ -328,7 +336,12 @@ def _background_agent_updated(state: ChatState, event: ev.BackgroundAgentUpdated
 
 
 def _payload_added(state: ChatState, event: ev.PayloadAdded) -> ChatState:
-    return replace(state, payloads=(*state.payloads, event))
+    return reduce_payloads(state, (event,))
+
+
+def reduce_payloads(state: ChatState, events: Sequence[ev.PayloadAdded]) -> ChatState:
+    """Folds any number of new payloads at the cost of one copy of their tuple."""
+    return replace(state, payloads=(*state.payloads, *events))
 
 
 def _payload_updated(state: ChatState, event: ev.PayloadUpdated) -> ChatState:

@@ -17,7 +17,7 @@ from protocol.content import (
 )
 from protocol.ide import CLAIM_MS
 from protocol.ids import NAME_MAX_CHARACTERS
-from protocol.import_files import IMPORT_MAX_CHATS, LINE_MAX_BYTES
+from protocol.import_files import IMPORT_MAX_CHATS, IMPORT_MAX_CHILDREN, LINE_MAX_BYTES
 from protocol.params import MAX_ROUNDS
 from protocol.places import CHATS_MAX
 from protocol.processes import PROCESSES_MAX
@@ -69,6 +69,7 @@ def limits_of(edge: Edge) -> dict[str, float]:
         "feed_max_count": FEED_MAX_CHATS,
         "import_max_count": IMPORT_MAX_CHATS,
         "import_messages_max_count": edge.import_messages_max_count,
+        "import_children_max_count": IMPORT_MAX_CHILDREN,
         "import_max_bytes": edge.import_max_bytes,
         "import_line_max_bytes": LINE_MAX_BYTES,
         "import_wait_seconds": IMPORT_WAIT_SECONDS,

@@ -39,7 +39,8 @@ class Limits(Section, frozen=True):
     read, so that much room must be there. Lower it where callers are not trusted with the disk."""
 
     import_max_messages: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
-    """Messages of one imported chat. A worker holds a chat that runs in memory; raise it with that in mind."""
+    """Messages, payloads and background agents of one imported chat, together. A worker holds a chat that runs in
+    memory; raise it with that in mind."""
 
     body_timeout_seconds: Seconds = 30.0
     """How long a request body may take to arrive, and a second more for each 32 KiB of it that came. Raise it when

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from protocol import import_files
 from protocol.codec import encode
-from protocol.commands import Abort, SetParams
+from protocol.commands import Abort, SetParams, encode_command
 from protocol.errors import TooLarge
-from protocol.events import MessageAdded, MessagesTruncated
+from protocol.events import MessageAdded, MessagesTruncated, PayloadAdded
 from protocol.exports import export_lines, export_of
 from protocol.messages import JsonObject, Message
 from protocol.principal import SYSTEM
-from protocol.reducer import reduce_added
+from protocol.reducer import reduce_added, reduce_payloads
 from protocol.state import ChatState
 from server.api.spool import Spool
 from tests.unit.import_files import read_exports
@@ -122,6 +122,43 @@ def test_a_part_holds_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(import_files, "PART_MAX_BYTES", 300)
     (read,) = read_exports(tree(40))
     assert len(read.parts) > 10 and len(read.messages) == 40
+
+
+def test_a_part_counts_the_lists_of_siblings_that_its_messages_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    monkeypatch.setattr(import_files, "PART_MAX_BYTES", 100_000)
+    head = {"type": "chat", "format": 1, "chat_id": "c1", "leaf_id": None, "thread": {}, "payload_count": 0}
+    roots: list[JsonObject] = [
+        {"type": "message", "message": {"role": "user", "content": "x", "message_id": f"{number:0128}"}}
+        for number in range(200)
+    ]
+    (read,) = read_exports(
+        b"\n".join(encode(line) for line in [{**head, "message_count": 200, "agent_count": 0}, *roots])
+    )
+    assert len(read.messages) == 200 and all(len(message.sibling_ids) == 200 for message in read.messages)
+    assert max(len(encode_command(part)) for part in read.parts) <= 100_000 + 30_000, "the limit, and one more message"
+
+
+def test_payloads_of_a_part_cost_one_copy_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    copies: list[int] = []
+
+    def counting(state: ChatState, events: Sequence[PayloadAdded]) -> ChatState:
+        copies.append(len(events))
+        return reduce_payloads(state, events)
+
+    monkeypatch.setattr("protocol.ledger.reduce_payloads", counting)
+    monkeypatch.setattr("protocol.reducer.reduce_payloads", counting)
+    head = {"type": "chat", "format": 1, "chat_id": "c1", "leaf_id": None, "thread": {}, "message_count": 0}
+    payload = {"payload_type": "t", "data": {}, "summary": "", "source": "tool", "message_id": "m"}
+    lines = [{"type": "payload", "payload": {**payload, "payload_id": f"p{number}"}} for number in range(300)]
+    (read,) = read_exports(
+        b"\n".join(encode(line) for line in [{**head, "payload_count": 300, "agent_count": 0}, *lines])
+    )
+    chat = PureChat()
+    read.imported_into(chat)
+    assert [payload.payload_id for payload in chat.state.payloads] == [f"p{number}" for number in range(300)]
+    assert copies == [300, 300], "once as it is written, once as the entry is read"
 
 
 def test_a_line_longer_than_any_of_an_export_is_refused_without_being_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,22 @@ from msgspec.structs import replace
 from protocol.codec import decode_event, decode_snapshot, decode_state, encode, encode_state
 from protocol.commands import Abort, CancelQueued, Regenerate, SetParams, ToolDecision, UserMessage
 from protocol.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolCalls
+from protocol.entries import RawEntry
 from protocol.events import (
     MessageAdded,
     MessageRemoved,
     MessagesTruncated,
+    PayloadAdded,
+    PayloadUpdated,
     QueueUpdated,
     RuntimeUpdated,
     StreamFinished,
     StreamStarted,
     ToolStatus,
 )
+from protocol.ids import EntryId
 from protocol.messages import FunctionCall, Message, ToolCall
-from protocol.reducer import Gap, fold_entry, reduce, reduce_added, reduce_event
+from protocol.reducer import Gap, fold_entry, reduce, reduce_added, reduce_event, reduce_payloads
 from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
 from protocol.state import empty_state
 from server.agent.answer.guard import ReplyGuard
@@ -275,3 +279,49 @@ def test_messages_and_cuts_of_one_entry_fold_to_what_they_fold_to_one_by_one(
         one_by_one = reduce_event(one_by_one, event)
     assert reduce_added(state, events) == one_by_one
     assert one_by_one.path == tuple(path)
+
+
+def _payload(name: int, number: int) -> PayloadAdded:
+    return PayloadAdded(
+        payload_id=f"p{name}", payload_type="t", data={"n": number}, summary="s", source="tool", message_id="m"
+    )
+
+
+_PAYLOADS = st.lists(st.tuples(st.sampled_from("aaaaumc"), st.integers(0, 4)), max_size=30)
+
+
+@pytest.mark.row("EVT-2")
+@given(_PAYLOADS, _PAYLOADS)
+def test_payloads_of_one_entry_fold_to_what_they_fold_to_one_by_one(
+    before: list[tuple[str, int]], together: list[tuple[str, int]]
+) -> None:
+    """Payloads are added (under an id that is there already, too) and updated, with messages and cuts between them."""
+
+    def event_of(number: int, kind: str, name: int) -> PayloadAdded | PayloadUpdated | MessageAdded | MessagesTruncated:
+        if kind == "m":
+            return MessageAdded(Message(role="user", content="x", message_id=f"m{number}"), 0)
+        if kind == "c":
+            return MessagesTruncated(name)
+        added = _payload(name, number)
+        return added if kind == "a" else PayloadUpdated(**{key: getattr(added, key) for key in added.__struct_fields__})
+
+    state = empty_state("c1")
+    for number, (kind, name) in enumerate(before):
+        state = reduce_event(state, event_of(number, kind, name))
+    events = [event_of(100 + number, kind, name) for number, (kind, name) in enumerate(together)]
+    one_by_one = state
+    for event in events:
+        one_by_one = reduce_event(one_by_one, event)
+    added = [event for event in events if isinstance(event, PayloadAdded)]
+    assert reduce_payloads(state, added).payloads == (*state.payloads, *added)
+    entry = RawEntry(
+        entry_id=EntryId(0, 1),
+        head="h",
+        before=state.head,
+        position=len(events),
+        time_ms=1,
+        version=1,
+        events=encode(events),
+    )
+    folded, _ = fold_entry(state, entry, with_facts=False)
+    assert folded == replace(one_by_one, head="h", version=max(state.version, 1), position=len(events))

@@ -360,6 +360,9 @@ def test_more_messages_or_chats_than_are_taken_are_too_large() -> None:
     with pytest.raises(TooLarge) as caught:
         read_exports(json.dumps(header(message_count=100_001)).encode())
     assert caught.value.path == "/1/message_count"
+    for counts in ({"payload_count": 100_001}, {"message_count": 1, "payload_count": 99_999, "agent_count": 1}):
+        with pytest.raises(TooLarge, match="line 1: a chat of more than 100000 messages, payloads and agents"):
+            read_exports(json.dumps(header(**counts)).encode())
     many = [json.dumps(header(chat_id=f"c{number}")).encode() for number in range(1_001)]
     assert len(read_exports(b"\n".join(many[:1_000]))) == 1_000
     with pytest.raises(TooLarge):
