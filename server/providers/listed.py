@@ -10,11 +10,10 @@ Anthropic's `{"data": [{"id", "max_input_tokens", "max_tokens"}]}`; Google's `{"
 """
 
 import re
-from typing import TypeVar
 
 import msgspec
 
-from protocol.bodies import is_too_deep
+from protocol.messages import JsonObject
 from server.providers.base import ModelInfo
 
 __all__ = ["MODELS_MAX", "Offer", "read_list"]
@@ -22,11 +21,23 @@ __all__ = ["MODELS_MAX", "Offer", "read_list"]
 MODELS_MAX = 500
 """More than any gateway lists today (OpenRouter has some 400); `/v1/caps` with so many is about 200 kB."""
 
+ENTRIES_MAX = 20_000
+"""Entries that are looked at; the rest of a list is left out."""
+
+ENTRY_MAX_BYTES = 64 * 1024
+"""Ten times the longest entry that we know, one of OpenRouter's; a larger one is left out."""
+
+COMMAS_MAX = 500_000
+"""In a whole list. The largest list that is fetched, 8 MiB, has fewer unless its values are made to be many."""
+
 NAME_MAX_CHARACTERS = 200
 """With the provider's name before it (64 at most) it must still fit into `model`, 256 characters (PROTOCOL §16)."""
 
 WINDOW_TOKENS = 128_000
 """The context that is shown for a model of which the list does not tell it: the default of a model in the settings."""
+
+_WINDOWS = ("max_model_len", "context_length", "max_input_tokens", "inputTokenLimit")
+_LONGEST = ("outputTokenLimit", "max_tokens")
 
 WINDOW_MIN_TOKENS, WINDOW_MAX_TOKENS = 1_000, 1_000_000_000
 
@@ -60,74 +71,47 @@ class _List(msgspec.Struct):
     models: list[msgspec.Raw] = []
 
 
-class _Named(msgspec.Struct):
-    id: str = ""
-    name: str = ""
-
-
-class _Entry(msgspec.Struct, rename={"inputs": "inputTokenLimit", "outputs": "outputTokenLimit"}):
-    owned_by: str | None = None
-    max_model_len: int | None = None
-    context_length: int | None = None
-    max_input_tokens: int | None = None
-    inputs: int | None = None
-    max_tokens: int | None = None
-    outputs: int | None = None
-
-
-class _Meta(msgspec.Struct):
-    n_ctx: int | None = None
-
-
-class _Architecture(msgspec.Struct):
-    input_modalities: list[str] | None = None
-
-
-class _Nested(msgspec.Struct, rename={"methods": "supportedGenerationMethods"}):
-    meta: _Meta | None = None
-    architecture: _Architecture | None = None
-    supported_parameters: list[str] | None = None
-    methods: list[str] | None = None
-
-
-_T = TypeVar("_T", _Named, _Entry, _Nested)
-
-
 def read_list(data: bytes, *, takes: frozenset[str] = frozenset()) -> Offer:
     """Return the models in the body of an answer. `takes` are the kinds of attachments that all models of this provider
     take (`image`, `audio`, `file`).
 
+    Large lists belong into a thread. The longest step that holds up other threads is the one that splits the list: at
+    most `COMMAS_MAX` entries.
+
     Raises:
         msgspec.MsgspecError, UnicodeDecodeError, ValueError: it is no list of models at all.
     """
-    if is_too_deep(data):
-        raise ValueError("the list is nested too deep")
-    body = msgspec.json.decode(data, type=_List)
+    if data.count(b",") > COMMAS_MAX:
+        raise ValueError("the list has too many values")
+    try:
+        body = msgspec.json.decode(data, type=_List)
+    except RecursionError:
+        raise ValueError("the list is nested too deep") from None
     models: dict[str, ModelInfo] = {}
     windows: dict[str, int] = {}
     parameters: dict[str, frozenset[str]] = {}
     program = ""
-    for raw in body.data or body.models:
-        named, entry, nested = _read(raw, _Named), _read(raw, _Entry), _read(raw, _Nested)
-        name = named.id or named.name.removeprefix("models/")
+    for raw in (body.data or body.models)[:ENTRIES_MAX]:
         if len(models) == MODELS_MAX:
             break
-        if not _is_chat_model(name, nested) or name in models:
+        entry = _read(raw)
+        name = _text(entry.get("id")) or _text(entry.get("name")).removeprefix("models/")
+        if name in models or not _is_chat_model(name, _texts(entry.get("supportedGenerationMethods"))):
             continue
-        program = program or _PROGRAMS.get(entry.owned_by or "", "")
-        meta = nested.meta or _Meta()
-        told = (meta.n_ctx, entry.max_model_len, entry.context_length, entry.max_input_tokens, entry.inputs)
-        window = next((n for n in told if n is not None and WINDOW_MIN_TOKENS <= n <= WINDOW_MAX_TOKENS), None)
+        program = program or _PROGRAMS.get(_text(entry.get("owned_by")), "")
+        told = (_part(entry, "meta").get("n_ctx"), *(entry.get(key) for key in _WINDOWS))
+        window = next((n for n in told if type(n) is int and WINDOW_MIN_TOKENS <= n <= WINDOW_MAX_TOKENS), None)
         if window is not None:
             windows[name] = window
-        if nested.supported_parameters is not None:
-            parameters[name] = frozenset(nested.supported_parameters)
-        inputs = takes | frozenset((nested.architecture or _Architecture()).input_modalities or ())
-        most = entry.outputs if entry.outputs is not None else entry.max_tokens
+        taken = _texts(entry.get("supported_parameters"))
+        if taken is not None:
+            parameters[name] = taken
+        inputs = takes | (_texts(_part(entry, "architecture").get("input_modalities")) or frozenset())
+        most = next((n for key in _LONGEST if type(n := entry.get(key)) is int), None)
         models[name] = ModelInfo(
             name=name,
             context_tokens=window or WINDOW_TOKENS,
-            supports_tools=nested.supported_parameters is None or "tools" in nested.supported_parameters,
+            supports_tools=taken is None or "tools" in taken,
             supports_images="image" in inputs,
             supports_audio="audio" in inputs,
             supports_files="file" in inputs,
@@ -136,15 +120,34 @@ def read_list(data: bytes, *, takes: frozenset[str] = frozenset()) -> Offer:
     return Offer(models=list(models.values()), windows=windows, parameters=parameters, program=program)
 
 
-def _read(raw: msgspec.Raw, wanted: type[_T]) -> _T:
-    """Decode an entry as far as possible; a key with a value of the wrong type gets its default."""
+def _read(raw: msgspec.Raw) -> JsonObject:
+    """Decode an entry; what is no object, or too large for one model, gives an empty one."""
+    view = memoryview(raw)
+    if not 2 < len(view) <= ENTRY_MAX_BYTES or view[0] != ord("{"):
+        return {}
     try:
-        return msgspec.json.decode(raw, type=wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return wanted()
+        entry: JsonObject = msgspec.json.decode(view)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return entry
 
 
-def _is_chat_model(name: str, nested: _Nested) -> bool:
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> frozenset[str] | None:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return None
+    return frozenset(value)
+
+
+def _part(entry: JsonObject, key: str) -> JsonObject:
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _is_chat_model(name: str, methods: frozenset[str] | None) -> bool:
     if not name or len(name) > NAME_MAX_CHARACTERS or not name.isprintable() or _NO_CHAT.search(name):
         return False
-    return nested.methods is None or "generateContent" in nested.methods
+    return methods is None or "generateContent" in methods

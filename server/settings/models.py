@@ -139,6 +139,8 @@ class Provider(Section, frozen=True):
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(f"base_url: {self.base_url!r} is no http(s) URL")
+        if "?" in self.base_url or "#" in self.base_url:  # both SDKs and our own requests append paths
+            raise ValueError("base_url: it must have no query (?) and no fragment (#), since paths are appended")
 
 
 class Models(Section, frozen=True):

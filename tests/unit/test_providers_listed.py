@@ -2,11 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.providers.listed import MODELS_MAX, WINDOW_TOKENS, Offer, read_list
+from server.providers.listed import ENTRIES_MAX, ENTRY_MAX_BYTES, MODELS_MAX, WINDOW_TOKENS, Offer, read_list
 
 
 def names(offer: Offer) -> list[str]:
@@ -80,6 +81,26 @@ def test_what_cannot_be_read_is_left_out_entry_by_entry() -> None:
 def test_no_more_models_are_kept_than_a_page_can_show() -> None:
     offer = listed(*({"id": f"m{number}"} for number in range(MODELS_MAX + 5)))
     assert (len(offer.models), names(offer)[-1]) == (MODELS_MAX, f"m{MODELS_MAX - 1}")
+
+
+def test_of_a_list_of_numbers_no_more_is_read_than_a_list_of_models_could_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert listed(*[1] * (ENTRIES_MAX - 1), {"id": "last"}, {"id": "after"}).models[0].name == "last"
+    assert names(listed(*[1] * ENTRIES_MAX, {"id": "after"})) == []
+    assert names(listed({"id": "large", "x": "y" * ENTRY_MAX_BYTES}, {"id": "one"})) == ["one"]
+    decoded: list[object] = []
+    decode = msgspec.json.decode
+
+    def counted(data: bytes, **how: object) -> object:
+        decoded.append(data)
+        return decode(data, **how)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(msgspec.json, "decode", counted)
+    listed(*[1, "x", None, []] * 100, {"id": "one"}, {"id": "two"})
+    assert len(decoded) == 3, "the list, and each object once"
+    decoded.clear()
+    with pytest.raises(ValueError, match="too many values"):
+        read_list(b'{"data":[' + b"1," * 4_000_000 + b"1]}")
+    assert not decoded, "8 MB of numbers would hold up every chat while they are decoded"
 
 
 @pytest.mark.parametrize(

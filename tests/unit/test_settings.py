@@ -175,6 +175,16 @@ def test_environment_finds_a_table_of_the_file_whatever_its_case() -> None:
         ("[models.providers.demo]", {}, "'demo' is built in"),
         ("[models.providers.a]\nbase_url = 'ftp://x'", {}, "models.providers.a: base_url: 'ftp://x' is no http(s) URL"),
         (
+            "[models.providers.a]\nbase_url = 'http://x/v1?v=1'",
+            {},
+            "models.providers.a: base_url: it must have no query (?) and no fragment (#), since paths are appended",
+        ),
+        (
+            "[models.providers.a]\nbase_url = 'http://x/v1#part'",
+            {},
+            "models.providers.a: base_url: it must have no query (?) and no fragment (#), since paths are appended",
+        ),
+        (
             "[models.providers.a]\napi_key = 'k'\napi_key_env = 'K'",
             {},
             "models.providers.a: there are both api_key and",
