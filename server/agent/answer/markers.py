@@ -19,19 +19,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from protocol.bodies import read_json
+from server.agent.answer.blocks import Blocks
 
 __all__ = ["Accepts", "Found", "cut_out"]
 
 Accepts = Callable[[object], bool]
 """Is this value what the marker before it promises?"""
 
-_FENCE = re.compile(r"[ \t]*+(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*+)*+(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)", re.MULTILINE)
-"""The line that opens a block of code (CommonMark 4.5), also in a list or a quotation."""
-
 _LEAD = re.compile(r"[ \t]*+(?:>[ \t]*+|(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t]++)*+")
 """What may stand before the first word of a line: indent, `>`, bullets, numbers, the # of a heading."""
-
-_LIST_ITEM = re.compile(r"[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
 
 _PARAGRAPH_END = re.compile(r"^[ \t]*+(?:$|#{1,6}[ \t]|[-*+][ \t]|\d{1,9}[.)][ \t]|>|`{3}|~{3})", re.MULTILINE)
 """A line that code in backticks does not reach across (CommonMark 6.1: it stays within its block)."""
@@ -51,6 +47,10 @@ or at the quote of a string that holds it: the reason why many broken values cos
 EMPHASIS_MAX = 3
 """The largest number of `*` and `_` in a row: bold and italic at once."""
 
+FENCE_MIN = 3
+"""Backticks or tildes from which on they may be a fence, which a longer run closes too (CommonMark 4.5)."""
+
+_RUN = re.compile(r"`++|~++")
 _SPACE = re.compile(r"\s*+")
 _BLANKS = re.compile(r"[ \t]*+")
 _LINE_END = re.compile(r"[ \t\r]*+(?:\n|\Z)")
@@ -100,27 +100,18 @@ class _Scan:
 
     def run(self) -> None:
         text, start = self._text, 0
-        fence, in_list, after_blank = "", False, True
+        blocks = Blocks(text)
         while start < len(text):
             end = text.find("\n", start) + 1 or len(text)
-            indent = _indent(text, start, end)
-            is_blank = start + indent.characters >= end - text.endswith("\n", start, end)
             if start < self._at:  # a value or code reaches into this line
+                blocks.after_break = False
                 self._line(max(start, self._at), end, None)
-                after_blank = False
-            elif fence:
-                fence = "" if _closes(text, start, end, fence) else fence
-            elif is_blank:
-                after_blank = True
-            elif opening := _FENCE.match(text, start, end):
-                fence, after_blank = opening["fence"], False
-            elif indent.columns >= _CODE_INDENT and after_blank and not in_list:
-                pass  # indented code; the next such line belongs to it
             else:
-                is_item = _LIST_ITEM.match(text, start, end) is not None
-                in_list = is_item or (in_list and (indent.columns > 0 or not after_blank))
-                after_blank = False
-                self._line(start, end, start)
+                was_after_break, cuts = blocks.after_break, len(self._cuts)
+                if not blocks.is_code(start, end):
+                    self._line(start, end, start)
+                    if len(self._cuts) > cuts and self._cuts[cuts][0] == start:  # the line goes, with its break
+                        blocks.after_break = was_after_break and blocks.after_break
             start = end
 
     def _line(self, start: int, end: int, line_start: int | None) -> None:
@@ -156,7 +147,10 @@ class _Scan:
             return token.end()
         word, written = token["word"], text[opening.end() : end]
         if ticks := opening["ticks"]:
-            end = _past(text, end, ticks)
+            closed = _end_of_ticks(text, end, ticks)
+            if closed is None:  # more than the JSON is in there: it is code
+                return token.end()
+            end = closed
         try:
             value: object = read_json(written)  # strict: no NaN, no half of a character
         except (ValueError, RecursionError):
@@ -165,7 +159,7 @@ class _Scan:
             return end
         emphasis = text[begins : token.start("word")]
         if emphasis and not token["end"] and not token["after"]:
-            end = _past(text, end, emphasis[::-1], across_lines=False)
+            end = _past(text, end, emphasis[::-1])
         self.found.append(Found(word, value))
         is_alone = _LINE_END.match(text, end) is not None
         self._cuts.append((line if is_alone else begins, end))
@@ -185,28 +179,6 @@ class _Scan:
         return starts[place] + end - start if place < len(starts) else end
 
 
-class _Indent(NamedTuple):
-    characters: int
-    columns: int
-
-
-_CODE_INDENT = 4
-"""Columns from which on a line is code, unless it goes on a list or a paragraph (CommonMark 4.4)."""
-
-
-def _indent(text: str, start: int, end: int) -> _Indent:
-    at, columns = start, 0
-    while at < end and text[at] in " \t\r":
-        columns += 4 - columns % 4 if text[at] == "\t" else 1
-        at += 1
-    return _Indent(at - start, columns)
-
-
-def _closes(text: str, start: int, end: int, fence: str) -> bool:
-    line = text[start:end].strip(" \t\r\n>")
-    return len(line) >= len(fence) and not line.strip(fence[0])
-
-
 def _end_of_json(text: str, start: int) -> int | None:
     """Return the index behind the brackets that open at `start`; None when they are not closed, or their content is no
     JSON."""
@@ -219,18 +191,31 @@ def _end_of_json(text: str, start: int) -> int | None:
     return None
 
 
-def _past(text: str, at: int, closing: str, *, across_lines: bool = True) -> int:
-    """Return the index behind `closing` if only white space precedes it, else `at`."""
-    space = (_SPACE if across_lines else _BLANKS).match(text, at)
-    end = space.end() if space else at
+def _end_of_ticks(text: str, at: int, ticks: str) -> int | None:
+    """Return the index behind what closes these backticks or this fence, if only white space precedes it. What the text
+    ends before it closes ends there; None for anything else."""
+    space = _SPACE.match(text, at)
+    begins = space.end() if space else at
+    closing = _RUN.match(text, begins)
+    if closing is None:
+        return at if begins == len(text) else None
+    length = len(closing[0]) if closing[0][0] == ticks[0] else 0
+    return closing.end() if length == len(ticks) or length > len(ticks) >= FENCE_MIN else None
+
+
+def _past(text: str, at: int, closing: str) -> int:
+    """Return the index behind `closing` if nothing but blanks precedes it, else `at`."""
+    blanks = _BLANKS.match(text, at)
+    end = blanks.end() if blanks else at
     return end + len(closing) if text.startswith(closing, end) else at
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join the pieces that are left: a space separates words on one line, an empty line separates paragraphs."""
+    """Join the pieces that are left: a space separates words on one line, an empty line separates paragraphs. A line
+    keeps its indent."""
     parts: list[str] = []
     gap: list[str] = []
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
         words = piece.strip()
         if not words:
             gap.append(piece)
@@ -238,7 +223,8 @@ def _joined(pieces: list[str]) -> str:
         before = piece[: len(piece) - len(piece.lstrip())]
         if parts:
             parts.append(_between([*gap, before], words))
-            parts.append(before.rpartition("\n")[2] if "\n" in before else "")  # the indent of its line
+        if "\n" in before or not number:
+            parts.append(before.rpartition("\n")[2])
         parts.append(words)
         gap = [piece[len(piece.rstrip()) :]]
     return "".join(parts)
