@@ -18,6 +18,7 @@ from server.console.doctor_mcp import Verdict, mcp_findings
 from server.console.doctor_models import model_finding
 from server.console.doctor_tools import tool_findings
 from server.settings import Provider, Settings
+from server.settings.shown import masked
 from server.settings.sources import BadSettings, Loaded, load_settings
 from server.store.standing import Standing
 from threadcast import Client, Unreachable
@@ -37,14 +38,14 @@ AWAY_ADVICE = (
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`note` is nothing wrong, but worth knowing."""
+    """`note` is nothing wrong, but worth knowing. As a line it has its URLs masked."""
 
     verdict: Verdict
     what: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.verdict:<5} {self.what:<14} {self.text}"
+        return f"{self.verdict:<5} {self.what:<14} {masked(self.text)}"
 
 
 def doctor(environ: Mapping[str, str], file: str | None, *, url: str | None = None, data_dir: str | None = None) -> int:

@@ -14,6 +14,7 @@ from server.providers.demo.script import read_scenes
 from server.providers.extras import missing_extra
 from server.providers.lists import list_request
 from server.settings import BASE_URLS, OPENAI_API, Provider
+from server.settings.store_url import shown_url
 
 __all__ = ["ModelFinding", "model_finding"]
 
@@ -44,7 +45,7 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
     key = provider.api_key.reveal() if provider.api_key is not None else None
     asked = list_request(provider.kind, provider.base_url, key, api_version=provider.api_version)
     assert asked is not None  # a script is the only kind without one
-    url = asked.url.partition("?")[0]
+    url = shown_url(asked.url.partition("?")[0])
     try:
         async with httpx2.AsyncClient(timeout=patience_seconds) as http:
             status = (await http.get(asked.url, headers=asked.headers)).status_code
@@ -54,4 +55,4 @@ async def model_finding(name: str, provider: Provider, patience_seconds: float) 
         return ModelFinding("fail", what, f"{url} refuses the key ({status})")
     if status >= 400:
         return ModelFinding("note", what, f"{url} answers {status}; the server is there, but lists no models")
-    return ModelFinding("ok", what, f"{provider.base_url} answers")
+    return ModelFinding("ok", what, f"{shown_url(provider.base_url)} answers")

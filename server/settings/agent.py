@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from server.settings.shown import check_http_url
 from server.settings.values import Seconds, Secret, Section
 
 __all__ = ["Action", "Binding", "Profile", "ReplyGuard", "Scope", "ScopePath", "Tool"]
@@ -83,12 +84,13 @@ class Binding(Section, frozen=True):
 
 
 def _check_template(url: str) -> None:
-    """Raises ValueError: not a URL whose origin is fixed."""
+    """Raises ValueError, which does not show the URL: its origin is not fixed."""
+    check_http_url("url", url)
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.netloc or "@" in parts.netloc:
-        raise ValueError(f"url: {url!r} has no fixed http(s) origin; credentials belong into headers")
+    if "{" in parts.netloc or "@" in parts.netloc:
+        raise ValueError("url: it has no fixed http(s) origin; credentials belong into headers")
     if parts.fragment or re.search(r"[{}]", re.sub(r"\{[A-Za-z_][A-Za-z0-9_]*\}", "", url)):
-        raise ValueError(f"url: {url!r} has a fragment, or braces that name no argument")
+        raise ValueError("url: it has a fragment, or braces that name no argument")
 
 
 class Profile(Section, frozen=True):

@@ -1,8 +1,8 @@
 """The MCP servers whose tools models may be offered."""
 
 from typing import Literal
-from urllib.parse import urlsplit
 
+from server.settings.shown import check_http_url
 from server.settings.values import Seconds, Secret, Section
 
 __all__ = ["Mcp"]
@@ -37,6 +37,4 @@ class Mcp(Section, frozen=True):
         if bool(self.command) == bool(self.url):
             raise ValueError("an MCP server needs either a command or a url")
         if self.url:
-            parts = urlsplit(self.url)
-            if parts.scheme not in ("http", "https") or not parts.netloc:
-                raise ValueError(f"url: {self.url!r} is no http(s) URL")
+            check_http_url("url", self.url)

@@ -1,14 +1,15 @@
 """The servers of models, and which of their models are used for what."""
 
+import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from server.settings.shown import check_http_url
 from server.settings.values import Name, Seconds, Secret, Section
 
-__all__ = ["BASE_URLS", "DEMO_PROVIDER", "OPENAI_API", "Model", "Models", "Provider"]
+__all__ = ["BASE_URLS", "DEMO_PROVIDER", "OPENAI_API", "VARIABLE", "Model", "Models", "Provider"]
 
 DEMO_PROVIDER = "demo"
 """The provider that is always there and needs no key; its name cannot be given to another."""
@@ -17,6 +18,9 @@ OPENAI_API = "https://api.openai.com/v1"
 
 BASE_URLS = {"anthropic": "https://api.anthropic.com", "google": "https://generativelanguage.googleapis.com"}
 """Of kinds with an address of their own."""
+
+VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
+"""What the names of environment variables look like that hold keys."""
 
 Price = Annotated[float, Meta(ge=0)]
 
@@ -77,7 +81,8 @@ class Provider(Section, frozen=True):
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama. `anthropic` and `google` have their own."""
 
     api_key_env: str = ""
-    """Name of the environment variable that holds the key. Empty: `api_key`, or no key at all."""
+    """Name of the environment variable that holds the key, of capitals, digits and _. Empty: `api_key`, or no key at
+    all."""
 
     api_key: Secret | None = None
     """The key itself. `api_key_env` keeps it out of the file."""
@@ -125,6 +130,8 @@ class Provider(Section, frozen=True):
     """The first one is the default model when `models.default` is not set. Empty: what the provider lists itself."""
 
     def __post_init__(self) -> None:
+        if self.api_key_env and not VARIABLE.fullmatch(self.api_key_env):  # not shown: it may be the key itself
+            raise ValueError("api_key_env: this is no name of a variable; write one such as OPENAI_API_KEY")
         if (self.kind == "script") != bool(self.file):
             raise ValueError('file: a provider of the kind "script", and no other, has one')
         ways = {"openai_chat": ("trailing", "prefix", "continue_final_message"), "anthropic": ("trailing",)}
@@ -136,9 +143,7 @@ class Provider(Section, frozen=True):
             raise ValueError('program and samplers: only providers of the kind "openai_chat" have them')
         if self.base_url == OPENAI_API and self.kind in BASE_URLS:
             force_setattr(self, "base_url", BASE_URLS[self.kind])
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"base_url: {self.base_url!r} is no http(s) URL")
+        check_http_url("base_url", self.base_url)
         if "?" in self.base_url or "#" in self.base_url:  # both SDKs and our own requests append paths
             raise ValueError("base_url: it must have no query (?) and no fragment (#), since paths are appended")
 

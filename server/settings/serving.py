@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from server.settings.shown import masked
 from server.settings.store_url import CLUSTER_SCHEMES, SENTINEL_SCHEMES, parse_cluster_url, parse_sentinel_url
 from server.settings.values import Name, Secret, Section
 
@@ -51,7 +52,7 @@ class Server(Section, frozen=True):
                 and origin != "null"
                 and (not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin)
             ):
-                raise ValueError(f"cors_origins: {origin!r} is no origin; write it as scheme://host[:port]")
+                raise ValueError(f"cors_origins: {masked(origin)!r} is no origin; write it as scheme://host[:port]")
 
 
 class Store(Section, frozen=True):

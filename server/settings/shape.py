@@ -117,7 +117,7 @@ def check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hin
         for index, inner in enumerate(value):
             check_shape(inner, get_args(wanted)[0], f"{path}[{index}]")
     elif get_origin(wanted) is Literal and value not in get_args(wanted):
-        raise Wrong(f"{path} must be one of {', '.join(get_args(wanted))}, not {value!r}")
+        raise Wrong(f"{path} must be one of {', '.join(get_args(wanted))}")
 
 
 def leaves(value: object, hint: Any, path: str) -> Iterator[str]:  # Any: a type hint
@@ -139,6 +139,6 @@ def from_text(hint: Any, text: str) -> object:  # Any: a type hint
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         if plain in (bool, int, float):
-            raise Wrong(f"{text!r} is no {plain.__name__}") from None
+            raise Wrong(f"the value is no {plain.__name__}") from None
         example = '["a", "b"]' if get_origin(plain) is list else '{"key": "value"}'
         raise Wrong(f"the value is no JSON; write it as {example}") from None  # not shown: keys may stand inside

@@ -37,7 +37,9 @@ from server.settings import (
     Settings,
     Tool,
 )
+from server.settings.models import VARIABLE
 from server.settings.shape import Wrong, check_shape, fields_of, from_text, hint_at, leaves
+from server.settings.shown import shown
 from server.settings.store_url import shown_url
 
 __all__ = ["DEFAULT_FILE", "DEMO_MODEL", "BadSettings", "Loaded", "Value", "load_settings"]
@@ -220,7 +222,7 @@ class _Gathering:
         """The keys that providers name by `api_key_env`."""
         for name, provider in self._providers().items():
             variable = provider.get("api_key_env")
-            if not variable or not isinstance(variable, str):
+            if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):  # refused later, with its place
                 continue
             if provider.get("api_key"):
                 raise BadSettings(
@@ -345,5 +347,5 @@ def _at(settings: Settings, path: str) -> object:
 def _shown(path: str, value: object) -> str:
     if isinstance(value, Secret):
         return shown_url(value.reveal()) if path == "store.url" else "***"
-    text = str(value) if isinstance(value, str) else repr(value)
+    text = shown(value)
     return text if len(text) <= 100 else text[:99] + "…"

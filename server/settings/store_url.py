@@ -111,8 +111,9 @@ def shown_url(url: str) -> str:
     parts = _SHOWABLE.fullmatch(url)
     if parts is None:
         return "***"
-    user, colon, _ = (parts["credentials"] or "").partition(":")
-    credentials = "" if parts["credentials"] is None else f"{user if colon else ''}{colon}***@"
+    user, colon, password = (parts["credentials"] or "").partition(":")
+    name = f"{user}{colon}" if password else ""  # else the user is the secret, such as a key
+    credentials = "" if parts["credentials"] is None else f"{name}***@"
     options = parse_qsl(parts["query"] or "", keep_blank_values=True)
     query = "&".join(f"{name}={value if name == 'db' else '***'}" for name, value in options)
     return f"{parts['scheme']}{credentials}{parts['place']}{'?' if query else ''}{query}"
