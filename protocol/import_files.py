@@ -23,6 +23,7 @@ from protocol.messages import ImagePart, Message
 from protocol.thread import OBJECT_MAX_BYTES
 
 __all__ = [
+    "EMPTY_LINES_MAX",
     "IMPORT_MAX_CHATS",
     "IMPORT_MAX_CHILDREN",
     "IMPORT_MAX_MESSAGES",
@@ -56,6 +57,9 @@ take some 360 MB in the worker that holds the chat, when each has 128 characters
 LINE_MAX_BYTES = 33_554_432
 """The largest blob takes 22 MB in base64; an export has no longer line."""
 
+EMPTY_LINES_MAX = 1_000
+"""The largest number of empty lines in one body. Each of them takes a step of its own and brings nothing."""
+
 LINE_NESTING_MAX = NESTING_MAX + 8
 """A line of an export wraps a body in a few more objects."""
 
@@ -79,7 +83,11 @@ class Lines(Protocol):
 
     def places(self, start: int = 0, end: int | None = None) -> Iterator[tuple[Place, bytes]]:
         """Yield the lines that begin in [start, end) of the file, numbered from the first of them, without blank lines.
-        A line longer than LINE_MAX_BYTES comes cut, with its whole length."""
+        A line longer than LINE_MAX_BYTES comes cut, with its whole length.
+
+        Raises:
+            BadRequest: more than EMPTY_LINES_MAX blank lines.
+        """
 
     def read(self, offset: int, length: int) -> bytes: ...
 

@@ -6,15 +6,15 @@ directory for temporary files, which `TMPDIR` names.
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import IO
 
 import anyio.to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from protocol.errors import Unavailable
-from protocol.import_files import LINE_MAX_BYTES, Place
+from protocol.errors import BadRequest, Unavailable
+from protocol.import_files import EMPTY_LINES_MAX, LINE_MAX_BYTES, Place
 from server.api.edge import hand_body
 
 __all__ = ["Spool", "spooled"]
@@ -26,8 +26,14 @@ PIECE_BYTES = 1_048_576
 class Spool:
     """The lines of a file (`protocol.import_files.Lines`). Each read names its place, so threads may share it."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], is_left: Callable[[], bool] = bool) -> None:
         self._file = file
+        self._is_left = is_left
+
+    def until(self, is_left: Callable[[], bool]) -> "Spool":
+        """The same file for a reader in a thread, which cannot be cancelled. `is_left` is asked before each piece of
+        1 MiB; once it is true, `places` raises ClientDisconnect."""
+        return Spool(self._file, is_left)
 
     def read(self, offset: int, length: int) -> bytes:
         data = bytearray()
@@ -36,9 +42,11 @@ class Spool:
         return bytes(data)
 
     def places(self, start: int = 0, end: int | None = None) -> Iterator[tuple[Place, bytes]]:
-        offset, number, line, length = start, 0, bytearray(), 0
+        offset, number, empty, line, length = start, 0, 0, bytearray(), 0
         stop = os.fstat(self._file.fileno()).st_size if end is None else end
         while offset < stop and (piece := self.read(offset, min(PIECE_BYTES, stop - offset))):
+            if self._is_left():
+                raise ClientDisconnect
             at = 0
             while at < len(piece):
                 line_end = piece.find(b"\n", at)
@@ -50,6 +58,10 @@ class Spool:
                     number += 1
                     if line.strip():
                         yield Place(offset + upto - length, length, number), bytes(line)
+                    elif (empty := empty + 1) > EMPTY_LINES_MAX:
+                        raise BadRequest(
+                            f"line {number}: a body may hold {EMPTY_LINES_MAX} empty lines", path=f"/{number}"
+                        )
                     line.clear()
                     length = 0
             offset += len(piece)

@@ -8,16 +8,17 @@ chat that is there is never touched.
 
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 import structlog
 from msgspec import UNSET
 from msgspec.structs import replace
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from protocol.blobs import BLOB_TTL_SECONDS
@@ -30,6 +31,7 @@ from protocol.principal import SYSTEM, Principal
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of
 from server.api.errors import ANSWER_HEADERS, answer
+from server.api.opening import goodbye
 from server.api.outcomes import outcome_of, post_until_answered
 from server.api.reading import read_chat_as
 from server.api.spool import Spool, spooled
@@ -39,6 +41,7 @@ __all__ = ["export_chat", "import_chats"]
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
 
 IMPORTS_AT_ONCE = 8
 """Chats of one body that are laid down and waited for at a time; one large body must not crowd out other requests."""
@@ -48,6 +51,12 @@ IMPORT_WAIT_SECONDS = 10.0
 
 PART_WAIT_SECONDS = 10.0
 """The same limit for each further part of a large chat; the request waits on while parts take effect."""
+
+IMPORT_THREADS = 2
+"""Threads of this process that read imports. The interpreter lets one thread run at a time, so more of them would only
+take more turns from the event loop, and threads of the common pool from everybody else."""
+
+_threads = anyio.CapacityLimiter(IMPORT_THREADS)
 
 PIECE_BYTES = 262_144
 """The size of the pieces in which an export is sent."""
@@ -88,7 +97,7 @@ async def import_chats(request: Request) -> Response:
     edge = edge_of(request)
     principal = edge.principal(request.scope)
     async with spooled(request, edge.import_max_bytes) as file:
-        chats = await anyio.to_thread.run_sync(check_exports, file, edge.import_messages_max_count)
+        chats = await _check(request, file, edge.import_messages_max_count)
         report = _Report()
         limiter = anyio.CapacityLimiter(IMPORTS_AT_ONCE)
         deadline = anyio.current_time() + IMPORT_WAIT_SECONDS
@@ -96,6 +105,47 @@ async def import_chats(request: Request) -> Response:
             for chat in chats:
                 tasks.start_soon(_import, edge, principal, file, chat, report, limiter, deadline)
     return answer(200, report.body([chat.header.chat_id for chat in chats]))
+
+
+async def _check(request: Request, file: Spool, messages_max: int) -> list[ChatInFile]:
+    """Check the whole file in a thread, which ends early when the caller leaves or the request is cancelled.
+
+    Raises:
+        BadRequest, TooLarge: as `check_exports`.
+        ClientDisconnect: the caller left; nothing was imported.
+    """
+    is_left = False
+
+    async def listen() -> None:
+        nonlocal is_left
+        try:
+            await goodbye(request.receive)
+        finally:  # also when the request is cancelled: the thread is waited for, so it must be told
+            is_left = True
+        tasks.cancel_scope.cancel()
+
+    chats: list[ChatInFile] | None = None
+    refusal: ThreadcastError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        try:
+            chats = await _in_thread(check_exports, file.until(lambda: is_left), messages_max)
+        except ThreadcastError as wrong:
+            refusal = wrong
+        except ClientDisconnect:
+            pass
+        tasks.cancel_scope.cancel()
+    if refusal is not None:
+        raise refusal
+    if chats is None:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        raise ClientDisconnect
+    return chats
+
+
+async def _in_thread(work: Callable[[Unpack[_Args]], _T], *args: *_Args) -> _T:
+    """The result of `work`, which reads imports in a thread. All imports together have IMPORT_THREADS of them."""
+    return await anyio.to_thread.run_sync(work, *args, limiter=_threads)
 
 
 class _Report:
@@ -181,7 +231,7 @@ async def _put_blobs(edge: Edge, principal: Principal, file: Spool, chat: ChatIn
     """Store the blobs one after the other, so that one is in memory at a time. Raises TooLarge, NotFound,
     Unavailable."""
     name, blobs = chat.header.chat_id, read_blobs(file, chat)
-    while (blob := await anyio.to_thread.run_sync(_next_of, blobs)) is not None:
+    while (blob := await _in_thread(_next_of, blobs)) is not None:
         put = BlobPut(chat_id=name, owner=principal.id, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=True)
         outcome = await edge.store.put_blob(put)
         if outcome is BlobOutcome.FULL:
@@ -197,8 +247,8 @@ async def _lay_down(
     id. Parts that are there already are duplicates, so an interrupted import goes on when it is sent again."""
     parts = read_parts(file, chat)
     outcome, request_id = PostOutcome.UNKNOWN, ""
-    while (part := await anyio.to_thread.run_sync(_next_of, parts)) is not None:
-        post = await anyio.to_thread.run_sync(_request_of, principal, chat, part, meta)
+    while (part := await _in_thread(_next_of, parts)) is not None:
+        post = await _in_thread(_request_of, principal, chat, part, meta)
         outcome, request_id = (await post_until_answered(edge.store, post)).outcome, post.request_id
         if outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):
             break

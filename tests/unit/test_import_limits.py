@@ -1,12 +1,24 @@
 """What an import may hold: the limits that keep the memory and the time of one import in proportion to its size."""
 
 import json
+import tempfile
+import threading
+import time
+from collections.abc import MutableMapping
+from functools import partial
+from typing import Any
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
+from starlette.requests import ClientDisconnect, Request
 
 from protocol import import_files
 from protocol.errors import BadRequest, TooLarge
 from protocol.messages import JsonObject
+from server.api import transfer
+from server.api.spool import Spool
 from tests.unit.import_files import read_exports
 from tests.unit.test_transfer_pure import header, message, payload
 
@@ -48,3 +60,94 @@ def test_the_sibling_lists_of_a_chat_have_a_limit_together(monkeypatch: pytest.M
     with pytest.raises(TooLarge, match=r"line 18: .* more than 100 ids together") as caught:
         read_exports(body_of([*at_limit, *family(1, "of-None-4")]))
     assert caught.value.path == "/18/message/parent_id"
+
+
+def test_a_body_may_hold_a_thousand_empty_lines_and_is_refused_at_the_next() -> None:
+    body = b"\n" * 500 + body_of([message()]) + b"\n" + b" \r\n" * 500
+    assert len(read_exports(body)[0].messages) == 1
+    with pytest.raises(BadRequest, match="line 1003: a body may hold 1000 empty lines") as caught:
+        read_exports(body + b"\t\n" + b"\n" * 1_000_000)
+    assert caught.value.path == "/1003"
+
+
+def test_reading_ends_before_the_next_piece_once_the_caller_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.api.spool.PIECE_BYTES", 8)
+    read: list[bytes] = []
+    with tempfile.TemporaryFile() as file:
+        file.write(b"one\ntwo\nthree\nfour\n")
+        file.flush()
+        with pytest.raises(ClientDisconnect):
+            read += [raw for _, raw in Spool(file).until(lambda: True).places()]
+        lines = Spool(file).until(lambda: bool(read)).places()
+        with pytest.raises(ClientDisconnect):
+            for _, raw in lines:
+                read.append(raw)
+    assert read == [b"one", b"two"]
+
+
+class Caller:
+    """Somebody who sent a body and waits, until `leaves` is set."""
+
+    def __init__(self) -> None:
+        self.leaves = anyio.Event()
+        self.request = Request({"type": "http", "method": "POST", "headers": []}, self._receive)
+        self.outcome = ""
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def check(self, file: Spool) -> None:
+        try:
+            await transfer._check(self.request, file, 5)
+            self.outcome = "checked"
+        except ClientDisconnect:
+            self.outcome = "left"
+
+
+@pytest.mark.anyio
+async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Semaphore(0)
+
+    def slow(lines: Spool, _: int) -> list[import_files.ChatInFile]:
+        begun.release()
+        until = time.monotonic() + 20
+        while time.monotonic() < until:  # as a body that takes very long; the end is for a broken server
+            list(lines.places())
+        raise AssertionError("nobody stopped this thread")
+
+    monkeypatch.setattr(transfer, "check_exports", slow)
+    callers = [Caller() for _ in range(3)]
+    with tempfile.TemporaryFile() as file, anyio.fail_after(30):
+        file.write(b"a line\n")
+        file.flush()
+        async with anyio.create_task_group() as tasks:
+            for caller in callers:
+                tasks.start_soon(caller.check, Spool(file))
+            for _ in range(2):
+                assert await anyio.to_thread.run_sync(partial(begun.acquire, timeout=20)), "other work has threads"
+            while transfer._threads.statistics().tasks_waiting != 1:
+                await anyio.lowlevel.checkpoint()
+            waiting = callers[2]
+            waiting.leaves.set()
+            while not waiting.outcome:
+                await anyio.lowlevel.checkpoint()
+            assert [caller.outcome for caller in callers] == ["", "", "left"]
+            callers[0].leaves.set()
+            while not callers[0].outcome:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()  # as when the process stops: the thread of the second one must end, too
+    assert [caller.outcome for caller in callers] == ["left", "", "left"]
+    assert not begun.acquire(blocking=False), "the third never had a thread"
+    assert transfer._threads.statistics().borrowed_tokens == 0
+
+
+@pytest.mark.anyio
+async def test_a_check_whose_caller_stays_gives_its_chats_or_its_refusal() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(body_of([message()]))
+        file.flush()
+        (chat,) = await transfer._check(Caller().request, Spool(file), 5)
+        assert chat.header.message_count == 1
+        with pytest.raises(TooLarge):
+            await transfer._check(Caller().request, Spool(file), 0)
