@@ -40,8 +40,9 @@ STEADY_SECONDS = 60.0
 START_SECONDS = 60.0
 """For a process that takes over from another one, which serves on until then."""
 
-STOP_SPARE_SECONDS = 10.0
-"""Over what `limits` give a process for its end; then it is killed."""
+STOP_SPARE_SECONDS = 25.0
+"""Over what `limits` give a process for its end; then it is killed. 5 s more than a process gives itself
+(`process.STOP_SPARE_SECONDS`), so that one that is stuck ends by itself first, and its log says why."""
 
 LINE_MAX_BYTES = 4_096
 """Of what a process says when it is ready; one write to a pipe, so it comes in one piece."""
