@@ -19,7 +19,7 @@ OPENAI_API = "https://api.openai.com/v1"
 BASE_URLS = {"anthropic": "https://api.anthropic.com", "google": "https://generativelanguage.googleapis.com"}
 """Of kinds with an address of their own."""
 
-VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
+VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 """What the names of environment variables look like that hold keys."""
 
 Price = Annotated[float, Meta(ge=0)]
@@ -81,7 +81,7 @@ class Provider(Section, frozen=True):
     """Up to and including /v1; http://127.0.0.1:11434/v1 for Ollama. `anthropic` and `google` have their own."""
 
     api_key_env: str = ""
-    """Name of the environment variable that holds the key, of capitals, digits and _. Empty: `api_key`, or no key at
+    """Name of the environment variable that holds the key, of letters, digits and _. Empty: `api_key`, or no key at
     all."""
 
     api_key: Secret | None = None
