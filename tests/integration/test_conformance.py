@@ -97,7 +97,7 @@ def test_there_are_at_least_forty_mutations_and_a_draw_depends_on_the_commit_alo
     assert len(MUTATIONS) >= 40
     assert len({mutation.sentence for mutation in MUTATIONS.values()}) == len(MUTATIONS)
     page = (ROOT / "docs" / "conformance.md").read_text()
-    assert re.findall(r"There are\s+(\d+) such mutations", page) == [str(len(MUTATIONS))]
+    assert re.findall(r"There are\s+(\d+)\s+such\s+mutations", page) == [str(len(MUTATIONS))]
     assert drawn(DRAWN_COUNT) == drawn(DRAWN_COUNT)
     for name, mutation in MUTATIONS.items():
         assert set(mutation.hints) <= TRANSCRIPTS.keys(), name
