@@ -1,8 +1,8 @@
 """A chat as lines of JSON: the whole tree, not only the path that is shown (PROTOCOL §1, SES-6).
 
-`server/api/transfer.py` sends the lines, `import_files.py` reads them, `imports.py` makes a chat of them. The rule:
-what is derived is not written (sibling ids, a parent that is gone), so that a chat and its import give the same bytes.
-Blobs are no part of a state: the caller sends their lines after the chat's.
+`server/api/transfer.py` sends the lines, `import_files.py` reads them, `imports.py` makes a chat of them. An
+export leaves out what is derived (sibling ids, a parent that is gone), so that a chat and its import give the same
+bytes. Blobs are not part of the state: the caller sends their lines after the chat's.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """What an import does to a chat: the exported tree is told as events, so that every reader folds the same chat.
 
 Pure. `decider.py` calls it for the internal command `ImportChat`; the lines were read and checked by `exports.py`. Ids
-are kept. The rule: only into a chat in which nothing was said, so that no import ever mixes two histories.
+are kept. An import is refused where the chat has messages already, so that no import mixes two histories.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """What people are shown of settings: no secret, and no secret part of a URL; and the check of URLs that shows nothing.
 
-The one rule: whatever stands before the `@` of a URL, and the values of its query, may be a secret.
+The part of a URL before its `@` and the values of its query are masked, because each may be a secret.
 """
 
 import re
