@@ -1,6 +1,6 @@
 """What an import does to a chat: the exported tree is told as events, so that every reader folds the same chat.
 
-Pure. `decider.py` calls it for the internal command `ImportChat`; the lines were read and checked by `exports.py`. Ids
+Pure. `decider.py` calls it for the internal command `ImportChat`; `import_files.py` has read and checked the lines. Ids
 are kept. An import is refused where the chat has messages already, so that no import mixes two histories.
 """
 
