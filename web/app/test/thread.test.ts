@@ -6,6 +6,7 @@ import { test } from "node:test";
 import type { Message } from "threadcast-client";
 
 import { sourcesOf } from "../src/thread/citations.ts";
+import { directionOf } from "../src/thread/markdown/direction.ts";
 import { toHtml } from "../src/thread/markdown/render.ts";
 import { turnOf, turnsAfter } from "../src/thread/turns.ts";
 import { ending, spent, usageOf } from "../src/thread/words.ts";
@@ -81,12 +82,36 @@ test("words cannot break out of the attributes that they are put into", () => {
 
 test("images of other servers wait until they are asked for, ours are shown", () => {
   assert.match(toHtml("![cat](https://x.example/c.png)"), /<button[^>]*data-image="https:\/\/x\.example\/c\.png"/);
-  assert.equal(toHtml("![a stream](/v1/chats/feed)"), "<p>a stream</p>\n");
+  assert.equal(toHtml("![a stream](/v1/chats/feed)"), `<p dir="ltr">a stream</p>\n`);
   assert.match(toHtml("![own](/v1/chats/c/blobs/1)"), /<img src="\/v1\/chats\/c\/blobs\/1" alt="own"/);
-  assert.match(toHtml("![odd](javascript:alert(1))"), /^<p>odd<\/p>/);
-  assert.match(toHtml("![odd](//x.example/c.png)"), /^<p>odd<\/p>/);
+  assert.match(toHtml("![odd](javascript:alert(1))"), /^<p dir="ltr">odd<\/p>/);
+  assert.match(toHtml("![odd](//x.example/c.png)"), /^<p dir="ltr">odd<\/p>/);
 });
 
 test("a link that is defined elsewhere is found", () => {
   assert.match(toHtml("see [one][1]", "[1]: https://a.example"), /href="https:\/\/a\.example"/);
+});
+
+test("a text runs the way of its first letter that is neither code nor an address", () => {
+  const ways: [string, string][] = [
+    ["hello שלום", "ltr"],
+    ["שלום hello", "rtl"],
+    ["- `npm install` מתקין", "rtl"],
+    ["> [קישור](https://example.org/) here", "rtl"],
+    ["1. https://example.org/ عربي", "rtl"],
+    ["```js\ncode\n```\n\nпривет", "ltr"],
+    ["| ۱ | 2 |", ""],
+    ["- [ ] *משימה*", "rtl"],
+    ["&nbsp;<br> فارسی", "rtl"],
+    ["", ""],
+  ];
+  for (const [text, way] of ways) assert.equal(directionOf(text), way, text);
+});
+
+test("blocks of Markdown say which way they run, and code runs from left to right", () => {
+  const html = toHtml("# שלום\n\nwords `קוד`\n\n- פריט\n- two\n\n> ציטוט\n\n| א | b |\n| - | -: |\n| ג | 1 |\n\n```py\nx\n```\n");
+  for (const tag of [
+    '<h1 dir="rtl">', '<p dir="ltr">words <code dir="ltr">קוד</code></p>', '<ul dir="rtl">', '<li dir="rtl">פריט', '<li dir="ltr">two',
+    '<blockquote dir="rtl">', '<div class="table" tabindex="0" dir="rtl">', '<th dir="rtl">א', '<td align="right">1', '<figure class="code" dir="ltr">',
+  ]) assert.ok(html.includes(tag), `${tag} in ${html}`);
 });

@@ -86,6 +86,7 @@ export function Composer() {
         {(files.length > 0 || uploads.value.length > 0) && <Attached />}
         <textarea
           ref={box}
+          dir="auto"
           rows={1}
           aria-label="Message"
           placeholder={isBusy ? "Write what comes next" : "Write a message"}

@@ -22,13 +22,13 @@ export function Queue() {
       {held.map((one) => (
         <li key={one.requestId}>
           <span class="tag">not sent yet</span>
-          <span class="words">{heldText(one)}</span>
+          <span class="words" dir="auto">{heldText(one)}</span>
         </li>
       ))}
       {refused.map((one) => (
         <li key={one.id} class="refused" title={one.reason}>
           <span class="tag">not taken</span>
-          <span class="words">{one.draft.text || `${one.draft.files.length} files`}</span>
+          <span class="words" dir="auto">{one.draft.text || `${one.draft.files.length} files`}</span>
           <button type="button" onClick={() => takeUp(one)}>
             Put back
           </button>
@@ -65,6 +65,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
     return (
       <li class="edited">
         <textarea
+          dir="auto"
           aria-label="Waiting message"
           defaultValue={item.content}
           ref={(box) => box?.focus()}
@@ -84,7 +85,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   return (
     <li>
       <span class="tag">{item.priority ? "next" : "waiting"}</span>
-      <span class="words" title={item.content}>
+      <span class="words" dir="auto" title={item.content}>
         {wordsOf(item)}
       </span>
       {isEditable(item) && <IconButton name="edit" label="Edit" onClick={() => setEditing(true)} />}

@@ -63,7 +63,7 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
         }}
       >
         <span class={`mark ${mark}`} />
-        <span class="name">{title}</span>
+        <span class="name" dir="auto">{title}</span>
         {says && <span class="visually-hidden">, {says}</span>}
       </a>
       <Menu
@@ -89,6 +89,7 @@ function TitleInput({ title, onEnd }: { title: string; onEnd: (name: string | nu
   };
   return (
     <input
+      dir="auto"
       aria-label="Title"
       defaultValue={title}
       maxLength={TITLE_MAX_CHARACTERS}

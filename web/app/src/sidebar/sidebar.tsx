@@ -64,6 +64,7 @@ export function Sidebar() {
           <label class="search">
             <Icon name="search" />
             <input
+              dir="auto"
               type="search"
               aria-label="Search chats"
               placeholder="Search"

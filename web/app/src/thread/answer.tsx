@@ -55,7 +55,7 @@ function Sources({ message }: { message: Message }) {
   return (
     <ol class="sources" aria-label="Sources">
       {sources.map(({ title, url, quote }, at) => (
-        <li key={at} title={quote}>
+        <li key={at} title={quote} dir="auto">
           {url ? (
             <a href={url} target="_blank" rel="noopener noreferrer nofollow">
               {title}

@@ -25,6 +25,7 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
     >
       <textarea
         ref={box}
+        dir="auto"
         aria-label="Edit message"
         value={said}
         onInput={(event) => setSaid(event.currentTarget.value)}

@@ -26,7 +26,7 @@ function Places({ parts }: { parts: readonly OtherPart[] }) {
 export const Editor = lazyOf(() => import("./editor.tsx").then((room) => room.Editor), Unedited);
 
 function Unedited({ text }: { text: string }) {
-  return <div class="bubble">{text}</div>;
+  return <div class="bubble" dir="auto">{text}</div>;
 }
 
 export const MessageQuestions = lazyOf(() => import("./questions.tsx").then((room) => room.MessageQuestions));

@@ -36,7 +36,7 @@ function UserMessage({ turn }: { turn: Turn }) {
       ) : (
         <>
           {typeof message.content !== "string" && <Parts parts={message.content} />}
-          {text && <div class="bubble">{text}</div>}
+          {text && <div class="bubble" dir="auto">{text}</div>}
           {files.length > 0 && <p class="context-files">{files.join(", ")}</p>}
           <UserTools message={message} onEdit={() => setEdited(true)} />
         </>
@@ -55,7 +55,7 @@ function Note({ turn }: { turn: Turn }) {
     <article class={`message note ${message.role === "error" ? "bad" : ""}`} id={`m-${turn.id}`} aria-label={name} tabIndex={-1} title={timeOf(message.created_at)}>
       <details open={text.length < 200}>
         <summary>{name}</summary>
-        <div class="said">{text}</div>
+        <div class="said" dir="auto">{text}</div>
       </details>
       {message.reasoning_content && <Reasoning id={turn.id} text={message.reasoning_content} isLive={false} />}
     </article>

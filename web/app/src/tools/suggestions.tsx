@@ -18,7 +18,7 @@ export function Suggestions() {
   return (
     <div class="suggestions" role="group" aria-label="Suggestions">
       {values.map((each, at) => (
-        <button key={at} type="button" onClick={() => sendValue(each)}>{labelOf(each)}</button>
+        <button key={at} type="button" dir="auto" onClick={() => sendValue(each)}>{labelOf(each)}</button>
       ))}
       {actions.map((each, at) => (
         <button key={`a${at}`} type="button" class="action" onClick={() => void act(each, resultText(message))}>

@@ -14,7 +14,7 @@ export function ConnectionBar() {
       {isNarrow.value && (
         <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
       )}
-      <h1 title={title.value}>{chat.value ? title.value : "New chat"}</h1>
+      <h1 dir="auto" title={title.value}>{chat.value ? title.value : "New chat"}</h1>
       {chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />

@@ -9,7 +9,7 @@ const TAGS =
 
 /** Those that lead somewhere are held against ADDRESS, the others are words. */
 const ADDRESSES = ["data-image", "href", "src"];
-const WORDS = "align alt checked class data-copy disabled loading rel start tabindex target title type".split(" ");
+const WORDS = "align alt checked class data-copy dir disabled loading rel start tabindex target title type".split(" ");
 
 /** Elsewhere nothing leads: not to scripts, not to data. An image may be data; `render.ts` says which. */
 const ADDRESS = /^(?:https?:|mailto:|tel:|\/(?!\/)|#|data:image\/(?:png|jpe?g|webp|gif);base64,)/i;

@@ -62,7 +62,7 @@ function Html({ html }: { html: string }) {
 function Code({ code, language, isClosed }: { code: string; language: string; isClosed: boolean }) {
   const painted = isClosed ? coloured(code, language) : null;
   return (
-    <figure class="block code">
+    <figure class="block code" dir="ltr">
       <figcaption>
         <span>{language || "text"}</span>
         <button type="button" data-copy="code">

@@ -9,6 +9,7 @@
 import { Marked, type Tokens } from "marked";
 
 import { OWN_IMAGE } from "../../ui/own_image.ts";
+import { directionOf } from "./direction.ts";
 
 const HARMLESS_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd|mark|u))>$/i;
 
@@ -21,6 +22,30 @@ const marked = new Marked({
     code({ text, lang }: Tokens.Code) {
       return figure(text, /^[\w+#.-]{1,30}/.exec(lang ?? "")?.[0].toLowerCase() ?? "");
     },
+    paragraph({ tokens, raw }) {
+      return `<p${directed(raw)}>${this.parser.parseInline(tokens)}</p>\n`;
+    },
+    heading({ tokens, depth, raw }) {
+      return `<h${depth}${directed(raw)}>${this.parser.parseInline(tokens)}</h${depth}>\n`;
+    },
+    codespan({ text }) {
+      return `<code dir="ltr">${escaped(text)}</code>`;
+    },
+    blockquote({ tokens, raw }) {
+      return `<blockquote${directed(raw)}>\n${this.parser.parse(tokens)}</blockquote>\n`;
+    },
+    list({ ordered, start, items, raw }) {
+      const tag = ordered ? "ol" : "ul";
+      const from = ordered && start !== 1 ? ` start="${start}"` : "";
+      return `<${tag}${from}${directed(raw)}>\n${items.map((item) => this.listitem(item)).join("")}</${tag}>\n`;
+    },
+    listitem(item) {
+      return `<li${directed(item.raw)}>${this.parser.parse(item.tokens)}</li>\n`;
+    },
+    tablecell({ text, tokens, header, align }) {
+      const tag = header ? "th" : "td";
+      return `<${tag}${directed(text)}${align ? ` align="${align}"` : ""}>${this.parser.parseInline(tokens)}</${tag}>\n`;
+    },
     image({ href, text }) {
       if (OWN_IMAGE.test(href)) return `<img src="${escaped(href)}" alt="${escaped(text)}" loading="lazy">`;
       if (!/^https:\/\//i.test(href)) return escaped(text || href);
@@ -29,7 +54,7 @@ const marked = new Marked({
     },
     table(this, token) {
       const row = (cells: Tokens.TableCell[]) => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
-      return `<div class="table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
+      return `<div class="table" tabindex="0"${directed(token.raw)}><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
     },
   },
 });
@@ -39,11 +64,17 @@ export function toHtml(block: string, definitions = ""): string {
   return marked.parse(definitions && block.includes("[") ? `${block}\n\n${definitions}` : block, { async: false });
 }
 
+/** A block without letters goes the way of what it stands in, which HTML's `dir="auto"` would not do. */
+function directed(raw: string): string {
+  const direction = directionOf(raw);
+  return direction ? ` dir="${direction}"` : "";
+}
+
 /** Code with its language and a button that copies it; `markdown.tsx` draws the same for code that grows. */
 function figure(code: string, language: string): string {
   const name = language ? ` class="language-${escaped(language)}"` : "";
   return (
-    `<figure class="code"><figcaption><span>${escaped(language || "text")}</span>` +
+    `<figure class="code" dir="ltr"><figcaption><span>${escaped(language || "text")}</span>` +
     `<button type="button" data-copy="code">Copy</button></figcaption>` +
     `<pre tabindex="0"><code${name}>${escaped(code)}\n</code></pre></figure>`
   );

@@ -1,0 +1,15 @@
+/** Which way a piece of Markdown runs: from left to right, or from right to left. Pure. */
+
+/** Code and addresses are in Latin letters whatever the language around them. */
+const FOREIGN = /```[^]*?(?:```|$)|`[^`]*`|\]\([^)]*\)|<[^>]*>|\bhttps?:\S+|&#?\w+;/g;
+
+/** The scripts in use that run from right to left (Unicode 16, Bidi_Class R and AL). */
+const RIGHT_TO_LEFT =
+  /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Samaritan}\p{Script=Mandaic}\p{Script=Adlam}\p{Script=Hanifi_Rohingya}]/u;
+
+/** By the first letter, as HTML's `dir="auto"` decides (rule P2 of the Unicode Bidirectional Algorithm); "" without one. */
+export function directionOf(markdown: string): "ltr" | "rtl" | "" {
+  const letter = /\p{L}/u.exec(markdown.replace(FOREIGN, " "))?.[0];
+  if (!letter) return "";
+  return RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr";
+}
