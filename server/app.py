@@ -16,6 +16,7 @@ from server.api.edge import Edge
 from server.api.routes import build_app
 from server.assembly import Furniture, authenticator_of, furnish, open_store, quotas_of
 from server.backlog import watched_backlog
+from server.companions import running
 from server.http import HttpServer, allow_open_files, serving
 from server.lag import watched_lag
 from server.probes import Door, Probes, probed
@@ -72,12 +73,27 @@ async def _run(settings: Settings, startup: Startup, *, seat: Seat | None = None
         )
         if has_worker:  # drained before streams end
             await stack.enter_async_context(hosting(settings, store, furniture, metrics, vault))
-        door.open(build_app(edge, cors_origins=settings.server.cors_origins, checks_host=not settings.auth.tokens))
+        door.open(
+            build_app(
+                edge,
+                cors_origins=settings.server.cors_origins,
+                checks_host=not settings.auth.tokens,
+                pages=settings.server.pages,
+            )
+        )
         readiness.open(store)
         ready.set()
         _say_ready(settings, furniture, listener, announce, startup)
-        await stop.wait()
-        await anyio.sleep(settings.limits.retire_seconds)
+        async with running(furniture.companions if has_worker else [], _local_url(listener)):
+            await stop.wait()
+            await anyio.sleep(settings.limits.retire_seconds)
+
+
+def _local_url(listener: socket.socket) -> str:
+    """The server's address for programs on this machine: of a wildcard address, loopback."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listener(settings: Settings, seat: Seat | None) -> AbstractContextManager[socket.socket]:
@@ -129,6 +145,7 @@ async def _edge(
         keeps_traces=limits.trace_hours > 0,
         vault=vault if furniture.forwards_authorization else None,
         shares_port=seat is not None,
+        frame_origins=settings.server.frame_origins,
         endpoints=furniture.endpoints,
     )
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:

@@ -2,7 +2,8 @@
 
     from server.authoring import ToolContext, tool
 
-Tools, what they are given and what they give back; types of payloads; sections of prompts. Ready-made tools lie beside
+Tools, what they are given and what they give back; types of payloads; sections of prompts; what an assistant says
+before the first message; functions that run beside the server. Ready-made tools lie beside
 it: `server.tools.agents`, `server.tools.process_tools`, `server.tools.workflow`. These names stay; where they are
 defined is our business.
 """
@@ -11,6 +12,8 @@ from protocol.errors import ToolFailed
 from protocol.messages import JsonObject
 from server.agent.place.payload_types import PayloadType, payload_type
 from server.agent.place.prompt import PromptContext, section
+from server.agent.place.welcome import Starter, Welcome
+from server.companions import companion
 from server.tools.base import ClientEvent, Payload, Progress, ToolContext, ToolResult
 from server.tools.preview import Preview
 from server.tools.python import tool
@@ -26,10 +29,13 @@ __all__ = [
     "Preview",
     "Progress",
     "PromptContext",
+    "Starter",
     "ToolContext",
     "ToolFailed",
     "ToolResult",
     "Traits",
+    "Welcome",
+    "companion",
     "payload_type",
     "resolver",
     "schema_of",

@@ -300,6 +300,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     commands: list[str]
     events: list[str]
     codes: list[str]
+    frame_origins: list[str]
+    """Origins whose pages may frame the page and hand it context; "self": pages of this server."""
+    scripted_providers: list[str]
+    """Providers whose answers no model writes: the demonstration, and scripts."""
     limits: dict[str, float]
 
 
@@ -369,13 +373,26 @@ class ModeUi(msgspec.Struct, frozen=True):
     tags: list[str]
 
 
+class ChatStarter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to begin a chat with. `model` answers this message ("": the chat's model); `context` becomes the
+    chat's parameter of this name before the message is sent ({}: none)."""
+
+    title: str
+    text: str
+    model: str
+    context: JsonObject
+
+
 class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile."""
+    """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and
+    `starters` are what its chats show before the first message."""
 
     id: str
     aliases: list[str]
     title: str
     description: str
+    greeting: str
+    starters: list[ChatStarter]
     tools_count: int
     thread_defaults: ThreadDefaults
     ui: ModeUi

@@ -101,7 +101,20 @@ def server_paths() -> JsonObject:
             "get": question("listMcpResources", "What MCP servers offer to be attached.", "McpResources")
         },
         "/v1/mcp/prompts": {"get": question("listMcpPrompts", "The prompts of MCP servers.", "McpPrompts")},
-        "/v1/chat-modes": {"get": question("listChatModes", "The profiles that `mode` may name.", "ChatModes")},
+        "/v1/chat-modes": {
+            "get": operation(
+                "listChatModes",
+                "server",
+                "The profiles that `mode` may name.",
+                {
+                    "200": json_answer("The profiles that `mode` may name, as they are in the place.", "ChatModes"),
+                    "400": failure("`bad_request`: `scope` is no scope."),
+                },
+                parameters=[
+                    query_parameter("scope", {"type": "string"}, "A place, such as `reports/articles`; unset: none."),
+                ],
+            )
+        },
         "/v1/providers": {"get": question("listProviders", "Where models come from.", "Providers")},
         "/readyz": {
             "get": operation(

@@ -12,7 +12,7 @@ from protocol.errors import CODES, BadRequest, NotFound
 from protocol.events import Event
 from protocol.messages import JsonObject
 from server.agent.place.profile import DEFAULT_PROFILE, Profile, is_for
-from server.agent.place.scopes import TOP, is_declared, path_of, read_scope
+from server.agent.place.scopes import TOP, is_declared, nearest, path_of, read_scope
 from server.api.edge import edge_of
 from server.api.errors import answer
 from server.api.limits import limits_of
@@ -53,7 +53,7 @@ async def metrics(request: Request) -> Response:
 
 async def caps(request: Request) -> Response:
     """`GET /v1/caps`: models, profiles with their scopes and payload types, the closed lists of commands, events and
-    codes, and limits."""
+    codes, who may frame the page, and limits."""
     edge = edge_of(request)
     edge.principal(request.scope)
     await edge.providers.listed()
@@ -89,6 +89,8 @@ async def caps(request: Request) -> Response:
             "commands": _tags(Command),
             "events": ["snapshot", *_tags(Event)],
             "codes": sorted(CODES),
+            "frame_origins": edge.frame_origins,
+            "scripted_providers": edge.providers.scripted,
             "limits": limits_of(edge),
         },
     )
@@ -119,16 +121,27 @@ async def providers(request: Request) -> Response:
 
 
 async def chat_modes(request: Request) -> Response:
-    """`GET /v1/chat-modes`: the profiles."""
+    """`GET /v1/chat-modes?scope`: the profiles, as they are in a place; without `scope`, in none. A profile that does
+    not declare the place is shown as in the nearest place around it, where its chats would be.
+
+    Raises:
+        BadRequest: `scope` is no scope.
+    """
     edge = edge_of(request)
     roles = edge.principal(request.scope).roles
+    wanted = request.query_params.get("scope")
+    scope = read_scope(wanted) if wanted else TOP
+    if scope is None:
+        raise BadRequest("scope: write one to three names without white space, with / between", path="/scope")
     modes = [
         {
             "id": profile.name,
             "title": profile.title,
             "aliases": profile.aliases,
             "description": profile.description,
-            "tools_count": len(edge.profiles.catalogue(profile, TOP, roles)),
+            "greeting": here.greeting,
+            "starters": here.starters,
+            "tools_count": len(edge.profiles.catalogue(profile, place, roles)),
             "thread_defaults": {
                 "include_project_info": True,
                 "checkpoints_enabled": True,
@@ -138,6 +151,8 @@ async def chat_modes(request: Request) -> Response:
             "ui": {"order": order, "tags": []},
         }
         for order, profile in enumerate(edge.profiles.all)
+        for place in (nearest(scope, profile.scopes),)
+        for here in (profile.at(place),)
     ]
     return answer(200, {"modes": modes, "errors": []})
 

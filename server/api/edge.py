@@ -1,6 +1,6 @@
 """What every endpoint is lent: store, hub, authenticator and limits, built once by `app.py`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
@@ -65,6 +65,8 @@ class Edge:
     """None: no tool wants callers' credentials, so none are held."""
     shares_port: bool = False
     """Other processes answer on the same port, so what is asked of one process cannot be asked here."""
+    frame_origins: Sequence[str] = ()
+    """Origins whose pages may frame the page and hand it context; "self" is the server's own."""
     endpoints: Mapping[str, EndpointRule] = field(default_factory=dict)
     """What is configured of the one-shot endpoints, by their path."""
 

@@ -1,37 +1,41 @@
-"""The page itself: what `scripts/web build` makes of `web/app`, read from `server/static`, at `/` and at its links.
+"""The page itself: what `scripts/web build` makes of `web/app`, read from `server/static`, at `/` and at its links; and
+an operator's own pages (`server.pages`) at `/pages/`.
 
 Two kinds of files. What lies under `assets/` has a hash of its content in its name, so browsers may keep it for ever;
 `index.html` is asked for anew each time, and is the answer to every link into the page (`/c/<chat>`). A server
 without these files says how to get them. It knows no chat: the page asks the public endpoints like any other client.
 """
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from protocol.errors import NotFound
 from server.api.errors import error_response
 
-__all__ = ["STATIC", "Assets", "assets", "icon", "no_such_page", "page"]
+__all__ = ["STATIC", "Assets", "assets", "icon", "no_such_page", "page_routes"]
 
 STATIC = Path(__file__).parents[1] / "static"
 """Made by the build, in no repository."""
 
 _POLICY = (
     "default-src 'self'; img-src 'self' data: blob: https:; media-src 'self' data: blob:; "
-    "style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors "
 )
 """What a model or a tool writes is shown, never run (CSP Level 3): scripts come from here alone. Images may come from
 where an answer says, once somebody has asked for one. Inline styles are for `_MISSING`: the page itself has none."""
 
 HEADERS = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": f"{_POLICY}'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -52,12 +56,45 @@ _MISSING = _PLAIN.format(
 )
 
 
-async def page(_: Request) -> Response:
-    """`/` and the page's own links."""
-    index = STATIC / "index.html"
-    if not index.is_file():
-        return HTMLResponse(_MISSING, 503, HEADERS)
-    return FileResponse(index, headers={**HEADERS, "Cache-Control": "no-cache"})
+def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[BaseRoute]:
+    """The routes of the page, and of the operator's pages in the directory `pages` ('': none). Only pages of
+    `frame_origins` may show the page in a frame ("self": this server's own)."""
+    ancestors = " ".join("'self'" if each == "self" else each for each in frame_origins) or "'none'"
+    headers = {**HEADERS, "Content-Security-Policy": _POLICY + ancestors}
+
+    async def page(_: Request) -> Response:
+        """`/` and the page's own links."""
+        index = STATIC / "index.html"
+        if not index.is_file():
+            return HTMLResponse(_MISSING, 503, HEADERS)
+        return FileResponse(index, headers={**headers, "Cache-Control": "no-cache"})
+
+    own = [Mount("/pages", _Pages(pages))] if pages else []
+    return [
+        Route("/", page),
+        Route("/c/{chat_id}", page),
+        Route("/favicon.svg", icon),
+        Mount("/assets", assets()),
+        *own,
+    ]
+
+
+class _Pages(StaticFiles):
+    """An operator's pages. They share the page's origin, and with it what a browser keeps for that, so their scripts
+    come from here alone as well."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory=directory, html=True)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if any(part.startswith(".") for part in Path(path).parts if part != "."):  # .git, .env: no pages
+            raise HTTPException(404)
+        return await super().get_response(path, scope)
+
+    def file_response(self, *found: Any, **more: Any) -> Response:  # Any: passed on as it comes
+        response = super().file_response(*found, **more)
+        response.headers.update({**HEADERS, "Cache-Control": "no-cache"})
+        return response
 
 
 def no_such_page(path: str) -> Response:

@@ -6,7 +6,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Mount, Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
 from protocol.errors import NotFound
@@ -16,11 +16,11 @@ from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
 from server.api.guard import OriginGuard
-from server.api.page import assets, icon, no_such_page, page
+from server.api.page import no_such_page, page_routes
 from server.api.params import chat_params
 from server.api.stream import subscribe
 
-__all__ = ["PAGE", "ROUTES", "build_app"]
+__all__ = ["ROUTES", "build_app"]
 
 PREFLIGHT_SECONDS = 600
 
@@ -82,19 +82,11 @@ ROUTES = [
 ]
 """First match wins. `protocol/schema/openapi.json` describes the same ones; a test holds them together."""
 
-PAGE = [
-    Route("/", page),
-    Route("/c/{chat_id}", page),
-    Route("/favicon.svg", icon),
-    Mount("/assets", assets()),
-]
-"""The page, which is no part of the API."""
 
-
-def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool) -> Starlette:
-    """The web application. `checks_host`: see `guard.py`."""
+def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool, pages: str = "") -> Starlette:
+    """The web application. `checks_host`: see `guard.py`. `pages`: a directory that is served at /pages/."""
     app = Starlette(
-        routes=[*ROUTES, *PAGE],
+        routes=[*ROUTES, *page_routes(edge.frame_origins, pages)],
         middleware=[
             Middleware(
                 CORSMiddleware,

@@ -5,6 +5,7 @@ tools. It opens nothing but the store; what it returns is closed by who asked fo
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from protocol.principal import Principal
 from server.actor.host import Rhythm
@@ -16,10 +17,11 @@ from server.api.quotas import Quota, Quotas
 from server.assembly.app_file import app_file_of
 from server.assembly.endpoints import endpoints_of
 from server.assembly.payloads import payload_types_of
-from server.assembly.profiles import profiles_of
-from server.assembly.providers import check_models, providers_of
+from server.assembly.profiles import profiles_of, starter_models
+from server.assembly.providers import check_model, check_models, providers_of
 from server.assembly.store import open_store
 from server.assembly.tools import mcp_hub_of, tools_of
+from server.companions import Companion
 from server.providers.registry import Providers
 from server.redaction import Redactor, secrets_of
 from server.settings import Settings
@@ -42,6 +44,7 @@ class Furniture:
     endpoints: dict[str, EndpointRule]
     mcp: McpHub
     http: HttpClient
+    companions: list[Companion]
 
     @property
     def forwards_authorization(self) -> bool:
@@ -53,15 +56,23 @@ def furnish(settings: Settings) -> Furniture:
     """Providers, tools and profiles as configured. Raises ValueError naming what cannot be."""
     providers = providers_of(settings.models, with_demo=settings.has_demo)
     check_models(settings, providers)
+    if settings.server.pages and not Path(settings.server.pages).is_dir():
+        raise ValueError(f"server.pages: there is no directory {settings.server.pages!r}")
     app = app_file_of(settings.server.app)
     http = HttpClient()
     tools = tools_of(settings, app.tools, http)
     mcp = mcp_hub_of(settings, tools)
     configured = profiles_of(
-        settings, tools, payload_types=payload_types_of(settings, app.payload_types), sections=app.sections
+        settings,
+        tools,
+        payload_types=payload_types_of(settings, app.payload_types),
+        sections=app.sections,
+        welcomes=app.welcomes,
     )
+    for path, model in starter_models(configured.values()):
+        check_model(providers, path, model)
     profiles = Profiles(configured, tools, settings.models.default, providers.window_tokens, mcp, named=providers.named)
-    return Furniture(providers, tools, profiles, endpoints_of(settings, profiles), mcp, http)
+    return Furniture(providers, tools, profiles, endpoints_of(settings, profiles), mcp, http, app.companions)
 
 
 def authenticator_of(settings: Settings) -> Authenticator:

@@ -5,8 +5,10 @@ and says what is known, since an assistant that quietly lacks a tool is a bug no
 """
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from protocol.errors import BadRequest
 from protocol.messages import JsonObject
@@ -18,16 +20,18 @@ from server.agent.place.payload_types import Action, PayloadType
 from server.agent.place.profile import DEFAULT_IDENTITY, DEFAULT_PROFILE, Profile, ScopeTable
 from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, Section
 from server.agent.place.scopes import path_of
+from server.agent.place.welcome import Starter, Welcome, check_starters
 from server.settings import Action as ActionSettings
 from server.settings import Binding as BindingSettings
 from server.settings import Models, Settings
 from server.settings import Profile as ProfileSettings
 from server.settings import ReplyGuard as GuardSettings
 from server.settings import Scope as ScopeSettings
+from server.settings import Starter as StarterSettings
 from server.tools.base import Tool
 from server.tools.traits import Binding, Scope, scope_at
 
-__all__ = ["profiles_of"]
+__all__ = ["profiles_of", "starter_models"]
 
 _T = TypeVar("_T")
 
@@ -38,9 +42,10 @@ def profiles_of(
     *,
     payload_types: Mapping[str, PayloadType] | None = None,
     sections: Mapping[str, tuple[Section, ...]] | None = None,
+    welcomes: Sequence[Welcome] = (),
 ) -> dict[str, Profile]:
-    """By name, the default one among them. `tools` are the names of all that there are, `sections` those of the
-    operator's file.
+    """By name, the default one among them. `tools` are the names of all that there are, `sections` and `welcomes` those
+    of the operator's file.
 
     Raises:
         ValueError: a value that cannot be, or a name that nobody knows.
@@ -57,7 +62,49 @@ def profiles_of(
     )
     profiles.setdefault(DEFAULT_PROFILE, default)
     _check_words(profiles)
+    for welcome in welcomes:
+        known.profiles([welcome.profile], "Welcome.profile")
+        own = settings.profiles.get(welcome.profile, ProfileSettings())
+        profiles[welcome.profile] = _welcoming(profiles[welcome.profile], own, welcome)
     return profiles
+
+
+def starter_models(profiles: Iterable[Profile]) -> Iterator[tuple[str, str]]:
+    """Yield each model that a starter names, after the place where it does so."""
+    for profile in profiles:
+        tables = [("", profile.starters), *((path_of(at), table.starters) for at, table in profile.scopes.items())]
+        for place, starters in tables:
+            inside = f'.scopes."{place}"' if place else ""
+            for number, each in enumerate(starters or ()):
+                yield f"profiles.{profile.name}{inside}.starters[{number}].model", each.model
+
+
+def _welcoming(profile: Profile, configured: ProfileSettings, welcome: Welcome) -> Profile:
+    """The profile with what a `Welcome` says of it where its settings say nothing."""
+    if not welcome.place:
+        return replace(profile, **_said(configured, welcome))
+    if welcome.place not in profile.scopes:
+        known = ", ".join(map(path_of, profile.scopes)) or "none"
+        raise ValueError(
+            f"Welcome({profile.name!r}).scope: the profile has no place {welcome.scope!r}; there are {known}"
+        )
+    by_place = {scope_at(name): table for name, table in configured.scopes.items()}
+    said = _said(by_place.get(welcome.place, ScopeSettings()), welcome)
+    return replace(profile, scopes={**profile.scopes, welcome.place: replace(profile.scopes[welcome.place], **said)})
+
+
+def _said(configured: ProfileSettings | ScopeSettings, welcome: Welcome) -> dict[str, object]:
+    said = {"greeting": welcome.greeting, "starters": welcome.starters}
+    return {name: value for name, value in said.items() if value is not None and getattr(configured, name) is None}
+
+
+def _starters(wanted: list[StarterSettings] | None, path: str) -> list[Starter] | None:
+    """Raises ValueError as `check_starters`."""
+    if wanted is None:
+        return None
+    found = [Starter(title=each.title, text=each.text, model=each.model, context=each.context) for each in wanted]
+    check_starters(found, path)
+    return found
 
 
 def _check_words(profiles: Mapping[str, Profile]) -> None:
@@ -139,6 +186,8 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
         title=wanted.title or name,
         aliases=list(wanted.aliases),
         description=wanted.description,
+        greeting=wanted.greeting or "",
+        starters=_starters(wanted.starters, f"{path}.starters") or [],
         system_prompt=DEFAULT_IDENTITY if wanted.system_prompt is None else wanted.system_prompt,
         guidelines=wanted.guidelines,
         custom_instructions=wanted.custom_instructions,
@@ -195,6 +244,8 @@ def _scope(wanted: ScopeSettings, path: str, known: _Known) -> ScopeTable:
         tools=known.tools(wanted.tools, f"{path}.tools"),
         payload_types=known.payload_types(wanted.payloads, f"{path}.payloads"),
         actions=_actions(wanted.actions),
+        greeting=wanted.greeting,
+        starters=_starters(wanted.starters, f"{path}.starters"),
     )
 
 

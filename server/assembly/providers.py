@@ -12,7 +12,7 @@ from server.settings import BASE_URLS, OPENAI_API, Models, Settings
 from server.settings import Provider as ProviderSettings
 from server.settings.models import Model as ModelSettings
 
-__all__ = ["check_models", "providers_of"]
+__all__ = ["check_model", "check_models", "providers_of"]
 
 
 def providers_of(models: Models, *, with_demo: bool = False) -> Providers:
@@ -33,13 +33,18 @@ def check_models(settings: Settings, providers: Providers) -> None:
         named += [(f"{path}.model", profile.model), (f"{path}.summarizer", profile.summarizer or "")]
         named += [(f"{path}.fallback", each) for each in profile.fallback or ()]
     for path, model in named:
-        try:
-            if model:
-                provider, known_as = providers.resolve(model)
-                if isinstance(provider, Demo | Script):
-                    provider.check(known_as)
-        except ModelFailed as wrong:
-            raise ValueError(f"{path} = {model!r}: {wrong.message}") from None
+        check_model(providers, path, model)
+
+
+def check_model(providers: Providers, path: str, model: str) -> None:
+    """Raises ValueError, which names `path`, as `check_models`. '' is no model."""
+    try:
+        if model:
+            provider, known_as = providers.resolve(model)
+            if isinstance(provider, Demo | Script):
+                provider.check(known_as)
+    except ModelFailed as wrong:
+        raise ValueError(f"{path} = {model!r}: {wrong.message}") from None
 
 
 def _provider(name: str, wanted: ProviderSettings) -> Provider:

@@ -16,6 +16,8 @@ from structlog.typing import FilteringBoundLogger
 from protocol.errors import ModelFailed
 from server.foreign import pass_on
 from server.providers.base import UNNAMED_MODEL, ModelInfo, Provider, model_info
+from server.providers.demo.models import Demo
+from server.providers.demo.script import Script
 from server.providers.listed import Offer
 from server.providers.sdk import SdkProvider
 
@@ -50,6 +52,11 @@ class Providers:
     @property
     def names(self) -> list[str]:
         return list(self._by_name)
+
+    @property
+    def scripted(self) -> list[str]:
+        """Return the names of those whose answers no model writes: the demonstration and scripts."""
+        return [name for name, provider in self._by_name.items() if isinstance(provider, Demo | Script)]
 
     async def warm_up(self) -> None:
         """Import the SDKs of those that are configured, and open their clients (DESIGN §13)."""

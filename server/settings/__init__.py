@@ -8,7 +8,7 @@ break it.
 
 from protocol.loopback import is_loopback
 from protocol.tool_names import SERVER_NAME
-from server.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Tool
+from server.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Starter, Tool
 from server.settings.limits import Limits
 from server.settings.mcp import Mcp
 from server.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -36,6 +36,7 @@ __all__ = [
     "Secret",
     "Server",
     "Settings",
+    "Starter",
     "Store",
     "Token",
     "Tool",

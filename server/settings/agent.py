@@ -9,7 +9,7 @@ from msgspec import Meta
 from server.settings.shown import check_http_url
 from server.settings.values import Seconds, Secret, Section
 
-__all__ = ["Action", "Binding", "Profile", "ReplyGuard", "Scope", "ScopePath", "Tool"]
+__all__ = ["Action", "Binding", "Profile", "ReplyGuard", "Scope", "ScopePath", "Starter", "Tool"]
 
 Script = Literal["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew", "Japanese", "Latin", "Thai"]
 
@@ -49,6 +49,24 @@ class Action(Section, frozen=True):
     """Who carries it out; `server`: choosing it sends a message to the assistant."""
 
 
+class Starter(Section, frozen=True):
+    """A message to begin a chat with, offered before the first one."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=80)]
+    text: Annotated[str, Meta(min_length=1, max_length=4_000)]
+    """The message, sent as it stands."""
+
+    model: Annotated[str, Meta(max_length=256)] = ""
+    """The model that answers this one message; unset: the chat's."""
+
+    context: dict[str, Any] = {}  # Any: any JSON; checked as the thread's parameter of this name when the server starts
+    """The parameter `context` of the chat that it begins, such as the object that a demonstration is about."""
+
+
+Greeting: TypeAlias = Annotated[str, Meta(max_length=500)]
+Starters: TypeAlias = Annotated[list[Starter], Meta(max_length=12)]
+
+
 class Scope(Section, frozen=True):
     """A place in a profile, such as a page and its tab, and what it says otherwise than the profile. What it says holds
     in the places inside it too; the most specific one wins."""
@@ -63,6 +81,8 @@ class Scope(Section, frozen=True):
 
     payloads: list[str] = []
     actions: list[Action] = []
+    greeting: Greeting | None = None
+    starters: Starters | None = None
 
 
 class Binding(Section, frozen=True):
@@ -100,6 +120,12 @@ class Profile(Section, frozen=True):
     """Shown to people; empty: the profile's name."""
 
     description: str = ""
+    greeting: Greeting | None = None
+    """What it says before the first message; unset: what the file of `server.app` says, else the page's own words."""
+
+    starters: Starters | None = None
+    """Messages to begin a chat with; unset: as above, []: none."""
+
     system_prompt: str | None = None
     """Unset: a plain helpful assistant."""
 

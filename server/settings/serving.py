@@ -1,5 +1,6 @@
 """Where the server listens, where it keeps what it knows, and who may call."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -44,7 +45,19 @@ class Server(Section, frozen=True):
     """A Python file whose tools are offered to models (`serve --app my_tools.py`). In threadcast.toml: its path from
     there."""
 
+    frame_origins: list[str] = []
+    """Origins whose pages may show the page in a frame, or open it, and hand it context ("self" is this server, with
+    `pages`). Such a page can dress up what people click on, approvals included: name only origins that you trust as
+    much as this server. Empty: nobody may."""
+
+    pages: str = ""
+    """A directory of web pages that are served at /pages/, such as one that frames the page. In threadcast.toml: its
+    path from there. Everybody who reaches the port can read them, without a token."""
+
     def __post_init__(self) -> None:
+        for origin in self.frame_origins:
+            if origin != "self":
+                _check_frame_origin(origin)
         for origin in self.cors_origins:
             parts = urlsplit(origin)
             if (
@@ -53,6 +66,25 @@ class Server(Section, frozen=True):
                 and (not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin)
             ):
                 raise ValueError(f"cors_origins: {masked(origin)!r} is no origin; write it as scheme://host[:port]")
+
+
+_FRAME_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:([1-9][0-9]{0,4}))?")
+"""An origin as browsers write it (RFC 6454 §6.2): lower case, without path, and nothing that would mean more than one
+host, or a second directive, in a Content Security Policy."""
+
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+def _check_frame_origin(origin: str) -> None:
+    """Raise ValueError unless `origin` is written exactly as browsers write it, since it is compared as text."""
+    found = _FRAME_ORIGIN.fullmatch(origin)
+    if found is None:
+        raise ValueError(
+            f"frame_origins: {masked(origin)!r} is no single origin; write scheme://host[:port] in lower case, without "
+            "a path, or self. There are no wildcards"
+        )
+    if found[5] == _DEFAULT_PORTS[found[1]] or int(found[5] or 1) > 65_535:
+        raise ValueError(f"frame_origins: leave the port away in {origin!r}, as browsers do, or write a possible one")
 
 
 class Store(Section, frozen=True):

@@ -159,6 +159,7 @@ class _Gathering:
         """Files that the file names lie beside it, wherever the server is started from."""
         tables = [
             (self._table.get("server", {}), "app"),
+            (self._table.get("server", {}), "pages"),
             *((provider, "file") for provider in self._providers().values()),
         ]
         for table, key in tables:

@@ -1,12 +1,12 @@
 """The page's files over HTTP: what browsers may keep, what they may run, and what a server without them says."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
 
 from server.api import page as rooms
 
@@ -30,9 +30,8 @@ def built(static: Path) -> Path:
     return static
 
 
-def get(path: str) -> httpx2.Response:
-    routes = [Route("/", rooms.page), Route("/c/{chat_id}", rooms.page), Route("/favicon.svg", rooms.icon)]
-    app = Starlette(routes=[*routes, Mount("/assets", rooms.assets())])
+def get(path: str, frame_origins: Sequence[str] = (), pages: str = "") -> httpx2.Response:
+    app = Starlette(routes=rooms.page_routes(frame_origins, pages))
 
     async def ask() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=app)
@@ -98,3 +97,33 @@ def test_a_server_without_the_page_says_how_to_get_it_and_lets_nobody_keep_that(
         assert "max-age" not in answer.headers.get("cache-control", "")
     assert get(f"/{SCRIPT}").status_code == 404
     assert get("/favicon.svg").json()["code"] == "not_found"
+
+
+def test_exactly_the_origins_that_are_named_may_frame_the_page_and_its_links(built: Path) -> None:
+    for path in ("/", "/c/some-chat"):
+        policy = _policy(get(path, ["self", "https://app.example.com:8443"]).headers)
+        assert "frame-ancestors 'self' https://app.example.com:8443" in policy
+        assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in _policy(get("/favicon.svg", ["self"]).headers)
+
+
+def test_an_operators_pages_are_served_with_a_policy_of_their_own_and_nothing_hidden_is(
+    built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pages = tmp_path_factory.mktemp("pages")
+    (pages / "index.html").write_text("<!doctype html>host")
+    (pages / "host.js").write_text("go()")
+    (pages / ".env").write_text("KEY=not for the web")
+    (pages / ".git").mkdir()
+    (pages / ".git" / "config").write_text("not for the web")
+    (pages / "out").symlink_to(built / "secret.txt")
+    for path, text in (("/pages/", "<!doctype html>host"), ("/pages/host.js", "go()")):
+        answer = get(path, ["self"], str(pages))
+        assert (answer.status_code, answer.text) == (200, text)
+        assert {"default-src 'self'", "frame-ancestors 'none'"} <= set(_policy(answer.headers))
+        assert answer.headers["cache-control"] == "no-cache"
+    for path in (".env", ".git/config", "%2eenv", "out", "../secret.txt", "%2e%2e/secret.txt", "nothing"):
+        answer = get(f"/pages/{path}", ["self"], str(pages))
+        assert answer.status_code == 404, path
+        assert "not for the web" not in answer.text
+    assert get("/pages/").status_code == 404

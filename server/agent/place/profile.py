@@ -25,6 +25,7 @@ from server.agent.place.context import payloads_of, wanted_scope
 from server.agent.place.payload_types import Action, PayloadType
 from server.agent.place.prompt import STANDARD_SECTIONS, Section, sections_at
 from server.agent.place.scopes import TOP, is_within, nearest, prefixes
+from server.agent.place.welcome import Starter
 from server.providers.base import ToolSpec
 from server.tools.base import Tool
 from server.tools.bound import BoundTool
@@ -59,6 +60,8 @@ class ScopeTable(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str] = []
     payload_types: dict[str, PayloadType] = {}
     actions: dict[str, Action] = {}
+    greeting: str | None = None
+    starters: list[Starter] | None = None
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     server's default. `params`: defaults of optional thread parameters, below what a thread sets itself (SET-1).
     `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
 
-    `aliases`: other words that name it in `mode`, in any case.
+    `aliases`: other words that name it in `mode`, in any case. `greeting` and `starters` are for people, before the
+    first message; no prompt has them.
 
     `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
     shortens long histories; '' for none, so that their oldest messages are left out. `delegate_to`: the profiles that
@@ -77,6 +81,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     title: str = "Agent"
     aliases: list[str] = []
     description: str = ""
+    greeting: str = ""
+    starters: list[Starter] = []
     system_prompt: str = DEFAULT_IDENTITY
     guidelines: str = ""
     custom_instructions: str = ""
@@ -108,6 +114,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             guidelines=_latest(self.guidelines, (table.guidelines for table in said)),
             custom_instructions=_latest(self.custom_instructions, (table.custom_instructions for table in said)),
             highlight=_latest(self.highlight, (table.highlight for table in said)),
+            greeting=_latest(self.greeting, (table.greeting for table in said)),
+            starters=_latest(self.starters, (table.starters for table in said)),
             payload_types={**self.payload_types, **{k: v for table in said for k, v in table.payload_types.items()}},
             actions={**self.actions, **{k: v for table in said for k, v in table.actions.items()}},
         )

@@ -146,6 +146,8 @@ export interface Capabilities {
   commands: string[];
   events: string[];
   codes: string[];
+  frame_origins: string[];
+  scripted_providers: string[];
   limits: { [key: string]: number };
 }
 
@@ -156,12 +158,14 @@ export interface ChatList {
   next_cursor: string | null;
 }
 
-/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. */
+/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and `starters` are what its chats show before the first message. */
 export interface ChatMode {
   id: string;
   aliases: string[];
   title: string;
   description: string;
+  greeting: string;
+  starters: ChatStarter[];
   tools_count: number;
   thread_defaults: ThreadDefaults;
   ui: ModeUi;
@@ -190,6 +194,14 @@ export interface ChatSnapshot {
   chat_id: string;
   position: number;
   id: string;
+}
+
+/** A message to begin a chat with. `model` answers this message ("": the chat's model); `context` becomes the chat's parameter of this name before the message is sent ({}: none). */
+export interface ChatStarter {
+  title: string;
+  text: string;
+  model: string;
+  context: JsonObject;
 }
 
 /** One chat of a list. Times are Unix milliseconds. */

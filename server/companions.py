@@ -1,0 +1,78 @@
+"""Companions: functions of the operator's file that run beside `threadcast serve`, for as long as it serves.
+
+    from server.authoring import companion
+    from threadcast import Client
+
+    @companion()
+    async def editor(url: str) -> None:
+        async with Client(url) as client, client.chat("desk") as chat:
+            ...
+
+A companion is for what a demonstration or a small installation would otherwise start in another terminal: a plugin
+that carries out client tools, a service that tools ask. `url` is where the server listens on this machine. Separate web
+and worker processes run no companions, because each would run its own.
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+import msgspec
+import structlog
+
+from server.foreign import pass_on
+
+__all__ = ["Companion", "companion", "running"]
+
+Run: TypeAlias = Callable[[str], Awaitable[None]]
+
+_log = structlog.get_logger()
+
+
+class Companion(msgspec.Struct, frozen=True):
+    """`run` is given the server's address, such as "http://127.0.0.1:8000", and is cancelled when the server stops."""
+
+    name: str
+    run: Run
+
+
+def companion() -> Callable[[Run], Companion]:
+    """Make a companion of an `async def` function with one argument, the server's address.
+
+    It begins when the server takes commands. When it raises, the log says so (`companion.failed`), and the server goes
+    on without it. It must end when it is cancelled: the server's end waits for it.
+
+    Raises:
+        TypeError: the function is not an `async def`.
+    """
+
+    def register(run: Run) -> Companion:
+        if not inspect.iscoroutinefunction(run):
+            raise TypeError(
+                f"companion {getattr(run, '__name__', run)}: write it as async def, with the url as argument"
+            )
+        return Companion(run.__name__, run)
+
+    return register
+
+
+@asynccontextmanager
+async def running(companions: Sequence[Companion], url: str) -> AsyncIterator[None]:
+    """Run them while the block runs."""
+    async with anyio.create_task_group() as tasks:
+        for each in companions:
+            tasks.start_soon(_guarded, each, url)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def _guarded(companion: Companion, url: str) -> None:
+    try:
+        await companion.run(url)
+    except BaseException as wrong:  # boundary: code of the operator's
+        pass_on(wrong)
+        _log.warning("companion.failed", companion=companion.name, error=f"{type(wrong).__name__}: {wrong}")
