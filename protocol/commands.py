@@ -77,12 +77,15 @@ class Interaction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(_Command, frozen=True, tag="user_message"):
+    """With `interrupt` the open run ends and this message goes before all that waits (PROTOCOL §9)."""
+
     content: object
     attachments: list[JsonObject] = []
     context_files: list[JsonObject] = []
     context: JsonObject = {}
     interaction: Interaction | None = None
     params: JsonObject = {}
+    interrupt: bool = False
 
 
 class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
@@ -200,12 +203,14 @@ class BrowserContextDecision(_Command, frozen=True, tag="browser_context_decisio
 
 
 class EditQueued(_Command, frozen=True, tag="edit_queued"):
-    """An absent field stays unchanged (`protocol.content.edited`)."""
+    """An absent field stays unchanged (`protocol.content.edited`). With `interrupt` the open run ends and the waiting
+    command is next."""
 
     target_request_id: Id
     content: object = None
     attachments: list[JsonObject] | None = None
     position: Annotated[int, Meta(ge=0)] | None = None
+    interrupt: bool = False
 
 
 class ContinueMessage(_Command, frozen=True, tag="continue_message"):
@@ -308,7 +313,7 @@ InternalCommand: TypeAlias = (
 CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreMessages)
 """A chat comes into being with its first accepted one of these (PROTOCOL §1)."""
 
-EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim)
+EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim, EditQueued)
 """Not counted against the 100 that may wait, but bounded too (PROTOCOL §18)."""
 
 Queueable: TypeAlias = UserMessage | RetryFromIndex | Regenerate | UpdateMessage | RemoveMessage | ContinueMessage

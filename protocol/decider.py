@@ -40,7 +40,7 @@ from protocol.ide import claim, take_result
 from protocol.imports import import_chat
 from protocol.ledger import Ledger
 from protocol.principal import Principal
-from protocol.queue import cancel, drop, edit_queued, enqueue
+from protocol.queue import cancel, drop, edit_queued, enqueue, interrupts
 from protocol.runs import close_calls, close_draft, end_run
 from protocol.starts import start_next
 from protocol.state import ChatState
@@ -60,6 +60,7 @@ def decide(
     """Write down what `command` does to the chat, its ack included. `source` is the chat that a `branch_from_chat`
     names, if it is there and the caller's own."""
     request_id = command.client_request_id
+    is_interrupting = interrupts(command, ledger.state)
     ledger.note(Progressed())
     try:
         if ledger.state.private.importing is not None and not isinstance(command, InternalCommand | Abort):
@@ -105,6 +106,8 @@ def decide(
             case _ if isinstance(command, Queueable):
                 enqueue(ledger, command, by)
                 start_next(ledger)
+        if is_interrupting:
+            _abort_run(ledger, lambda: None)  # and the head of the queue is taken up in the same entry
     except Refused as refusal:
         ledger.refuse(request_id, refusal.code, refusal.message, by=by)
 

@@ -1,5 +1,7 @@
 """The queue of a chat: commands that wait for their turn, in order, priority before all others (PROTOCOL §9).
 
+A message that interrupts goes before those of priority too. It waits only while accepted previews are carried out.
+
 What waits is a private fact; what people see of it is `queue_updated`, said after every change. Nothing leaves the
 queue in silence: a command is taken up (`starts.py`), or ends in a final ack. Bounds are the store's business, which
 counts what waits before it accepts.
@@ -14,6 +16,7 @@ from protocol.commands import (
     Command,
     ContinueMessage,
     EditQueued,
+    InternalCommand,
     Queueable,
     Regenerate,
     RemoveMessage,
@@ -23,14 +26,25 @@ from protocol.commands import (
     encode_command,
 )
 from protocol.content import content_text, edited, preview_of, read_content
-from protocol.errors import BadRequest, NotFound
+from protocol.errors import BadRequest, NotFound, Refused
 from protocol.events import QueuedItem, QueueUpdated
 from protocol.facts import CommandEdited, CommandQueued, CommandsDequeued
 from protocol.ledger import Ledger
 from protocol.principal import Principal
 from protocol.state import ChatState, Queued
+from protocol.thread import read_patch
 
-__all__ = ["cancel", "decode_queued", "drop", "edit_queued", "enqueue", "is_steered", "mergeable", "say_queue"]
+__all__ = [
+    "cancel",
+    "decode_queued",
+    "drop",
+    "edit_queued",
+    "enqueue",
+    "interrupts",
+    "is_steered",
+    "mergeable",
+    "say_queue",
+]
 
 WithContent: TypeAlias = UserMessage | RetryFromIndex | UpdateMessage
 
@@ -42,15 +56,17 @@ def decode_queued(item: Queued) -> Queueable:
 
 
 def enqueue(ledger: Ledger, command: Command, by: Principal) -> None:
-    """Put `command` in its place and say so."""
-    queue = ledger.state.private.queue
+    """Put `command` in its place and say so. A message that interrupts is kept as one with priority, at the head."""
+    index = _priority_count(ledger.state) if command.priority else len(ledger.state.private.queue)
+    if isinstance(command, UserMessage) and command.interrupt:
+        command, index = replace(command, priority=True, interrupt=False), 0
     ledger.note(
         CommandQueued(
             request_id=command.client_request_id,
             principal=by,
             body=encode_command(command).decode(),
             at_ms=ledger.now_ms,
-            index=_priority_count(ledger.state) if command.priority else len(queue),
+            index=index,
         )
     )
     say_queue(ledger)
@@ -60,6 +76,25 @@ def enqueue(ledger: Ledger, command: Command, by: Principal) -> None:
 def _priority_count(state: ChatState) -> int:
     """How many items stand before all others; the queue keeps them first."""
     return sum(1 for item in state.runtime.queued_items if item.priority)
+
+
+def interrupts(command: Command | InternalCommand | None, state: ChatState) -> bool:
+    """Return whether `command` ends the open run in order to be next, or to let a waiting command be next
+    (PROTOCOL §9). A command that will be refused, or whose target does not wait any more, ends nothing."""
+    if state.private.run is None:
+        return False
+    try:
+        match command:
+            case UserMessage(interrupt=True):
+                read_content(command.content, command.attachments)
+                read_patch(command.params)
+                return True
+            case EditQueued(interrupt=True):
+                _reworded(state, command)
+                return True
+    except Refused:
+        pass
+    return False
 
 
 def cancel(ledger: Ledger, target: str) -> bool:
@@ -81,14 +116,31 @@ def drop(ledger: Ledger, request_ids: list[str]) -> None:
 
 def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
     """Change the words of a waiting command, or its place among those of its priority; an edit with priority gives the
-    command priority, so that it steers (CMD-17).
+    command priority, so that it steers, and one with `interrupt` puts it before all others (CMD-17).
 
     Raises:
         NotFound: it does not wait, or not any more.
         BadRequest: new content for a command that has none.
         InvalidContent, TooLarge: as for a message.
     """
-    queue = ledger.state.private.queue
+    index, waiting = _reworded(ledger.state, command)
+    first = _priority_count(ledger.state)
+    if (command.priority or command.interrupt) and not waiting.priority:
+        waiting, index, first = replace(waiting, priority=True), first, first + 1
+    if command.interrupt:
+        index = 0
+    elif command.position is not None:
+        low, high = (0, first - 1) if waiting.priority else (first, len(ledger.state.private.queue) - 1)
+        index = min(max(command.position, low), high)
+    body = encode_command(waiting).decode()
+    ledger.note(CommandEdited(request_id=command.target_request_id, body=body, index=index))
+    say_queue(ledger)
+    ledger.accept(command.client_request_id, {"queued": True, "position": index}, by=by, final=True)
+
+
+def _reworded(state: ChatState, command: EditQueued) -> tuple[int, Queueable]:
+    """Return where the target waits, counted from 0, and what it says after the edit. Raises as `edit_queued` does."""
+    queue = state.private.queue
     at = next((i for i, item in enumerate(queue) if item.request_id == command.target_request_id), None)
     if at is None:
         raise NotFound("no such command is waiting; it may have been taken up", path="/target_request_id")
@@ -97,16 +149,7 @@ def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
         if not isinstance(waiting, WithContent):
             raise BadRequest("this waiting command has no content to edit", path="/content")
         waiting = _edited(waiting, command)
-    index, first = at, _priority_count(ledger.state)
-    if command.priority and not waiting.priority:
-        waiting, index, first = replace(waiting, priority=True), first, first + 1
-    if command.position is not None:
-        low, high = (0, first - 1) if waiting.priority else (first, len(queue) - 1)
-        index = min(max(command.position, low), high)
-    body = encode_command(waiting).decode()
-    ledger.note(CommandEdited(request_id=command.target_request_id, body=body, index=index))
-    say_queue(ledger)
-    ledger.accept(command.client_request_id, {"queued": True, "position": index}, by=by, final=True)
+    return at, waiting
 
 
 def _edited(waiting: WithContent, command: EditQueued) -> WithContent:

@@ -117,7 +117,7 @@ class Chat:
 
     def send(self, what: str | list[JsonObject] | Command | JsonObject, **fields: object) -> Sent:
         """Send a message, or any command of `protocol.commands`. `fields` are those of `user_message` (PROTOCOL §2),
-        such as `priority=True`, `params={"model": …}` or `attachments=[…]`.
+        such as `priority=True`, `interrupt=True`, `params={"model": …}` or `attachments=[…]`.
 
         Raises:
             OutboxFull: 100 commands wait already.

@@ -12,7 +12,7 @@ from protocol.events import ErrorHappened, StreamStarted, ThreadUpdated
 from protocol.facts import RoundStarted, SetAside
 from protocol.ledger import Ledger
 from protocol.messages import Message, text_of
-from protocol.queue import is_steered
+from protocol.queue import interrupts, is_steered
 from protocol.runs import end_run, open_calls
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
@@ -59,7 +59,9 @@ def stops(command: Command | InternalCommand | None, state: ChatState) -> bool:
     run = state.private.run
     if run is None or not is_worked_on(state):
         return False
-    return isinstance(command, StopSubchat) or (isinstance(command, Abort) and command.run_id in (None, run.run_id))
+    if isinstance(command, Abort):
+        return command.run_id in (None, run.run_id)
+    return isinstance(command, StopSubchat) or interrupts(command, state)
 
 
 def carry_out(ledger: Ledger, table: ToolTable, effect: Callable[[Ledger], None], *, is_stopped: bool) -> Step:

@@ -24,13 +24,14 @@ from server.console.conformance.target import Target
 from server.console.conformance.transcripts import Transcript, load, transcripts_directory
 from tests.conformance.proxy import Mutation, proxy_to
 from tests.conformance.wrong_answers import ANSWERS
+from tests.conformance.wrong_commands import COMMANDS
 from tests.conformance.wrong_older_wires import OLDER_WIRES
 from tests.conformance.wrong_streams import STREAMS
 from tests.integration.harness import ROOT, start
 
 __all__ = ["CONFIG", "MUTATIONS", "Noticed", "drawn", "judge", "main"]
 
-MUTATIONS: dict[str, Mutation] = {**STREAMS, **ANSWERS, **OLDER_WIRES}
+MUTATIONS: dict[str, Mutation] = {**STREAMS, **ANSWERS, **COMMANDS, **OLDER_WIRES}
 
 CONFIG = """
 [tools.open_file]

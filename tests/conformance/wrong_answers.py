@@ -1,4 +1,4 @@
-"""Mutations of everything that is no stream of chats: commands, lists, time travel, export, blobs."""
+"""Mutations of everything that is no stream of chats and no command: lists, time travel, export, blobs."""
 
 import json
 import re
@@ -116,16 +116,6 @@ def _bad_lines_dropped(request: Request) -> None:
         )
 
 
-def _refusals_accepted(request: Request, answer: Answer) -> None:
-    if answer.status == 400:
-        answer.status, answer.body = 202, b'{"status":"accepted"}'
-
-
-def _duplicates_accepted(request: Request, answer: Answer) -> None:
-    if answer.body == b'{"status":"duplicate"}':
-        answer.status, answer.body = 202, b'{"status":"accepted"}'
-
-
 def _strangers_empty(request: Request, answer: Answer) -> None:
     if answer.status == 404:
         answer.status, answer.body = 200, b"{}"
@@ -153,11 +143,6 @@ def _keeps_approvals(request: Request) -> None:
         request.method, request.target = "GET", request.target.rpartition("/")[0]
 
 
-def _drops_images(request: Request) -> None:
-    if b'"update_message"' in request.body:
-        request.body = json.dumps({"attachments": [], **json.loads(request.body)}).encode()
-
-
 def _never_ready(request: Request, body: Json) -> None:
     body["status"] = "starting"
 
@@ -165,10 +150,6 @@ def _never_ready(request: Request, body: Json) -> None:
 def _says_deleted(request: Request, answer: Answer) -> None:
     if answer.status == 200:
         answer.body = b'{"status":"deleted"}'
-
-
-def _impatient(request: Request) -> None:
-    request.headers.pop("prefer", None)
 
 
 def _one_byte_short(request: Request, answer: Answer) -> None:
@@ -270,14 +251,6 @@ ANSWERS: dict[str, Mutation] = {
     "import-in-part": Mutation(
         "an import leaves bad lines out and imports the rest", ("import-refused",), request=_bad_lines_dropped
     ),
-    "refusals-accepted": Mutation(
-        "wrong commands are answered 202", ("bad-requests",), answer=answers(f"POST {ID}/commands", _refusals_accepted)
-    ),
-    "duplicates-accepted": Mutation(
-        "the same command is accepted twice",
-        ("duplicate",),
-        answer=answers(f"POST {ID}/commands", _duplicates_accepted),
-    ),
     "unknown-chats-empty": Mutation(
         "an unknown chat is answered 200",
         ("unknown-chat", "delete"),
@@ -308,16 +281,12 @@ ANSWERS: dict[str, Mutation] = {
     "never-ready": Mutation(
         "the server says that it is starting", ("for-operators",), answer=json_answers("GET /readyz", _never_ready)
     ),
-    "edits-drop-images": Mutation(
-        "an edit takes a message's images away", ("edit-keeps-attachments",), request=_drops_images
-    ),
     "deletes-nothing": Mutation(
         "DELETE says deleted and deletes nothing",
         ("delete",),
         request=_deletes_nothing,
         answer=answers(f"DELETE {ID}", _says_deleted),
     ),
-    "never-waits": Mutation("Prefer: wait is ignored", ("prefer-wait",), request=_impatient),
     "blob-cut": Mutation(
         "a blob lacks its last byte", ("blobs",), answer=answers(f"GET {ID}/blobs/.*", _one_byte_short)
     ),

@@ -94,6 +94,8 @@ class ChatMachine(RuleBasedStateMachine):
         body: JsonObject = {"type": kind, "client_request_id": asked.request_id, **fields}
         if asked.priority:
             body["priority"] = True
+        if asked.interrupt:
+            body["interrupt"] = True
         self.model.exists = self.model.exists or asked.kind in ("say", "retry")
         if not self.model.exists:
             assert self.send(body, 404) == "not_found"

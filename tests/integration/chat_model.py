@@ -51,10 +51,15 @@ class ChatModel(TreeModel):
     # What is asked of it.
 
     def ask(self, asked: Asked) -> None:
-        """Into the queue: what has priority before all others, else in the order of coming."""
+        """Into the queue: what has priority before all others, else in the order of coming. What interrupts ends the
+        run and is next."""
         self._ack(asked.request_id, True)
-        first = sum(1 for item in self.queue if item.priority)
-        self.queue.insert(first if asked.priority else len(self.queue), asked)
+        if asked.interrupt:
+            self.queue.insert(0, replace(asked, priority=True))
+            self._stop()
+        else:
+            first = sum(1 for item in self.queue if item.priority)
+            self.queue.insert(first if asked.priority else len(self.queue), asked)
         self._go_on()
 
     def refuse(self, request_id: str, code: str) -> None:
@@ -71,13 +76,8 @@ class ChatModel(TreeModel):
             for item in self.queue:
                 self._ack(item.request_id, "cancelled")
             self.queue = []
-        run = self.run
-        if run is not None and not is_other_run:
-            if run.draft is not None:
-                self._close_draft(run, run.draft)
-            for call in list(run.open):
-                self._answer(run, call, "Aborted by the user before it finished.", failed=True)
-            self._end("aborted")
+        if not is_other_run:
+            self._stop()
         self._ack(request_id, True)
         self._go_on()
 
@@ -111,7 +111,9 @@ class ChatModel(TreeModel):
             self.path = self._down_from(target)
             self._ack(request_id, True)
 
-    def edit_queued(self, request_id: str, target: str, text: str | None, position: int | None) -> None:
+    def edit_queued(
+        self, request_id: str, target: str, text: str | None, position: int | None, *, interrupt: bool
+    ) -> None:
         at = next((i for i, item in enumerate(self.queue) if item.request_id == target), None)
         if at is None:
             self._ack(request_id, "not_found")
@@ -122,12 +124,17 @@ class ChatModel(TreeModel):
             return
         item = item if text is None else replace(item, text=text)
         del self.queue[at]
-        if position is not None:
+        if interrupt:
+            item, at = replace(item, priority=True), 0
+        elif position is not None:
             first = sum(1 for other in self.queue if other.priority)
             low, high = (0, first) if item.priority else (first, len(self.queue))
             at = min(max(position, low), high)
         self.queue.insert(at, item)
         self._ack(request_id, True)
+        if interrupt:
+            self._stop()
+            self._go_on()
 
     def cancel(self, target: str) -> bool:
         waits = any(item.request_id == target for item in self.queue)
@@ -307,6 +314,17 @@ class ChatModel(TreeModel):
     def _open(self, model: str) -> None:
         self.run = Run(model)
         self.resting_state = "idle"
+
+    def _stop(self) -> None:
+        """End the open run as an abort does."""
+        run = self.run
+        if run is None:
+            return
+        if run.draft is not None:
+            self._close_draft(run, run.draft)
+        for call in list(run.open):
+            self._answer(run, call, "Aborted by the user before it finished.", failed=True)
+        self._end("aborted")
 
     def _end(self, outcome: str) -> None:
         self.run = None

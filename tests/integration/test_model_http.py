@@ -57,11 +57,11 @@ def tabs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabs]:
 class Commands(ChatMachine):
     # Commands that wait for their turn.
 
-    @rule(kind=TEXTS, model=MODELS, priority=SOMETIMES)
-    def say(self, kind: str, model: str, priority: bool) -> None:
+    @rule(kind=TEXTS, model=MODELS, priority=SOMETIMES, interrupt=SOMETIMES)
+    def say(self, kind: str, model: str, priority: bool, interrupt: bool) -> None:
         model = TOOLS if kind != "words" and not model else model
         text = self.words(kind)
-        asked = Asked(self.name(), "say", text, priority, model)
+        asked = Asked(self.name(), "say", text, priority, model, interrupt=interrupt)
         self.queue(asked, content=text, **({"params": {"model": model}} if model else {}))
 
     @rule(pick=PICKS, is_named=st.booleans(), model=MODELS, priority=SOMETIMES)
@@ -191,16 +191,18 @@ class Commands(ChatMachine):
         return names[pick % len(names)] if names and pick % 8 != 7 else UNKNOWN
 
     @precondition(lambda self: self.model.run is not None)
-    @rule(pick=PICKS, edits=st.booleans(), position=st.sampled_from([None, 0, 1, 5]))
-    def edit_queued(self, pick: int, edits: bool, position: int | None) -> None:
+    @rule(pick=PICKS, edits=st.booleans(), position=st.sampled_from([None, 0, 1, 5]), interrupt=SOMETIMES)
+    def edit_queued(self, pick: int, edits: bool, position: int | None, interrupt: bool) -> None:
         target = self.waiting(pick)
         text = self.words("words") if edits else None
         fields: JsonObject = {} if text is None else {"content": text}
         if position is not None:
             fields["position"] = position
+        if interrupt:
+            fields["interrupt"] = True
         request_id = self.act("edit_queued", target_request_id=target, **fields)
         assert request_id is not None
-        self.model.edit_queued(request_id, target, text, position)
+        self.model.edit_queued(request_id, target, text, position, interrupt=interrupt)
         self.settle()
 
     @precondition(lambda self: self.model.run is not None)

@@ -22,6 +22,7 @@ class Asked:
     prune: bool = False
     regenerate: bool = False
     branch: bool = False
+    interrupt: bool = False
 
     @property
     def is_plain(self) -> bool:

@@ -162,6 +162,7 @@ def _check_commands(world: "World") -> None:
                 effects[event.title.removeprefix("title ")] += 1
             elif isinstance(event, Ack) and not event.accepted:
                 effects[f"refused {event.client_request_id}"] += 1
+    _check_interrupts(world)
     seen = world.store.chat("c1").seen
     for name, client in world.clients.items():
         if world.deletes:
@@ -177,8 +178,20 @@ def _check_commands(world: "World") -> None:
         if finals[name] != 1:
             world.fail(f"{name} has {finals[name]} final words instead of one")
         wanted = 1 if name in accepted else 0
-        if client.said.kind in ("user", "steer", "params", "poison") and effects[name] != wanted:
+        if client.said.kind in ("user", "steer", "urgent", "params", "poison") and effects[name] != wanted:
             world.fail(f"{name} took effect {effects[name]} times, {'accepted' if wanted else 'refused'}")
+
+
+def _check_interrupts(world: "World") -> None:
+    """A message that interrupts is said in the very entry that takes it up, so nothing comes between."""
+    urgent = {name for name, client in world.clients.items() if client.said.kind == "urgent"}
+    for entry in world.store.history.get("c1", ()) if urgent else ():
+        events = decode_once(entry.events)
+        taken_up = {e.client_request_id for e in events if isinstance(e, Ack) and e.accepted}
+        said = {e.message.client_request_id for e in events if isinstance(e, MessageAdded)}
+        for name in sorted(taken_up & urgent - said):
+            world.fail(f"{name} interrupts, and waited")
+        COUNTS["interrupted"] += len(taken_up & urgent)
 
 
 def _check_answers(world: "World", state: ChatState) -> None:

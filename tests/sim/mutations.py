@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from protocol import decider
 from protocol.codec import decode_events
 from protocol.entries import Fence, RawEntry
 from protocol.ids import EntryId, Head
@@ -369,6 +370,7 @@ RULES = (
     Rule("cached state compared with the head", "crash", _cache_uncompared, 1_000, near=290),
     Rule("trim not beyond the checkpoint", "crash", _trim_everything),
     Rule("once means once", "crash", _once_runs_again),
+    Rule("an interrupt is one step", "urgent", lambda put: put(decider, "interrupts", lambda *_: False)),
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),
     Rule("relay: position check", "slow", _no_position_check),
     Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000),

@@ -259,6 +259,7 @@ def _command_of(said: Said) -> Command | InternalCommand:
     make: dict[str, Callable[[], Command | InternalCommand]] = {
         "user": lambda: UserMessage(client_request_id=name, content=f"{name}: {said.script}"),
         "steer": lambda: UserMessage(client_request_id=name, content=f"{name}: {said.script}", priority=True),
+        "urgent": lambda: UserMessage(client_request_id=name, content=f"{name}: {said.script}", interrupt=True),
         "params": lambda: SetParams(client_request_id=name, patch={"title": f"title {name}"}),
         "poison": lambda: SetParams(client_request_id=name, patch={"title": f"title {name}"}),
         "abort": lambda: Abort(client_request_id=name),

@@ -117,6 +117,15 @@ MIXES: dict[str, Mix] = {
         scripts={"hang": 3, "slow": 1, "ask": 3, "say": 2},
         others=("abort", "params", "cancel", "steer"),
     ),
+    "urgent": Mix(
+        calls={"lost": 0.02, "twice": 0.02},
+        lost={"mail": 0.2, "bell": 0.2},
+        troubles=("kill", "kill", "pause", "drain", "cut"),
+        count=(0, 2),
+        scripts={"hang": 2, "slow": 2, "once": 3, "ask": 2, "say": 2},
+        others=("urgent", "urgent", "urgent", "abort", "steer", "cancel"),
+        commands=(2, 4),
+    ),
     "timers": Mix(
         calls={"lost": 0.03, "twice": 0.02},
         lost={"bell": 0.2},
@@ -206,7 +215,7 @@ def plan_of(seed: int, mix_name: str | None = None) -> Plan:
     for number in range(draw.randint(*mix.commands)):
         request_id = f"r{number}"
         kind = "user" if number == 0 or draw.random() < 0.6 else draw.choice(mix.others)
-        script = draw.choices(scripts, weights)[0] if kind in ("user", "steer") else ""
+        script = draw.choices(scripts, weights)[0] if kind in ("user", "steer", "urgent") else ""
         target = draw.choice(said).request_id if kind == "cancel" else ""
         said.append(Said(at, request_id, kind, script, target))
         at += draw.choice((0.0, 0.03, 0.2, 0.5))

@@ -32,6 +32,7 @@ RARE = (
     "trim",
     "checkpoint loaded",
     "timer fired",
+    "interrupted",
     "hand-over",
     "process killed",
     "process frozen",

@@ -2,7 +2,8 @@
 
 Acceptance is what the store says: the inbox id that `post` gave, kept beside the request id in the memory of ids, which
 no actor writes. Taking up is what the log says: the first ack. And what waits in the queue is carried out first come
-first served, those of priority aside. Pure; `verdict.py` asks. A command that the store has forgotten is passed over.
+first served, those of priority and those that interrupt aside. Pure; `verdict.py` asks. A command that the store has
+forgotten is passed over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ __all__ = ["out_of_order"]
 
 class _Flags(msgspec.Struct):
     priority: bool = False
+    interrupt: bool = False
 
 
 _flags = msgspec.json.Decoder(_Flags)
@@ -28,7 +30,7 @@ def out_of_order(
     `spoken` those of user messages by their first place in the log."""
     for name, before in _late(accepted, taken_up):
         yield name, f"it was accepted before {before}, and taken up after it"
-    plain = {asked.request_id for asked in commands if asked.type == "user_message" and not _has_priority(asked)}
+    plain = {asked.request_id for asked in commands if asked.type == "user_message" and not _goes_ahead(asked)}
     for name, before in _late(accepted, [name for name in spoken if name in plain]):
         yield name, f"it was accepted before {before}, and said after it"
 
@@ -45,5 +47,6 @@ def _late(accepted: Mapping[str, InboxId], names: Sequence[str]) -> Iterator[tup
             last, last_name = at, name
 
 
-def _has_priority(asked: Asked) -> bool:
-    return _flags.decode(asked.body).priority
+def _goes_ahead(asked: Asked) -> bool:
+    flags = _flags.decode(asked.body)
+    return flags.priority or flags.interrupt

@@ -58,8 +58,9 @@ MODELS: dict[ChatKind, str] = {"talk": ECHO, "tools": TOOLS, "essay": ESSAY, "bu
 MODELS |= {"editor": TOOLS, "family": TOOLS, "files": ECHO}
 
 _WEIGHTS = {
-    "user_message": 73,
+    "user_message": 69,
     "priority": 4,
+    "interrupt": 4,
     "set_params": 8,
     "regenerate": 5,
     "abort": 4,
@@ -138,7 +139,8 @@ def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState
         case "continue_message" if state is not None and users:
             return _asked(chat_id, request_id, "continue_message", {"message_id": state.path[-1]})
         case _:
-            body = {"content": _content(kind, request_id, rng), "priority": drawn == "priority"}
+            body = {"content": _content(kind, request_id, rng)}
+            body |= {drawn: True} if drawn in ("priority", "interrupt") else {}
             return _asked(chat_id, request_id, "user_message", body)
 
 

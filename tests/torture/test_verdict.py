@@ -197,21 +197,22 @@ def test_words_are_said_in_the_order_of_the_queue_and_those_of_priority_before_o
     def said(*names: str) -> list[Event]:
         return [MessageAdded(Message(role="user", content=n, message_id=n, client_request_id=n), 0) for n in names]
 
-    def asked(name: str, *, priority: bool = False) -> Asked:
-        return Asked(chat_id="c1", request_id=name, type="user_message", body=encode({"priority": priority}))
+    def asked(name: str, **flags: bool) -> Asked:
+        return Asked(chat_id="c1", request_id=name, type="user_message", body=encode(flags))
 
     names = ["a", "b", "c"]
     acks: list[Event] = [Ack(name, True, {"queued": True}) for name in names]
     accepted = {name: (1, number) for number, name in enumerate(names)}
 
-    def late(*order: str, priority: str = "") -> list[str]:
+    def late(*order: str, priority: str = "", interrupt: str = "") -> list[str]:
         reading = read_history(chat_of(log_of((acks + said(*order), []))))
-        commands = [asked(name, priority=name == priority) for name in names]
+        commands = [asked(name, priority=name == priority, interrupt=name == interrupt) for name in names]
         return [name for name, _ in out_of_order(accepted, reading.taken_up, reading.spoken, commands)]
 
     assert late("a", "b", "c") == []
     assert late("a", "c", "b") == ["b"]
     assert late("c", "a", "b", priority="c") == []
+    assert late("c", "a", "b", interrupt="c") == []
 
 
 def test_what_was_attached_must_be_there_byte_for_byte() -> None:

@@ -47,6 +47,7 @@ COMMANDS: dict[str, JsonObject] = {
         "context": {"page": "x"},
         "interaction": {"type": "value_selected", "action": "a", "data": {"b": 1}},
         "params": {"temperature": 0.5},
+        "interrupt": True,
     },
     "retry_from_index": {"index": 2, "content": "again", "attachments": [], "prune": True},
     "regenerate": {"message_id": "m1", "model": "demo/echo"},
@@ -65,7 +66,7 @@ COMMANDS: dict[str, JsonObject] = {
         **{f"include_{what}": False for what in ("actions", "console", "network", "mutations", "screenshot")},
         **{f"last_n_{what}": 5 for what in ("actions", "console", "network", "mutations")},
     },
-    "edit_queued": {"target_request_id": "q1", "content": "x", "position": 0},
+    "edit_queued": {"target_request_id": "q1", "content": "x", "position": 0, "interrupt": True},
     "continue_message": {"message_id": "m1"},
     "select_branch": {"message_id": "m1"},
 }

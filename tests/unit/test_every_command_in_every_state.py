@@ -27,6 +27,7 @@ from protocol.commands import (
     ToolDecision,
     ToolDecisions,
     UpdateMessage,
+    UserMessage,
 )
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.state import ChatState
@@ -84,6 +85,7 @@ STATES: dict[str, Callable[[], PureChat]] = {
 
 COMMANDS: dict[str, Callable[[str, ChatState], Command]] = {
     "user_message": lambda name, state: say(name, name),
+    "interrupt": lambda name, state: UserMessage(client_request_id=name, content=name, interrupt=True),
     "regenerate": lambda name, state: Regenerate(client_request_id=name),
     "retry_from_index": lambda name, state: RetryFromIndex(client_request_id=name, index=0, content=name),
     "update_message": lambda name, state: UpdateMessage(

@@ -104,9 +104,10 @@ def chats(draw: DrawFn) -> PureChat:
         elif draw(st.booleans()):
             chat.command(CancelQueued(client_request_id=f"cancel:{number}", target=f"r{number - 1}"))
         else:
-            priority = draw(st.booleans())
+            priority, interrupt = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+            text = draw(st.text(max_size=5))
             chat.command(
-                UserMessage(client_request_id=request_id, content=draw(st.text(max_size=5)), priority=priority)
+                UserMessage(client_request_id=request_id, content=text, priority=priority, interrupt=interrupt)
             )
     return chat
 

@@ -38,6 +38,7 @@ const EXEMPT: ReadonlySet<string> = new Set([
   "tool_decisions",
   "ide_tool_result",
   "ide_tool_claim",
+  "edit_queued",
 ]);
 
 /** It does not wait in the server's queue, so it need not wait behind what does. */

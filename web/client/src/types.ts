@@ -280,13 +280,14 @@ export interface Decision {
   note?: string | null;
 }
 
-/** An absent field stays unchanged (`protocol.content.edited`). */
+/** An absent field stays unchanged (`protocol.content.edited`). With `interrupt` the open run ends and the waiting command is next. */
 export interface EditQueued {
   type: "edit_queued";
   target_request_id: string;
   content?: Content | null;
   attachments?: JsonObject[] | null;
   position?: number | null;
+  interrupt?: boolean;
   client_request_id: string;
   priority?: boolean;
 }
@@ -1322,6 +1323,7 @@ export interface Usage {
   cost_usd?: number | null;
 }
 
+/** With `interrupt` the open run ends and this message goes before all that waits (PROTOCOL §9). */
 export interface UserMessage {
   type: "user_message";
   content: Content;
@@ -1330,6 +1332,7 @@ export interface UserMessage {
   context?: JsonObject;
   interaction?: Interaction | null;
   params?: JsonObject;
+  interrupt?: boolean;
   client_request_id: string;
   priority?: boolean;
 }
