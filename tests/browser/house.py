@@ -189,7 +189,7 @@ def say(page: Page, text: str) -> None:
 
 def messages(page: Page) -> Locator:
     """Those on the screen, root first."""
-    return page.locator("article.message")
+    return page.locator("article")
 
 
 def shows(page: Page, texts: Sequence[str]) -> None:

@@ -169,7 +169,7 @@ def test_settings_say_where_values_come_from_and_change_who_answers_next(
     answered(page)
     page.get_by_role("button", name="Settings").click()
     settings = page.get_by_role("dialog", name="Settings")
-    temperature = settings.locator(".setting").filter(has_text="Temperature")
+    temperature = settings.locator("[data-param=temperature]")
     expect(temperature).to_contain_text("from the mode")
     expect(settings.get_by_role("textbox", name="Temperature")).to_have_value("0.3")
     settings.get_by_role("textbox", name="Temperature").fill("0,9")

@@ -46,8 +46,8 @@ def test_a_cut_in_mid_answer_is_seen_to_be_resumed_and_the_text_goes_on(
     said(page, "to be resumed after position")
     answered(page)
     shows(page, server.texts(chat_id))
-    expect(page.locator(".numbers")).to_contain_text("1 resumed")
-    expect(page.locator(".numbers")).to_contain_text("0 seen, 0 resynced")
+    expect(page.get_by_role("region", name="Numbers")).to_contain_text("1 resumed")
+    expect(page.get_by_role("region", name="Numbers")).to_contain_text("0 seen, 0 resynced")
 
 
 def test_a_lost_event_is_seen_as_a_gap_and_mended_by_a_snapshot(open_page: People, server: House, chat_id: str) -> None:
@@ -60,7 +60,7 @@ def test_a_lost_event_is_seen_as_a_gap_and_mended_by_a_snapshot(open_page: Peopl
     said(page, "snapshot at position")
     answered(page)
     shows(page, server.texts(chat_id))
-    expect(page.locator(".numbers")).to_contain_text("1 seen, 1 resynced")
+    expect(page.get_by_role("region", name="Numbers")).to_contain_text("1 seen, 1 resynced")
 
 
 def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: People, server: House, chat_id: str) -> None:
@@ -69,12 +69,12 @@ def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: Peopl
     say(page, "Write")
     answered(page)
     page.get_by_label("Show").select_option("stream_finished")
-    finished = page.locator(".line").filter(has_text="stream_finished")
+    finished = page.get_by_role("log", name="Events").locator("details").filter(has_text="stream_finished")
     finished.locator("summary").click()
     expect(finished.locator("pre")).to_contain_text('"finish_reason": "stop"')
-    expect(page.locator(".line").filter(has_text="stream_delta")).to_have_count(0)
+    expect(page.get_by_role("log", name="Events").locator("details").filter(has_text="stream_delta")).to_have_count(0)
     page.get_by_role("tab", name="Runs").click()
-    page.locator(".run > summary").click()
+    page.get_by_role("region", name="Runs").locator("summary").click()
     expect(page.get_by_role("tabpanel")).to_contain_text("Round 0: demo/essay")
     page.get_by_text("Messages (1)").click()
     expect(page.get_by_role("tabpanel").locator("pre")).to_contain_text("Write")
@@ -111,7 +111,7 @@ def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People
     open_page.expect_complaint("net::ERR_")
     with opened_line(server.url) as line:
         page = open_page(f"/c/{chat_id}", url=line.url)
-        standing = page.locator(".bar").get_by_role("status")
+        standing = page.locator("main > header").get_by_role("status")
         expect(standing).to_have_text("live")
         line.down()
         say(page, "One")
@@ -119,7 +119,8 @@ def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People
         expect(standing).to_contain_text("offline, 2 waiting to be sent")
         expect(page.get_by_role("button", name="Try now")).to_be_visible()
         line.up()
-        page.evaluate("document.querySelector('.try-now')?.click()")  # or it has come back by itself
+        try_now = page.get_by_role("button", name="Try now")
+        try_now.evaluate_all("buttons => buttons.forEach((each) => each.click())")  # or it has come back by itself
         expect(standing).to_have_text("live")
         answered(page, 4)
     assert server.texts(chat_id)[::2] == ["One", "Two"]
@@ -190,7 +191,7 @@ def test_axe_finds_nothing_serious_on_the_main_screens(
     found["drawer"] = violations(page)
     open_page.shoot(page, f"drawer-{name}")
     page.get_by_role("tab", name="Runs").click()
-    page.locator(".run > summary").click()
+    page.get_by_role("region", name="Runs").locator("summary").click()
     expect(page.get_by_text("System prompt")).to_be_visible()
     found["runs"] = violations(page)
     page.keyboard.press("Escape")

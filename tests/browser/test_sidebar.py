@@ -19,7 +19,7 @@ FEED_MAX_CHATS = 200
 
 def chats(page: Page) -> Locator:
     """The rows of the list."""
-    return page.get_by_role("navigation", name="Chats").locator(".row a")
+    return page.get_by_role("navigation", name="Chats").get_by_role("listitem").get_by_role("link")
 
 
 def row(page: Page, title: str) -> Locator:

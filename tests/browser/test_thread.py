@@ -256,7 +256,7 @@ def test_code_is_copied_also_where_the_page_may_not_use_the_clipboard(
     page = open_page(f"/c/{chat_id}")
     box = page.get_by_role("textbox", name="Message")
     for number, code in enumerate(["ls -l", "print('<b>')"]):
-        button = page.locator("figure.code").nth(number).get_by_role("button")
+        button = page.locator("figure").nth(number).get_by_role("button")
         button.click()
         expect(button).to_have_text("Copied", timeout=SCREEN_MS)
         box.fill("")

@@ -38,7 +38,7 @@ def call(name: str, **arguments: object) -> str:
 
 
 def card(page: Page, tool: str) -> Locator:
-    return page.locator(f'.call[data-tool="{tool}"]')
+    return page.locator(f'[data-tool="{tool}"]')
 
 
 def question(page: Page, tool: str) -> Locator:
@@ -167,7 +167,7 @@ def test_a_proposal_is_saved_when_it_is_applied_and_only_then(open_page: People,
     page = open_page(f"/c/{chat_id}")
     body = "\n".join(f"line {number}" for number in range(1, 5))
     say(page, call("propose_article", title="Leases", body=body))
-    proposal = page.locator(".payload.preview")
+    proposal = page.locator("section[data-approval]")
     expect(proposal).to_contain_text("line 4", timeout=SCREEN_MS)
     proposal.get_by_role("button", name="Discard", exact=True).click()
     expect(proposal).to_have_attribute("data-approval", "rejected", timeout=SCREEN_MS)
@@ -175,8 +175,8 @@ def test_a_proposal_is_saved_when_it_is_applied_and_only_then(open_page: People,
 
     say(page, call("propose_article", title="Leases", body=body.replace("line 2", "LINE 2")))
     second = proposal.nth(1)
-    expect(second.locator(".diff .removed")).to_have_text(re.compile("- line 2"), timeout=SCREEN_MS)
-    expect(second.locator(".diff .added")).to_have_text(re.compile(r"\+ LINE 2"))
+    expect(second.locator("[data-kind=removed]")).to_have_text(re.compile("- line 2"), timeout=SCREEN_MS)
+    expect(second.locator("[data-kind=added]")).to_have_text(re.compile(r"\+ LINE 2"))
     page.get_by_role("region", name="Waiting for you").get_by_role("button", name="Apply").click()
     expect(second).to_have_attribute("data-approval", "committed", timeout=SCREEN_MS)
     approvals = [payload["approval"] for payload in server.chat(chat_id)["payloads"]]
@@ -207,17 +207,17 @@ def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: Ho
 def test_a_chat_below_says_what_it_waits_for_and_can_be_visited(open_page: People, server: House, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("delegate", task=call("send_mail", to="mara"), title="the mail"))
-    below = card(page, "delegate").locator(".below")
+    below = card(page, "delegate").locator("[data-subchat]")
     expect(below).to_contain_text("needs your decision", timeout=SCREEN_MS)
     late = open_page(f"/c/{chat_id}", person="bob")
-    expect(card(late, "delegate").locator(".below")).to_contain_text("needs your decision", timeout=SCREEN_MS)
+    expect(card(late, "delegate").locator("[data-subchat]")).to_contain_text("needs your decision", timeout=SCREEN_MS)
     below.get_by_role("link", name="the mail").click()
     question(page, "send_mail").get_by_role("button", name="Allow", exact=True).click()
     ends(page, "send_mail", "done")
     page.go_back()
     ends(page, "delegate", "done")
     for tab in (page, late):
-        link = card(tab, "delegate").locator(".below").get_by_role("link")
+        link = card(tab, "delegate").locator("[data-subchat]").get_by_role("link")
         expect(link).to_have_attribute("href", re.compile("/c/sub"))
     assert "sent to mara" in result_of(server.at_rest(chat_id, 4))["content"]
 
@@ -230,7 +230,7 @@ def test_an_agent_in_the_background_is_shown_until_it_has_ended(open_page: Peopl
     agent_id = server.at_rest(chat_id, 4)["background_agents"][0]["id"]
     server.command(agent_id, "abort")
     expect(running).to_have_count(0, timeout=SCREEN_MS)
-    expect(card(page, "start_agent").locator(".below")).to_contain_text("aborted", timeout=SCREEN_MS)
+    expect(card(page, "start_agent").locator("[data-subchat]")).to_contain_text("aborted", timeout=SCREEN_MS)
 
 
 def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: House, chat_id: str) -> None:

@@ -1,9 +1,19 @@
 /** The page is built into the server's own directory, which serves it as it is; see hatch_build.py. */
 
+import { basename, dirname } from "node:path";
+
 import { defineConfig } from "vite";
+
+/** The class `call` of `tools/calls.module.css` is `tools-calls_call` on the page, the same in every build. */
+function scopedName(local: string, file: string): string {
+  const room = basename(dirname(file));
+  const sheet = basename(file, ".module.css");
+  return `${room === sheet ? room : `${room}-${sheet}`}_${local}`;
+}
 
 export default defineConfig({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  css: { modules: { generateScopedName: scopedName } },
   build: {
     outDir: "../../server/static",
     emptyOutDir: true,

@@ -9,18 +9,19 @@ import { size } from "../ui/figures.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { isImage } from "./files.ts";
 import { cancelUpload, keepPreview, previewOf, retryUpload, uploads, type Upload } from "./uploads.ts";
+import css from "./composer.module.css";
 
 export function Attached() {
   const onTheWay = uploads.value.filter(({ target }) => target === targetId());
   const { files } = written.value;
   if (!files.length && !onTheWay.length) return null;
   return (
-    <ul class="attached" aria-label="Attachments">
+    <ul class={css.attached} aria-label="Attachments">
       {files.map((file) => (
         <li key={file.hash} title={file.name}>
           {isImage(file.mime) ? <Picture file={file} /> : <Icon name="file" />}
-          <span class="name">{file.name}</span>
-          <span class="size">{size(file.bytes)}</span>
+          <span class={css.name}>{file.name}</span>
+          <span class={css.size}>{size(file.bytes)}</span>
           <IconButton name="close" label={`Remove ${file.name}`} onClick={() => removeFile(file)} />
         </li>
       ))}
@@ -33,9 +34,9 @@ export function Attached() {
 
 function OnTheWay({ upload: { id, file, progress, error } }: { upload: Upload }) {
   return (
-    <li class={error ? "failed" : undefined} title={error ?? file.name}>
+    <li class={error ? css.failed : undefined} title={error ?? file.name}>
       <Icon name={error ? "warn" : "file"} />
-      <span class="name">{error ?? file.name}</span>
+      <span class={css.name}>{error ?? file.name}</span>
       {error ? (
         <IconButton name="retry" label={`Try ${file.name} again`} onClick={() => retryUpload(id)} />
       ) : (

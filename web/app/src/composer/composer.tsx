@@ -17,7 +17,7 @@ import { lazyOf } from "../ui/lazy.tsx";
 import { Pickers } from "./pickers.tsx";
 import { Typing, typed } from "./typing.tsx";
 import { attach, uploads } from "./uploads.ts";
-import "./composer.css";
+import css from "./composer.module.css";
 
 const Attached = lazyOf(() => import("./attached.tsx").then((room) => room.Attached));
 
@@ -69,16 +69,16 @@ export function Composer() {
 
   return (
     <form
-      class={isDropping.value ? "composer dropping" : "composer"}
+      class={isDropping.value ? `${css.composer} ${css.dropping}` : css.composer}
       onSubmit={(event) => {
         event.preventDefault();
         submit();
       }}
     >
       <Typing />
-      <div class="writing">
+      <div class={css.writing}>
         {isEditing && (
-          <p class="editing">
+          <p class={css.editing}>
             <Icon name="edit" /> Your last message, sent again as another branch
             <IconButton name="close" label="Stop editing" onClick={stopEditing} />
           </p>
@@ -105,7 +105,7 @@ export function Composer() {
             attach(pasted);
           }}
         />
-        <div class="tools">
+        <div class={css.tools}>
           <IconButton name="attach" label="Attach files" disabled={isEditing} onClick={() => file.current?.click()} />
           <input
             ref={file}
@@ -119,20 +119,20 @@ export function Composer() {
             }}
           />
           <Pickers />
-          <span class="space" />
+          <span class={css.space} />
           {isBusy && !isEmpty && !isEditing && (
-            <button type="button" class="now" title="The open answer gives way to this (Ctrl+Enter)" onClick={() => submit(true)}>
+            <button type="button" class={css.now} title="The open answer gives way to this (Ctrl+Enter)" onClick={() => submit(true)}>
               Send now
             </button>
           )}
           {isBusy && (
-            <button type="button" class="disc stop" aria-label="Stop" title="Stop (Escape)" onClick={stop}>
+            <button type="button" class={`${css.disc} ${css.stop}`} aria-label="Stop" title="Stop (Escape)" onClick={stop}>
               <Icon name="stop" />
             </button>
           )}
           <button
             type="submit"
-            class="disc primary"
+            class={`${css.disc} primary`}
             aria-label={isBusy ? "Queue" : "Send"}
             title={isBusy ? "Queue: it is sent when the answer is finished (Enter)" : "Send (Enter)"}
             disabled={isEmpty || isWaiting}

@@ -4,6 +4,7 @@ import { caps, modeOf, models, modes } from "../state/caps.ts";
 import { command } from "../state/actions.ts";
 import { chat, notifyOf, state } from "../state/session.ts";
 import { begin } from "../state/writing.ts";
+import css from "./composer.module.css";
 
 /** Sets a parameter of the open chat; one that nobody has begun begins with it. */
 async function setParam(patch: object): Promise<boolean> {
@@ -22,7 +23,7 @@ export function Pickers() {
   const standard = caps.value?.chat_default_model ?? "";
   const isUnknown = model !== "" && !known.some(({ id }) => id === model);
   return (
-    <div class="pickers" key={chat.value?.id}>
+    <div class={css.pickers} key={chat.value?.id}>
       <select aria-label="Model" title="Model" value={model} onChange={(event) => void setParam({ model: event.currentTarget.value })}>
         <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
         {isUnknown && <option value={model}>{model}</option>}

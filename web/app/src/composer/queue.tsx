@@ -8,6 +8,7 @@ import { chat, connection, notify, notifyOf, state } from "../state/session.ts";
 import { drop, takeUp, unsent } from "../state/writing.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { heldText, isEditable, wordsOf } from "./waiting.ts";
+import css from "./composer.module.css";
 
 export function Queue() {
   const { queued_items: waiting } = state.value.runtime;
@@ -15,20 +16,20 @@ export function Queue() {
   const held = unseen(waiting);
   if (!waiting.length && !refused.length && !held.length) return null;
   return (
-    <ul class="queue" aria-label="Waiting messages">
+    <ul class={css.queue} aria-label="Waiting messages">
       {waiting.map((item, at) => (
         <Waiting key={item.client_request_id} item={item} isFirst={at === 0 && item.priority} />
       ))}
       {held.map((one) => (
         <li key={one.requestId}>
-          <span class="tag">not sent yet</span>
-          <span class="words" dir="auto">{heldText(one)}</span>
+          <span class={css.tag}>not sent yet</span>
+          <span class={css.words} dir="auto">{heldText(one)}</span>
         </li>
       ))}
       {refused.map((one) => (
-        <li key={one.id} class="refused" title={one.reason}>
-          <span class="tag">not taken</span>
-          <span class="words" dir="auto">{one.draft.text || `${one.draft.files.length} files`}</span>
+        <li key={one.id} class={css.refused} title={one.reason}>
+          <span class={css.tag}>not taken</span>
+          <span class={css.words} dir="auto">{one.draft.text || `${one.draft.files.length} files`}</span>
           <button type="button" onClick={() => takeUp(one)}>
             Put back
           </button>
@@ -63,7 +64,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   };
   if (isEditing) {
     return (
-      <li class="edited">
+      <li>
         <textarea
           dir="auto"
           aria-label="Waiting message"
@@ -84,8 +85,8 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   }
   return (
     <li>
-      <span class="tag">{item.priority ? "next" : "waiting"}</span>
-      <span class="words" dir="auto" title={item.content}>
+      <span class={css.tag}>{item.priority ? "next" : "waiting"}</span>
+      <span class={css.words} dir="auto" title={item.content}>
         {wordsOf(item)}
       </span>
       {isEditable(item) && <IconButton name="edit" label="Edit" onClick={() => setEditing(true)} />}

@@ -3,6 +3,7 @@
 import { effect, signal } from "@preact/signals";
 
 import { chat, onEvent, state } from "../state/session.ts";
+import css from "./composer.module.css";
 
 /** Somebody who writes says so again before `GONE_MS` have passed; a word that was lost matters no longer. */
 const REPEAT_MS = 3_000;
@@ -58,7 +59,7 @@ export function Typing() {
   const names = [...typing.value.keys()];
   const who = names.length > 1 ? `${names.length} people are` : names.length ? `${names[0] || "Somebody"} is` : "";
   return (
-    <p class="typing" role="status">
+    <p class={css.typing} role="status">
       {who && `${who} typing…`}
     </p>
   );

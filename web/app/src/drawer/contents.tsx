@@ -6,19 +6,20 @@ import { chat, live } from "../state/session.ts";
 import { Numbers } from "./numbers.tsx";
 import { EventLog } from "./event_log.tsx";
 import { Runs } from "./runs.tsx";
+import css from "./contents.module.css";
+import drawerCss from "./drawer.module.css";
 
-import "./contents.css";
 
 const TABS = { events: "Events", runs: "Runs" } as const;
 type Tab = keyof typeof TABS;
 const shown = signal<Tab>("events");
 
 export function Contents() {
-  if (!chat.value) return <p class="hint">Open a chat, or begin one, to see what it is made of.</p>;
+  if (!chat.value) return <p class={drawerCss.hint}>Open a chat, or begin one, to see what it is made of.</p>;
   return (
     <>
       <Numbers />
-      <div role="tablist" class="tabs" aria-label="What to look at" onKeyDown={walk}>
+      <div role="tablist" class={css.tabs} aria-label="What to look at" onKeyDown={walk}>
         {(Object.keys(TABS) as Tab[]).map((tab) => (
           <button
             key={tab}
@@ -34,9 +35,9 @@ export function Contents() {
           </button>
         ))}
       </div>
-      <div role="tabpanel" id="drawer-panel" class="panel" aria-labelledby={`tab-${shown.value}`}>
+      <div role="tabpanel" id="drawer-panel" class={css.panel} aria-labelledby={`tab-${shown.value}`}>
         {shown.value === "events" && <EventLog key={chat.value.id} />}
-        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class="hint">Nothing has run yet.</p>)}
+        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class={drawerCss.hint}>Nothing has run yet.</p>)}
       </div>
     </>
   );

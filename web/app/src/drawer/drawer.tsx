@@ -6,8 +6,8 @@ import { isDrawerOpen } from "../state/layout.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { lazyOf } from "../ui/lazy.tsx";
 
-import "./drawer.css";
 import "./record.ts";
+import css from "./drawer.module.css";
 
 const Contents = lazyOf(() => import("./contents.tsx").then((room) => room.Contents));
 
@@ -23,7 +23,7 @@ function Opened() {
     return () => before instanceof HTMLElement && before.focus();
   }, []);
   return (
-    <aside class="drawer" aria-label="Developer" ref={box}>
+    <aside class={css.drawer} aria-label="Developer" ref={box}>
       <header>
         <h2>Developer</h2>
         <IconButton name="close" label="Close the drawer" onClick={() => (isDrawerOpen.value = false)} />

@@ -12,6 +12,8 @@ import { memo } from "../ui/memo.ts";
 import { bytesOf, clock, isWanted, summary, typesOf, type Filter } from "./lines.ts";
 import type { Line, Log } from "./log.ts";
 import { log } from "./record.ts";
+import css from "./contents.module.css";
+import drawerCss from "./drawer.module.css";
 
 export function EventLog() {
   const [filter, setFilter] = useState<Filter>("all");
@@ -28,14 +30,14 @@ export function EventLog() {
   const wanted = () => shown.blocks.flat().filter((line) => isWanted(line, filter));
   return (
     <>
-      <div class="tools">
+      <div class={css.tools}>
         <select aria-label="Show" value={filter} onChange={(event) => setFilter(event.currentTarget.value)}>
           <option value="all">all events</option>
           <option value="no_deltas">all but pieces of text</option>
           {types.map(([type, count]) => <option key={type} value={type}>{`${type} (${count})`}</option>)}
           {isUnlisted && <option value={filter}>{filter}</option>}
         </select>
-        <span class="count">{paused ? `paused, ${log.value.count - paused.count} more` : `${shown.count} lines`}</span>
+        <span class={css.count}>{paused ? `paused, ${log.value.count - paused.count} more` : `${shown.count} lines`}</span>
         <IconButton
           name={paused ? "play" : "stop"}
           label={paused ? "Go on" : "Pause the log"}
@@ -45,7 +47,7 @@ export function EventLog() {
         <IconButton name="copy" label="Copy these lines" onClick={() => void copy(wanted().map(asJson).join("\n"))} />
       </div>
       <div
-        class="lines"
+        class={css.lines}
         role="log"
         aria-label="Events"
         aria-live="off"
@@ -54,7 +56,7 @@ export function EventLog() {
         onScroll={({ currentTarget: at }) => (isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24)}
       >
         {shown.blocks.map((lines) => <Block key={lines[0]?.number} lines={lines} filter={filter} />)}
-        {shown.count === 0 && <p class="hint">What comes is shown here.</p>}
+        {shown.count === 0 && <p class={drawerCss.hint}>What comes is shown here.</p>}
       </div>
     </>
   );
@@ -62,7 +64,7 @@ export function EventLog() {
 
 const Block = memo(function Block({ lines, filter }: { lines: readonly Line[]; filter: Filter }) {
   return (
-    <div class="block">
+    <div class={css.block}>
       {lines
         .filter((line) => isWanted(line, filter))
         .map((line) => (line.kind === "note" ? <Note key={line.number} line={line} /> : <Event key={line.number} line={line} />))}
@@ -72,7 +74,7 @@ const Block = memo(function Block({ lines, filter }: { lines: readonly Line[]; f
 
 function Note({ line }: { line: Line }) {
   return (
-    <p class="line note">
+    <p class={`${css.line} ${css.note}`}>
       <time>{clock(line.at)}</time>
       {line.text}
     </p>
@@ -83,16 +85,16 @@ function Event({ line }: { line: Line }) {
   const [isOpen, setOpen] = useState(false);
   const { body } = line;
   return (
-    <details class="line" onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details class={css.line} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <time>{clock(line.at)}</time>
-        <span class="position">{line.position ?? "–"}</span>
+        <span class={css.position}>{line.position ?? "–"}</span>
         <b>{line.type}</b>
-        <span class="size">{body ? size(bytesOf(body)) : ""}</span>
-        <span class="says">{body ? summary(body) : "no longer kept"}</span>
+        <span class={css.size}>{body ? size(bytesOf(body)) : ""}</span>
+        <span class={css.says}>{body ? summary(body) : "no longer kept"}</span>
       </summary>
       {isOpen && body && (
-        <div class="whole">
+        <div class={css.whole}>
           <IconButton name="copy" label="Copy this event" onClick={() => void copy(JSON.stringify(body, null, 2))} />
           <pre tabIndex={0}>{JSON.stringify(body, null, 2)}</pre>
         </div>

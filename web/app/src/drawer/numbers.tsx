@@ -8,6 +8,7 @@ import { size } from "../ui/figures.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { bytesOf } from "./lines.ts";
 import { counts, lastSnapshot, note } from "./record.ts";
+import css from "./contents.module.css";
 
 interface Stored {
   readonly position: number;
@@ -25,7 +26,7 @@ export function Numbers() {
   const { connections, resumes, losses, gaps, resyncs, events } = counts.value;
   const snapshot = lastSnapshot.value;
   return (
-    <div class="numbers">
+    <section class={css.numbers} aria-label="Numbers">
       <dl>
         <Pair name="Chat">
           <code>{id}</code>
@@ -45,7 +46,7 @@ export function Numbers() {
           {gaps} seen, {resyncs} resynced
         </Pair>
       </dl>
-      <div class="faults">
+      <div class={css.faults}>
         <button
           type="button"
           onClick={() => {
@@ -65,7 +66,7 @@ export function Numbers() {
           Drop an event
         </button>
       </div>
-    </div>
+    </section>
   );
 }
 

@@ -7,8 +7,8 @@ import { IconButton } from "../ui/icon.tsx";
 import { clockOf, momentOf } from "./play.ts";
 import { firstHeld, goTo, isPlaying, play, shownAt, speed, wantedAt } from "./travel.ts";
 import { comeBack } from "./way.tsx";
+import css from "./past.module.css";
 
-import "./past.css";
 
 export { begin } from "./travel.ts";
 
@@ -20,12 +20,12 @@ export function Journey() {
   const last = live.value.position;
   const moment = momentOf(state.value);
   return (
-    <section class="past" aria-label="Time travel">
-      <p class="when">
-        As it was at position <span class="position">{shownAt.value}</span> of {last}
+    <section class={css.past} aria-label="Time travel">
+      <p class={css.when}>
+        As it was at position {shownAt.value} of {last}
         {moment !== null && <>, <time>{clockOf(moment, Date.now())}</time></>}
       </p>
-      <div class="way">
+      <div class={css.way}>
         <IconButton
           name={isPlaying.value ? "stop" : "play"}
           label={isPlaying.value ? "Stop playing" : "Play from here"}

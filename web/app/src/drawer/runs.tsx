@@ -10,6 +10,8 @@ import { chat, client, isRunning } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { clock } from "./lines.ts";
 import { lasted, spent, totals } from "./traces.ts";
+import css from "./contents.module.css";
+import drawerCss from "./drawer.module.css";
 
 type Found<T> = { found: T } | { wrong: string } | null;
 
@@ -40,13 +42,13 @@ export function Runs() {
   const [answer, again] = useAsked<TracedRuns>(runsOf(chat.value?.id ?? ""), isRunning.value);
   return (
     <>
-      <div class="tools">
-        <span class="count">newest first</span>
+      <div class={css.tools}>
+        <span class={css.count}>newest first</span>
         <IconButton name="retry" label="Ask for the runs again" onClick={again} />
       </div>
-      <div class="runs" tabIndex={0} role="region" aria-label="Runs">
-        {answer && "wrong" in answer && <p class="hint">{answer.wrong}</p>}
-        {answer && "found" in answer && !answer.found.runs.length && <p class="hint">No run has left a trace yet.</p>}
+      <div class={css.runs} tabIndex={0} role="region" aria-label="Runs">
+        {answer && "wrong" in answer && <p class={drawerCss.hint}>{answer.wrong}</p>}
+        {answer && "found" in answer && !answer.found.runs.length && <p class={drawerCss.hint}>No run has left a trace yet.</p>}
         {answer && "found" in answer && answer.found.runs.map((run) => <Run key={run.run_id} run={run} />)}
       </div>
     </>
@@ -57,9 +59,9 @@ function Run({ run }: { run: TracedRun }) {
   const [isOpen, setOpen] = useState(false);
   const { rounds_count: rounds, tool_runs_count: tools } = run;
   return (
-    <details class="run" onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details class={css.run} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        <b class={run.outcome ?? "running"}>{run.outcome ?? "goes on"}</b>
+        <b data-outcome={run.outcome ?? "running"}>{run.outcome ?? "goes on"}</b>
         <span>
           {run.started_at ? clock(run.started_at) : ""} {lasted(run.started_at, run.ended_at)}
         </span>
@@ -74,11 +76,11 @@ function Run({ run }: { run: TracedRun }) {
 
 function Trace({ run }: { run: TracedRun }) {
   const [answer] = useAsked<RunTrace>(`${runsOf(chat.value?.id ?? "")}/${encodeURIComponent(run.run_id)}/diagnostics`, run.ended_at);
-  if (!answer) return <p class="hint">…</p>;
-  if ("wrong" in answer) return <p class="hint">{answer.wrong}</p>;
+  if (!answer) return <p class={drawerCss.hint}>…</p>;
+  if ("wrong" in answer) return <p class={drawerCss.hint}>{answer.wrong}</p>;
   const trace = answer.found;
   return (
-    <div class="trace">
+    <div class={css.trace}>
       <p>
         <code>{run.run_id}</code>
         <br />

@@ -7,6 +7,7 @@ import type { Approvals } from "threadcast-client";
 import { ask } from "../state/actions.ts";
 import { chat, client, onEvent, state } from "../state/session.ts";
 import { Icon } from "../ui/icon.tsx";
+import css from "./settings.module.css";
 
 const tools = signal<readonly string[]>([]);
 
@@ -37,13 +38,13 @@ export function Remembered() {
     });
   }, [chat.value]);
   return (
-    <section class="remembered" aria-label="Remembered approvals">
+    <section class={css.remembered} aria-label="Remembered approvals">
       <h3>Always allowed in this chat</h3>
-      {!tools.value.length && <p class="hint">Nothing yet. “Always” on a question about a tool puts it here.</p>}
+      {!tools.value.length && <p class={css.hint}>Nothing yet. “Always” on a question about a tool puts it here.</p>}
       <ul>
         {tools.value.map((name) => (
           <li key={name}>
-            <Icon name="tool" /> <span class="name">{wordsOf(name)}</span>
+            <Icon name="tool" /> <span class={css.name}>{wordsOf(name)}</span>
             <button type="button" aria-label={`Ask again about ${wordsOf(name)}`} onClick={() => void forget(name)}>
               Ask again
             </button>

@@ -5,6 +5,7 @@ import { useId } from "preact/hooks";
 
 import { choiceFrom, CLEARED, numberFrom, originOf, type ChoiceParam, type NumberParam, type Param, type SwitchParam, type TextParam } from "./params.ts";
 import { modeTitle, refusals, refuse, set, values } from "./values.ts";
+import css from "./settings.module.css";
 
 export function Rows({ params }: { params: readonly Param[] }) {
   return (
@@ -45,17 +46,17 @@ export function Row({
   const wrong = refusals.value[name];
   const canReset = value?.layer === "thread";
   return (
-    <div class={isWide ? "setting wide" : "setting"}>
-      <div class="what">
+    <div class={isWide ? `${css.setting} ${css.wide}` : css.setting} data-param={name}>
+      <div class={css.what}>
         <label for={id}>{label}</label>
         <p id={`${id}-help`}>{help}</p>
       </div>
-      <div class="control">
+      <div class={css.control}>
         {children}
-        <p class="origin" aria-live="polite">
-          {wrong ? <span class="wrong">{wrong}</span> : originOf(value, modeTitle.value)}
+        <p class={css.origin} aria-live="polite">
+          {wrong ? <span class={css.wrong}>{wrong}</span> : originOf(value, modeTitle.value)}
           {canReset && !wrong && (
-            <button type="button" class="link" aria-label={`Reset ${label}`} onClick={() => void set(name, CLEARED[name] ?? null)}>
+            <button type="button" class={css.link} aria-label={`Reset ${label}`} onClick={() => void set(name, CLEARED[name] ?? null)}>
               Reset
             </button>
           )}

@@ -14,7 +14,7 @@ import { Remembered } from "./remembered.tsx";
 import { Row, Rows } from "./rows.tsx";
 import { Tools } from "./tools.tsx";
 import { keepUp, modeId, set, values } from "./values.ts";
-import "./settings.css";
+import css from "./settings.module.css";
 
 const TABS = { answers: "Answers", tools: "Tools", approvals: "Approvals", browser: "This browser" } as const;
 type Tab = keyof typeof TABS;
@@ -26,7 +26,7 @@ export function Settings() {
   const id = useId();
   return (
     <Dialog title="Settings" wide onClose={() => (isSettingsOpen.value = false)}>
-      <div class="settings">
+      <div class={css.settings}>
         <div role="tablist" aria-label="Kinds of settings" onKeyDown={walk}>
           {NAMES.map((name) => (
             <button
@@ -44,7 +44,7 @@ export function Settings() {
         </div>
         <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${tab.value}`} tabIndex={-1}>
           {tab.value !== "browser" && (
-            <p class="hint">{chat.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
+            <p class={css.hint}>{chat.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
           )}
           {tab.value === "answers" && <Answers />}
           {tab.value === "tools" && (
@@ -121,9 +121,9 @@ const THEME_WORDS = { system: "As the system", light: "Light", dark: "Dark" } as
 function Browser() {
   return (
     <>
-      <fieldset class="setting">
-        <legend class="what">Colours</legend>
-        <div class="control choices">
+      <fieldset class={css.setting}>
+        <legend class={css.what}>Colours</legend>
+        <div class={`${css.control} ${css.choices}`}>
           {THEMES.map((one) => (
             <label key={one}>
               <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
@@ -132,17 +132,17 @@ function Browser() {
         </div>
       </fieldset>
       <form
-        class="setting"
+        class={css.setting}
         onSubmit={(event) => {
           event.preventDefault();
           setToken(String(new FormData(event.currentTarget).get("token") ?? "").trim());
         }}
       >
-        <div class="what">
+        <div class={css.what}>
           <label for="token">Token</label>
           <p>For a server that asks who you are. Kept until this tab is closed; the page loads again with it.</p>
         </div>
-        <div class="control inline">
+        <div class={`${css.control} ${css.inline}`}>
           <input id="token" name="token" type="password" autocomplete="off" defaultValue={token() ?? ""} placeholder="none" />
           <button type="submit">Use it</button>
         </div>

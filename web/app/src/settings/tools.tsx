@@ -8,6 +8,7 @@ import { ask } from "../state/actions.ts";
 import { mcpServerOf, shownName } from "../tools/calls.ts";
 import { toggled } from "./params.ts";
 import { modeId, modeTitle, refusals, set, values } from "./values.ts";
+import css from "./settings.module.css";
 
 const POLICIES: Readonly<Record<ToolInfo["policy"], string>> = {
   auto: "runs by itself",
@@ -38,8 +39,8 @@ function listOf(key: string): string[] | null {
 export function Tools() {
   useOffered();
   const tools = offered.value;
-  if (!tools) return <p class="hint">Loading…</p>;
-  if (!tools.length) return <p class="hint">The mode {modeTitle.value} offers no tools.</p>;
+  if (!tools) return <p class={css.hint}>Loading…</p>;
+  if (!tools.length) return <p class={css.hint}>The mode {modeTitle.value} offers no tools.</p>;
   const servers = [...new Set(tools.flatMap(({ name }) => mcpServerOf(name) ?? []))];
   const own = tools.filter(({ name }) => mcpServerOf(name) === null);
   return (
@@ -50,7 +51,7 @@ export function Tools() {
       {servers.map((server) => (
         <Server key={server} server={server} all={servers} tools={tools.filter(({ name }) => mcpServerOf(name) === server)} />
       ))}
-      {["tools_disabled", "mcp_servers"].map((key) => refusals.value[key] && <p class="wrong">{refusals.value[key]}</p>)}
+      {["tools_disabled", "mcp_servers"].map((key) => refusals.value[key] && <p class={css.wrong}>{refusals.value[key]}</p>)}
     </>
   );
 }
@@ -64,11 +65,11 @@ function Server({ server, all, tools }: { server: string; all: readonly string[]
     void set("mcp_servers", all.every((one) => next.includes(one)) ? null : next);
   };
   return (
-    <fieldset class="server">
+    <fieldset class={css.server}>
       <legend>
         <label>
           <input type="checkbox" role="switch" checked={isOn} onChange={(event) => toggle(event.currentTarget.checked)} />
-          {server} <span class="hint">MCP server, {tools.length} tools</span>
+          {server} <span class={css.hint}>MCP server, {tools.length} tools</span>
         </label>
       </legend>
       {isOn && tools.map((tool) => <Tool key={tool.name} tool={tool} title={shownName(tool.name)} />)}
@@ -81,7 +82,7 @@ function Tool({ tool, title }: { tool: ToolInfo; title: string }) {
   const server = mcpServerOf(tool.name);
   const isWhole = server !== null && (disabled ?? []).includes(`mcp__${server}__*`);
   return (
-    <label class="tool">
+    <label class={css.tool}>
       <input
         type="checkbox"
         role="switch"
@@ -92,10 +93,10 @@ function Tool({ tool, title }: { tool: ToolInfo; title: string }) {
           void set("tools_disabled", next.length ? next : null);
         }}
       />
-      <span class="what">
-        <span class="name">{title}</span>
-        <span class="policy">{POLICIES[tool.policy]}</span>
-        <span class="about">{tool.description}</span>
+      <span class={css.what}>
+        <span class={css.name}>{title}</span>
+        <span class={css.policy}>{POLICIES[tool.policy]}</span>
+        <span class={css.about}>{tool.description}</span>
       </span>
     </label>
   );

@@ -7,6 +7,7 @@ import { ask } from "../state/actions.ts";
 import { go, route } from "../state/route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { forget } from "./list.ts";
+import css from "./sidebar.module.css";
 
 export function ConfirmDelete({ chat, onClose }: { chat: ChatSummary; onClose: () => void }) {
   const [isBusy, setBusy] = useState(false);
@@ -21,7 +22,7 @@ export function ConfirmDelete({ chat, onClose }: { chat: ChatSummary; onClose: (
   return (
     <Dialog title="Delete this chat?" onClose={onClose}>
       <p>“{chat.title || "New Chat"}” and all that was said in it will be gone, for everybody who has it open.</p>
-      <div class="dialog-actions">
+      <div class={css.dialogActions}>
         <button onClick={onClose}>Keep it</button>
         <button class="dangerous" disabled={isBusy} autofocus onClick={() => void remove()}>
           Delete

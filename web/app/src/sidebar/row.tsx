@@ -8,6 +8,7 @@ import { fetched } from "../ui/lazy.tsx";
 import { memo } from "../ui/memo.ts";
 import { Menu } from "../ui/menu.tsx";
 import { MARK_WORDS, type Mark } from "./groups.ts";
+import css from "./sidebar.module.css";
 
 interface Props {
   chat: ChatSummary;
@@ -39,13 +40,13 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
       if (name && name !== chat.title) void rename(chat.id, name);
     };
     return (
-      <li class="row renaming">
+      <li class={`${css.row} ${css.renaming}`}>
         <TitleInput title={chat.title} onEnd={end} />
       </li>
     );
   }
   return (
-    <li class={isChild ? "row child" : "row"}>
+    <li class={isChild ? `${css.row} ${css.child}` : css.row}>
       <a
         ref={link}
         href={`/c/${chat.id}`}
@@ -62,8 +63,8 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
           else if (event.key === "Delete") onDelete(chat);
         }}
       >
-        <span class={`mark ${mark}`} />
-        <span class="name" dir="auto">{title}</span>
+        <span class={css.mark} data-mark={mark} />
+        <span class={css.name} dir="auto">{title}</span>
         {says && <span class="visually-hidden">, {says}</span>}
       </a>
       <Menu

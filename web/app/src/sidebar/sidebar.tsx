@@ -14,7 +14,7 @@ import { byDay, markOf } from "./groups.ts";
 import { family, hasMore, isLoading, listed, loadMore, SEARCH_MAX_CHARACTERS, words } from "./list.ts";
 import { lookedAt } from "./looked.ts";
 import { Row } from "./row.tsx";
-import "./sidebar.css";
+import css from "./sidebar.module.css";
 
 const Settings = lazyOf(() => import("../settings/settings.tsx").then((room) => room.Settings));
 const ConfirmDelete = lazyOf(() => import("./confirm_delete.tsx").then((room) => room.ConfirmDelete));
@@ -26,7 +26,7 @@ const today = signal(new Date());
 function open(chatId: string | null): void {
   go(chatId);
   isSidebarOpen.value = false;
-  if (chatId === null) document.querySelector<HTMLElement>(".composer textarea")?.focus();
+  if (chatId === null) document.querySelector<HTMLElement>("textarea[aria-label=Message]")?.focus();
 }
 
 export function Sidebar() {
@@ -56,12 +56,12 @@ export function Sidebar() {
   };
   return (
     <>
-      <nav class={isSidebarOpen.value ? "sidebar open" : "sidebar"} aria-label="Chats" ref={root} onKeyDown={escape}>
-        <div class="sidebar-head">
-          <button class="new" title="New chat (Ctrl+Shift+O)" onClick={() => open(null)}>
+      <nav class={isSidebarOpen.value ? `${css.sidebar} ${css.open}` : css.sidebar} aria-label="Chats" ref={root} onKeyDown={escape}>
+        <div class={css.sidebarHead}>
+          <button class={css.new} title="New chat (Ctrl+Shift+O)" onClick={() => open(null)}>
             <Icon name="add" /> New chat
           </button>
-          <label class="search">
+          <label class={css.search}>
             <Icon name="search" />
             <input
               dir="auto"
@@ -82,7 +82,7 @@ export function Sidebar() {
         <Chats />
         <Foot />
       </nav>
-      {isSidebarOpen.value && <div class="sidebar-shade" onClick={() => (isSidebarOpen.value = false)} />}
+      {isSidebarOpen.value && <div class={css.sidebarShade} onClick={() => (isSidebarOpen.value = false)} />}
       {doomed.value && <ConfirmDelete chat={doomed.value} onClose={() => (doomed.value = null)} />}
       {isSettingsOpen.value && <Settings />}
     </>
@@ -106,7 +106,7 @@ function Chats() {
   );
   const children = family.value;
   return (
-    <div class="sidebar-list">
+    <div class={css.sidebarList}>
       {byDay(shown, today.value).map((group) => (
         <section key={group.name} aria-label={group.name}>
           <h2>{group.name}</h2>
@@ -117,12 +117,12 @@ function Chats() {
           </ul>
         </section>
       ))}
-      {refused && <p class="hint">{refused}. If this server wants a token, give it in the settings.</p>}
+      {refused && <p class={css.hint}>{refused}. If this server wants a token, give it in the settings.</p>}
       {!refused && !shown.length && (
-        <p class="hint">{isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
+        <p class={css.hint}>{isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
       )}
       {hasMore.value && (
-        <button class="more" disabled={isLoading.value} onClick={() => void loadMore()}>
+        <button class={css.more} disabled={isLoading.value} onClick={() => void loadMore()}>
           {isLoading.value ? "Loading…" : "Show older chats"}
         </button>
       )}
@@ -142,8 +142,8 @@ function doom(chat: ChatSummary): void {
 function Foot() {
   const file = useRef<HTMLInputElement>(null);
   return (
-    <footer class="sidebar-foot">
-      <button class="quiet" onClick={() => (isSettingsOpen.value = true)}>
+    <footer class={css.sidebarFoot}>
+      <button class={css.quiet} onClick={() => (isSettingsOpen.value = true)}>
         <Icon name="settings" /> Settings
       </button>
       <IconButton name="upload" label="Import chats" onClick={() => file.current?.click()} />
@@ -166,8 +166,8 @@ function Foot() {
 /** Arrow keys walk the list from wherever the focus is in it; Home and End go to its ends. */
 function walk(event: KeyboardEvent, root: HTMLElement | null): void {
   const target = event.target as HTMLElement;
-  if (!root || target.closest("[role=menu], .renaming")) return;
-  const links = [...root.querySelectorAll<HTMLElement>(".row a")];
+  if (!root || target.closest(`[role=menu], .${css.renaming}`)) return;
+  const links = [...root.querySelectorAll<HTMLElement>(`.${css.row} a`)];
   const at = links.findIndex((link) => link.closest("li")?.contains(target));
   const isInSearch = target.matches("[type=search]");
   const to =

@@ -13,18 +13,19 @@ import { Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { AnswerTools, Branches } from "./toolbar.tsx";
 import { ending, spent, usageOf } from "./words.ts";
+import css from "./thread.module.css";
 
 export function Answer({ turn, isLast, openId }: TurnProps) {
   const last = turn.messages.at(-1) as Message;
   // Only the last answer can be one that is being worked on, and only it asks.
   const isBusy = isLast && isRunning.value;
   return (
-    <article class="message assistant" id={`m-${turn.id}`} aria-label="Assistant" aria-busy={isBusy} tabIndex={-1}>
+    <article class={`${css.message} ${css.assistant}`} id={`m-${turn.id}`} aria-label="Assistant" aria-busy={isBusy} tabIndex={-1}>
       {turn.messages.map((message, at) => (
         <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} />
       ))}
       {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : <End last={last} isLast={isLast} />}
-      <div class="under">
+      <div class={css.under}>
         {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} />}
         {!isBusy && <Facts messages={turn.messages} />}
       </div>
@@ -36,7 +37,7 @@ const Round = memo(function Round({ message, isFirst, isOpen }: { message: Messa
   const text = textOf(message);
   const id = message.message_id;
   return (
-    <div class="round" id={isFirst ? undefined : `m-${id}`}>
+    <div class={css.round} id={isFirst ? undefined : `m-${id}`}>
       {!isFirst && <Branches message={message} />}
       {message.reasoning_content && <Reasoning id={id} text={message.reasoning_content} isLive={isOpen && !text} />}
       {text && <Markdown text={text} isGrowing={isOpen} />}
@@ -44,7 +45,7 @@ const Round = memo(function Round({ message, isFirst, isOpen }: { message: Messa
       <ToolCalls message={message} />
       <PayloadsOf message={message} />
       {!!message.citations?.length && <Sources message={message} />}
-      {message.warning && <p class="warning">{message.warning}</p>}
+      {message.warning && <p class={css.warning}>{message.warning}</p>}
     </div>
   );
 });
@@ -53,7 +54,7 @@ function Sources({ message }: { message: Message }) {
   const sources = sourcesOf(message.citations ?? []);
   if (!sources.length) return null;
   return (
-    <ol class="sources" aria-label="Sources">
+    <ol class={css.sources} aria-label="Sources">
       {sources.map(({ title, url, quote }, at) => (
         <li key={at} title={quote} dir="auto">
           {url ? (
@@ -74,8 +75,8 @@ export function Waiting({ isOpen }: { isOpen: boolean }) {
   const { state: standing, status_text } = state.value.runtime;
   if (isOpen || standing === "paused" || standing === "waiting_ide") return null;
   return (
-    <p class="waiting">
-      <span class="dots" aria-hidden="true">
+    <p class={css.waiting}>
+      <span class={css.dots} aria-hidden="true">
         <i />
         <i />
         <i />
@@ -90,7 +91,7 @@ function End({ last, isLast }: { last: Message; isLast: boolean }) {
   const said = ending(last);
   if (!said) return null;
   return (
-    <p class={`ending ${said.isBad ? "bad" : ""}`}>
+    <p class={said.isBad ? `${css.ending} ${css.bad}` : css.ending}>
       {said.text}
       {isLast && (
         <>
@@ -115,7 +116,7 @@ function Facts({ messages }: { messages: readonly Message[] }) {
   if (!last || (!last.model && !usage)) return null;
   const tokens = usage && `${usage.prompt_tokens.toLocaleString("en")} tokens read, ${usage.completion_tokens.toLocaleString("en")} written`;
   return (
-    <p class="facts" title={[timeOf(last.created_at), tokens].filter(Boolean).join("\n")}>
+    <p class={css.facts} title={[timeOf(last.created_at), tokens].filter(Boolean).join("\n")}>
       {[last.model, usage && spent(usage)].filter(Boolean).join(" · ")}
     </p>
   );

@@ -1,6 +1,7 @@
 /** The words of a message, to be said otherwise. Enter sends, Escape gives up; as high as its text. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import css from "./thread.module.css";
 
 export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said: string) => unknown; onCancel: () => void }) {
   const [said, setSaid] = useState(text);
@@ -17,7 +18,7 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
   const save = () => said.trim() && onSave(said);
   return (
     <form
-      class="editor"
+      class={css.editor}
       onSubmit={(event) => {
         event.preventDefault();
         save();
@@ -37,7 +38,7 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
           event.stopPropagation();
         }}
       />
-      <div class="choices">
+      <div class={css.choices}>
         <button type="button" onClick={onCancel}>
           Cancel
         </button>

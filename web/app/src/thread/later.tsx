@@ -2,6 +2,7 @@
 
 import { lazyOf } from "../ui/lazy.tsx";
 import type { OtherPart, Part } from "./parts.tsx";
+import css from "./thread.module.css";
 
 const Shown = lazyOf(() => import("./parts.tsx").then((room) => room.Parts), Places);
 
@@ -13,10 +14,10 @@ export function Parts({ parts }: { parts: readonly Part[] }) {
 /** As large as what will stand there. */
 function Places({ parts }: { parts: readonly OtherPart[] }) {
   return (
-    <div class="parts" aria-busy="true">
+    <div class={css.parts} aria-busy="true">
       {parts.map((part, at) =>
-        part.type === "file" ? <button key={at} type="button" class="file" disabled>{part.name}</button>
-        : part.type === "image_url" ? <span key={at} class="picture waiting" />
+        part.type === "file" ? <button key={at} type="button" class={css.file} disabled>{part.name}</button>
+        : part.type === "image_url" ? <span key={at} class={css.picture} />
         : <audio key={at} controls />,
       )}
     </div>
@@ -26,7 +27,7 @@ function Places({ parts }: { parts: readonly OtherPart[] }) {
 export const Editor = lazyOf(() => import("./editor.tsx").then((room) => room.Editor), Unedited);
 
 function Unedited({ text }: { text: string }) {
-  return <div class="bubble" dir="auto">{text}</div>;
+  return <div class={css.bubble} dir="auto">{text}</div>;
 }
 
 export const MessageQuestions = lazyOf(() => import("./questions.tsx").then((room) => room.MessageQuestions));

@@ -2,13 +2,14 @@
 
 import { Dialog } from "../ui/dialog.tsx";
 import { enlarged } from "./enlarged.ts";
+import css from "./thread.module.css";
 
 export function Lightbox() {
   const picture = enlarged.value;
   if (!picture) return null;
   return (
     <Dialog title={picture.alt || "Image"} wide onClose={() => (enlarged.value = null)}>
-      <img class="enlarged" src={picture.src} alt={picture.alt} />
+      <img class={css.enlarged} src={picture.src} alt={picture.alt} />
     </Dialog>
   );
 }

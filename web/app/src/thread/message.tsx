@@ -10,6 +10,7 @@ import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
 import { UserTools } from "./toolbar.tsx";
 import type { Turn } from "./turns.ts";
+import css from "./thread.module.css";
 
 /** `openId`: the message that is being written, if it is in this turn. */
 export interface TurnProps {
@@ -30,14 +31,14 @@ function UserMessage({ turn }: { turn: Turn }) {
   const text = textOf(message);
   const files = (message.context_files ?? []).map((file) => String(file.file_name ?? file.name ?? file.path ?? "file"));
   return (
-    <article class="message user" id={`m-${turn.id}`} aria-label="You" tabIndex={-1} title={timeOf(message.created_at)}>
+    <article class={`${css.message} ${css.user}`} id={`m-${turn.id}`} aria-label="You" tabIndex={-1} title={timeOf(message.created_at)}>
       {isEdited ? (
         <Editor text={text} onCancel={() => setEdited(false)} onSave={(said) => edit(message, said).then(() => setEdited(false))} />
       ) : (
         <>
           {typeof message.content !== "string" && <Parts parts={message.content} />}
-          {text && <div class="bubble" dir="auto">{text}</div>}
-          {files.length > 0 && <p class="context-files">{files.join(", ")}</p>}
+          {text && <div class={css.bubble} dir="auto">{text}</div>}
+          {files.length > 0 && <p class={css.contextFiles}>{files.join(", ")}</p>}
           <UserTools message={message} onEdit={() => setEdited(true)} />
         </>
       )}
@@ -52,10 +53,10 @@ function Note({ turn }: { turn: Turn }) {
   const text = textOf(message);
   const name = message.role.replaceAll("_", " ");
   return (
-    <article class={`message note ${message.role === "error" ? "bad" : ""}`} id={`m-${turn.id}`} aria-label={name} tabIndex={-1} title={timeOf(message.created_at)}>
+    <article class={`${css.message} ${css.note} ${message.role === "error" ? css.bad : ""}`} id={`m-${turn.id}`} aria-label={name} tabIndex={-1} title={timeOf(message.created_at)}>
       <details open={text.length < 200}>
         <summary>{name}</summary>
-        <div class="said" dir="auto">{text}</div>
+        <div class={css.said} dir="auto">{text}</div>
       </details>
       {message.reasoning_content && <Reasoning id={turn.id} text={message.reasoning_content} isLive={false} />}
     </article>

@@ -7,13 +7,14 @@ import { size } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
 import { save, useOwnFile, useOwnImage } from "../ui/own_file.ts";
 import { enlarge } from "./enlarged.ts";
+import css from "./thread.module.css";
 
 export type Part = TextPart | OtherPart;
 export type OtherPart = ImagePart | AudioPart | FilePart;
 
 export function Parts({ parts }: { parts: readonly OtherPart[] }) {
   return (
-    <div class="parts">
+    <div class={css.parts}>
       {parts.map((part, at) => {
         if (part.type === "image_url") return <Picture key={at} url={part.image_url.url} alt={`Image ${at + 1}`} />;
         if (part.type === "input_audio") return <Sound key={at} part={part} />;
@@ -25,9 +26,9 @@ export function Parts({ parts }: { parts: readonly OtherPart[] }) {
 
 function Picture({ url, alt }: { url: string; alt: string }) {
   const src = useOwnImage(url);
-  if (!src) return <span class="picture waiting" role="img" aria-label={alt} />;
+  if (!src) return <span class={css.picture} role="img" aria-label={alt} />;
   return (
-    <button type="button" class="picture" aria-label={`${alt}, enlarge`} onClick={() => enlarge(src, alt)}>
+    <button type="button" class={css.picture} aria-label={`${alt}, enlarge`} onClick={() => enlarge(src, alt)}>
       <img src={src} alt={alt} loading="lazy" />
     </button>
   );
@@ -53,10 +54,10 @@ function FileChip({ part }: { part: FilePart }) {
     }
   };
   return (
-    <button type="button" class="file" title={`Save ${part.name}`} onClick={() => void fetchAndSave()}>
+    <button type="button" class={css.file} title={`Save ${part.name}`} onClick={() => void fetchAndSave()}>
       <Icon name="file" />
-      <span class="name">{part.name}</span>
-      {bytes > 0 && <span class="size">{size(bytes)}</span>}
+      <span class={css.name}>{part.name}</span>
+      {bytes > 0 && <span class={css.size}>{size(bytes)}</span>}
     </button>
   );
 }

@@ -3,6 +3,7 @@
 import { caps, models } from "../state/caps.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { asked, regenerate, remove } from "./acts.ts";
+import css from "./thread.module.css";
 
 export function MessageQuestions() {
   const question = asked.value;
@@ -12,7 +13,7 @@ export function MessageQuestions() {
   return (
     <Dialog title="Delete this message?" onClose={close}>
       <p>All that follows from it in this branch goes too. Other branches stay.</p>
-      <div class="choices">
+      <div class={css.choices}>
         <button type="button" onClick={close}>
           Cancel
         </button>
@@ -34,8 +35,8 @@ export function MessageQuestions() {
 function WhichModel({ messageId, onClose }: { messageId: string; onClose: () => void }) {
   return (
     <Dialog title="Answer again with" onClose={onClose}>
-      <div class="models">
-        {!caps.value && <p class="hint">Asking which models there are…</p>}
+      <div class={css.models}>
+        {!caps.value && <p>Asking which models there are…</p>}
         {models.value.map(({ id: name }) => (
           <button
             key={name}

@@ -4,6 +4,7 @@ import { useRef } from "preact/hooks";
 
 import { duration } from "../ui/figures.ts";
 import { Markdown } from "./markdown/markdown.tsx";
+import css from "./thread.module.css";
 
 /** How long thinking took, of messages that were watched; the wire does not tell. */
 const tookMs = new Map<string, number>();
@@ -16,8 +17,8 @@ export function Reasoning({ id, text, isLive }: { id: string; text: string; isLi
   }
   const took = tookMs.get(id);
   return (
-    <details class="reasoning" open={isLive}>
-      <summary class={isLive ? "live" : undefined}>{isLive ? "Thinking…" : took ? `Thought for ${duration(took)}` : "Thoughts"}</summary>
+    <details class={css.reasoning} open={isLive}>
+      <summary class={isLive ? css.live : undefined}>{isLive ? "Thinking…" : took ? `Thought for ${duration(took)}` : "Thoughts"}</summary>
       <Markdown text={text} isGrowing={isLive} />
     </details>
   );

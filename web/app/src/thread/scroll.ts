@@ -109,7 +109,7 @@ export class ScrollKeeper {
   /** The first block of the first message that is in sight. */
   private remember(): void {
     const article = this.firstInSight([...this.content.querySelectorAll(":scope article")]);
-    const block = article && this.firstInSight([...article.querySelectorAll(".block")]);
+    const block = article && this.firstInSight([...article.querySelectorAll("[data-block]")]);
     const element = block ?? article;
     this.anchor = element ? { element, top: this.below(element) } : null;
   }

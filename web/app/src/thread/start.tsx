@@ -5,6 +5,7 @@ import { newId } from "threadcast-client";
 import { caps } from "../state/caps.ts";
 import { go } from "../state/route.ts";
 import { chat, notifyOf } from "../state/session.ts";
+import css from "./thread.module.css";
 
 interface Try {
   readonly title: string;
@@ -38,7 +39,7 @@ export function Start() {
     }
   };
   return (
-    <div class="start">
+    <div class={css.start}>
       <h2>What shall we talk about?</h2>
       <ul>
         {tries.map((each) => (
@@ -57,7 +58,7 @@ export function Start() {
 export function Failed({ wrong }: { wrong: Error }) {
   const isGone = "status" in wrong && (wrong.status === 404 || wrong.status === 410);
   return (
-    <div class="start">
+    <div class={css.start}>
       <h2>{isGone ? "This chat is not here" : "This chat cannot be shown"}</h2>
       <p>{isGone ? "It was deleted, or it belongs to somebody else." : wrong.message}</p>
       <button type="button" class="primary" onClick={() => go(null)}>

@@ -19,8 +19,7 @@ import { ScrollKeeper, type Place } from "./scroll.ts";
 import { Failed, Start } from "./start.tsx";
 import { turnOf, turnsAfter, type Turn } from "./turns.ts";
 import { Icon } from "../ui/icon.tsx";
-import "./markdown/markdown.css";
-import "./thread.css";
+import css from "./thread.module.css";
 
 /** Turns drawn at first: more than a tall window holds of short ones. */
 const FIRST_TURNS = 16;
@@ -41,7 +40,7 @@ onEvent((event) => {
 
 export function Thread() {
   const id = chat.value?.id ?? null;
-  if (id === null) return <section class="thread" aria-label="Conversation"><Start /></section>;
+  if (id === null) return <section class={css.thread} aria-label="Conversation"><Start /></section>;
   return <Conversation key={id} id={id} />;
 }
 
@@ -126,19 +125,19 @@ function Conversation({ id }: { id: string }) {
   // Who has just sent something wants to see it.
   const newest = turns.at(-1);
   useLayoutEffect(() => {
-    if (newest?.kind === "user" && document.activeElement?.closest(".composer")) toEnd();
+    if (newest?.kind === "user" && document.activeElement?.closest("#composer")) toEnd();
   }, [newest?.id]);
 
   if (failure.value && turns.length === 0) {
-    return <section class="thread" aria-label="Conversation"><Failed wrong={failure.value} /></section>;
+    return <section class={css.thread} aria-label="Conversation"><Failed wrong={failure.value} /></section>;
   }
   const openId = state.value.draft?.message.message_id ?? null;
   const { error, state: standing } = state.value.runtime;
   const isAtEnd = keeper.current?.isAtEnd.value ?? true;
   return (
-    <section class="thread" ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
+    <section class={css.thread} ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
       <Announcer />
-      <div class="turns" ref={content}>
+      <div class={css.turns} ref={content}>
         <div ref={top} />
         {turns.slice(first, end).map((turn, at) => {
           const isLast = first + at === turns.length - 1;
@@ -147,17 +146,17 @@ function Conversation({ id }: { id: string }) {
         <div ref={bottom} />
         {isShown && turns.length === 0 && !isRunning.value && <Start />}
         {isRunning.value && newest?.kind !== "answer" && (
-          <div class="message assistant"><Waiting isOpen={false} /></div>
+          <div class={`${css.message} ${css.assistant}`}><Waiting isOpen={false} /></div>
         )}
         {standing === "error" && error && (
-          <p class="ending bad failed" role="alert">
+          <p class={`${css.ending} ${css.bad} ${css.failed}`} role="alert">
             {error}
             <button type="button" onClick={() => void regenerate()}>Retry</button>
           </p>
         )}
       </div>
       {!isAtEnd && (
-        <button type="button" class="to-end" aria-label="Jump to newest" title="Jump to newest" onClick={toEnd}>
+        <button type="button" class={css.toEnd} aria-label="Jump to newest" title="Jump to newest" onClick={toEnd}>
           <Icon name="open" />
         </button>
       )}

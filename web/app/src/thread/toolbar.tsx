@@ -7,6 +7,7 @@ import { copy } from "../ui/clipboard.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { Menu, type MenuItem } from "../ui/menu.tsx";
 import { asked, copyText, fork, goOn, linkTo, regenerate, select } from "./acts.ts";
+import css from "./thread.module.css";
 
 /** How long a button says that it has done it. */
 const DONE_MS = 1_500;
@@ -28,7 +29,7 @@ export function Branches({ message }: { message: Message }) {
   const at = ids.indexOf(message.message_id);
   const to = (id: string | undefined) => id && void select(id);
   return (
-    <span class="branches" role="group" aria-label="Versions">
+    <span class={css.branches} role="group" aria-label="Versions">
       <IconButton name="back" label="Previous version" disabled={at <= 0} onClick={() => to(ids[at - 1])} />
       <span aria-label={`Version ${at + 1} of ${ids.length}`}>
         {at + 1}/{ids.length}
@@ -41,7 +42,7 @@ export function Branches({ message }: { message: Message }) {
 export function UserTools({ message, onEdit }: { message: Message; onEdit: () => void }) {
   const id = message.message_id;
   return (
-    <div class="tools" role="toolbar" aria-label="Message">
+    <div class={css.tools} role="toolbar" aria-label="Message">
       <Branches message={message} />
       <Copy messages={[message]} />
       <IconButton name="edit" label="Edit" onClick={onEdit} />
@@ -60,7 +61,7 @@ export function AnswerTools({ messages, canContinue }: { messages: readonly Mess
     ...common(first.message_id, last.message_id),
   ];
   return (
-    <div class="tools" role="toolbar" aria-label="Answer">
+    <div class={css.tools} role="toolbar" aria-label="Answer">
       <Branches message={first} />
       <Copy messages={messages} />
       <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />

@@ -3,6 +3,8 @@
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { agents, atWork, ended, subchats } from "./live.ts";
 import { follow } from "./subchat.tsx";
+import bodyCss from "./call_body.module.css";
+import css from "./calls.module.css";
 
 export function Agents() {
   const running = agents.value.filter((agent) => agent.status === "running");
@@ -10,28 +12,28 @@ export function Agents() {
   const others = atWork.value.filter((chat) => !known.has(chat.id));
   if (!running.length && !others.length && !ended.value.length) return null;
   return (
-    <ul class="agents" aria-label="In the background">
+    <ul class={bodyCss.agents} aria-label="In the background">
       {running.map((agent) => (
         <li key={String(agent.id)}>
-          <i class="spin" />
+          <i class={css.spin} />
           <a href={`/c/${String(agent.chat_id ?? agent.id)}`} onClick={(event) => follow(event, String(agent.chat_id ?? agent.id))}>
             {String(agent.title || "agent")}
           </a>
-          <span class="quiet">running</span>
+          <span class={css.quiet}>running</span>
         </li>
       ))}
       {others.map((chat) => (
         <li key={chat.id}>
-          <i class={chat.state === "paused" ? "pulse" : "spin"} />
+          <i class={chat.state === "paused" ? css.pulse : css.spin} />
           <a href={`/c/${chat.id}`} onClick={(event) => follow(event, chat.id)}>{chat.title}</a>
-          <span class="quiet">{chat.state === "paused" ? "needs your decision" : "running"}</span>
+          <span class={css.quiet}>{chat.state === "paused" ? "needs your decision" : "running"}</span>
         </li>
       ))}
       {ended.value.map((process) => (
         <li key={process.process_id} role="status">
           <Icon name={process.status === "completed" ? "check" : "warn"} />
           {process.short_description || "a process"}
-          <span class={process.status === "completed" ? "quiet" : "bad"}>
+          <span class={process.status === "completed" ? css.quiet : css.bad}>
             {process.status}
             {process.exit_code ? `, exit code ${process.exit_code}` : ""}
           </span>

@@ -8,6 +8,7 @@ import { LimitQuestion } from "./limit_question.tsx";
 import { ideCalls, openPreviews, reasons } from "./live.ts";
 import { PreviewQuestion } from "./preview.tsx";
 import { Question } from "./question.tsx";
+import asksCss from "./questions.module.css";
 
 /** What one command decides at once; a round limit is another matter. */
 const isCall = (reason: { type: string }) => reason.type === "confirmation" || reason.type === "outcome_unknown";
@@ -15,7 +16,7 @@ const isCall = (reason: { type: string }) => reason.type === "confirmation" || r
 export function Asked() {
   const asked = reasons.value;
   return (
-    <section class="questions" aria-label="Waiting for you">
+    <section class={asksCss.questions} aria-label="Waiting for you">
       {asked.filter(isCall).length > 1 && <AllAtOnce />}
       {asked.map((reason) =>
         reason.type === "round_limit" ? (
@@ -44,7 +45,7 @@ function AllAtOnce() {
       decisions: calls.map(({ tool_call_id, input_hash }) => ({ tool_call_id, accepted, input_hash: input_hash || null })),
     });
   return (
-    <div class="all-at-once">
+    <div class={asksCss.allAtOnce}>
       <span>{counted(calls.length, "call")} to decide</span>
       <button type="button" disabled={isBusy} onClick={() => decide(true)}>Allow all</button>
       <button type="button" disabled={isBusy} onClick={() => decide(false)}>Deny all</button>

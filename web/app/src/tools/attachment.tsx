@@ -8,6 +8,8 @@ import { enlarge } from "../thread/enlarged.ts";
 import { size } from "../ui/figures.ts";
 import { Icon } from "../ui/icon.tsx";
 import { save, useOwnImage } from "../ui/own_file.ts";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
 
 export function Attachments({ all }: { all: readonly JsonObject[] }) {
   const images = all.filter((each) => each.type === "image_url");
@@ -15,7 +17,7 @@ export function Attachments({ all }: { all: readonly JsonObject[] }) {
   return (
     <>
       {images.length > 0 && (
-        <div class="result-images">
+        <div class={bodyCss.resultImages}>
           {images.map((image, at) => (
             <ResultImage key={at} url={String(image.url ?? "")} name={String(image.name ?? `image ${at + 1}`)} />
           ))}
@@ -30,7 +32,7 @@ export function Attachments({ all }: { all: readonly JsonObject[] }) {
 
 function ResultImage({ url, name }: { url: string; name: string }) {
   const src = useOwnImage(url);
-  if (!src) return <span class="quiet">{name}</span>;
+  if (!src) return <span class={css.quiet}>{name}</span>;
   return (
     <button type="button" aria-label={`${name}, enlarge`} onClick={() => enlarge(src, name)}>
       <img src={src} alt={name} loading="lazy" />
@@ -50,8 +52,8 @@ function FileLink({ url, name, bytes }: { url: string; name: string; bytes: numb
   };
   if (!url.startsWith("/v1/")) return null;
   return (
-    <a class="result-file" href={url} download={name} onClick={fetchAndSave}>
-      <Icon name="download" /> {name} <span class="quiet">{size(bytes)}</span>
+    <a class={bodyCss.resultFile} href={url} download={name} onClick={fetchAndSave}>
+      <Icon name="download" /> {name} <span class={css.quiet}>{size(bytes)}</span>
     </a>
   );
 }

@@ -1,4 +1,5 @@
 /** What of a browser a tool may see (PROTOCOL §2, `browser_context_decision`): all of it unless somebody says less. */
+import asksCss from "./questions.module.css";
 
 export const BROWSER_PARTS = [
   { key: "include_screenshot", label: "Screenshot" },
@@ -10,7 +11,7 @@ export const BROWSER_PARTS = [
 
 export function BrowserParts({ chosen, onChange }: { chosen: ReadonlySet<string>; onChange: (chosen: ReadonlySet<string>) => void }) {
   return (
-    <fieldset class="browser-parts">
+    <fieldset class={asksCss.browserParts}>
       <legend>Share</legend>
       {BROWSER_PARTS.map(({ key, label }) => (
         <label key={key}>

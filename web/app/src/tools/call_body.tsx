@@ -6,6 +6,8 @@ import { Attachments } from "./attachment.tsx";
 import { inputOf, isWithheld, resultText, type CallState } from "./calls.ts";
 import { growingJson, prettyJson } from "./format.ts";
 import { Fields, LongText } from "./value.tsx";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
 
 export function CallBody({ call, status, result, state, ideCall, isDraft }: {
   call: ToolCall;
@@ -18,10 +20,10 @@ export function CallBody({ call, status, result, state, ideCall, isDraft }: {
   const input = ideCall?.args ?? inputOf(call, status);
   const isEmpty = typeof input === "object" && !Object.keys(input).length;
   return (
-    <div class="call-body">
+    <div class={bodyCss.callBody}>
       <h4>Arguments</h4>
       {isEmpty ? (
-        <p class="quiet">none, or not shown to people</p>
+        <p class={css.quiet}>none, or not shown to people</p>
       ) : (
         <LongText isCode text={typeof input === "string" || isDraft ? growingJson(call.function.arguments) : JSON.stringify(input, null, 2)} />
       )}
@@ -44,17 +46,17 @@ function Result({ result, isBad }: { result: Message; isBad: boolean }) {
     <>
       <h4>{isBad ? "Why" : "Result"}</h4>
       {isWithheld(result) ? (
-        <p class="quiet">Hidden: only the model reads this result.</p>
+        <p class={css.quiet}>Hidden: only the model reads this result.</p>
       ) : text === "" ? (
-        <p class="quiet">nothing</p>
+        <p class={css.quiet}>nothing</p>
       ) : json !== null ? (
         <LongText isCode text={json} />
       ) : (
-        <div class={isBad ? "result-text bad" : "result-text"}>
+        <div class={isBad ? `${bodyCss.resultText} ${css.bad}` : bodyCss.resultText}>
           <LongText text={text} />
         </div>
       )}
-      {Array.isArray(files) && files.length > 0 && <p class="quiet">Changed: {files.map(String).join(", ")}</p>}
+      {Array.isArray(files) && files.length > 0 && <p class={css.quiet}>Changed: {files.map(String).join(", ")}</p>}
       {result.attachments && <Attachments all={result.attachments} />}
     </>
   );

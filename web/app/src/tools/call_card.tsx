@@ -8,6 +8,7 @@ import { Icon, type IconName } from "../ui/icon.tsx";
 import { elapsedOf, inputOf, resultText, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
 import { clip, summaryLine } from "./format.ts";
 import { Attachments, CallBody, Subchat } from "./later.tsx";
+import css from "./calls.module.css";
 
 export interface CallCardProps {
   call: ToolCall;
@@ -40,14 +41,14 @@ export function CallCard({ call, result, status, reason, ideCall, chats, isDraft
   const below = [...new Set([...(chats ?? []), ...subchatsOf(result)])];
   const name = shownName(call.function.name);
   return (
-    <div class={`call ${state}`} data-tool={call.function.name} data-state={state}>
+    <div class={css.call} data-tool={call.function.name} data-state={state}>
       <details open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>
-          <span class="call-mark">{PICTURES[state] ? <Icon name={PICTURES[state]} /> : <i class={state === "asking" ? "pulse" : "spin"} />}</span>
+          <span class={css.callMark}>{PICTURES[state] ? <Icon name={PICTURES[state]} /> : <i class={state === "asking" ? css.pulse : css.spin} />}</span>
           <b title={call.function.name}>{name}</b>
           <Now call={call} status={status} state={state} result={result} />
-          {elapsed !== null && <span class="call-time">{duration(elapsed)}</span>}
-          <span class={IS_SAID.has(state) ? "call-state" : "visually-hidden"}>{STATE_WORDS[state]}</span>
+          {elapsed !== null && <span class={css.callTime}>{duration(elapsed)}</span>}
+          <span class={IS_SAID.has(state) ? css.callState : "visually-hidden"}>{STATE_WORDS[state]}</span>
         </summary>
         {isOpen && <CallBody call={call} status={status} result={result} state={state} ideCall={ideCall} isDraft={isDraft} />}
       </details>
@@ -66,10 +67,10 @@ const isImage = (attachment: Record<string, unknown>) => attachment.type === "im
 function Now({ call, status, state, result }: { call: ToolCall; status: ToolStatus | undefined; state: CallState; result: Message | undefined }) {
   if (state === "running" && (status?.message || status?.progress != null)) {
     const percent = status.progress == null ? "" : `${Math.round(status.progress * 100)} %`;
-    return <span class="call-line" role="status">{[status.message || status.stage, percent].filter(Boolean).join(" · ")}</span>;
+    return <span class={css.callLine} role="status">{[status.message || status.stage, percent].filter(Boolean).join(" · ")}</span>;
   }
-  if (result && (state === "error" || state === "timed_out")) return <span class="call-line bad">{clip(resultText(result), 160)}</span>;
-  return <span class="call-line">{summaryLine(inputOf(call, status), status?.label)}</span>;
+  if (result && (state === "error" || state === "timed_out")) return <span class={`${css.callLine} ${css.bad}`}>{clip(resultText(result), 160)}</span>;
+  return <span class={css.callLine}>{summaryLine(inputOf(call, status), status?.label)}</span>;
 }
 
 /** At the card's lower edge, so that nothing moves when it comes and goes. */

@@ -7,6 +7,3 @@ export { CallBody } from "./call_body.tsx";
 export { PayloadCard } from "./payload_card.tsx";
 export { Subchat } from "./subchat.tsx";
 
-import "./call_body.css";
-import "./questions.css";
-import "./payloads.css";

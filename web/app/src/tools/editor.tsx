@@ -5,6 +5,7 @@ import { useId, useState } from "preact/hooks";
 
 import { readEdited } from "./editing.ts";
 import { useFocused } from "./focus.ts";
+import asksCss from "./questions.module.css";
 
 /** A text of that many lines is seen whole on a phone with its keyboard open. */
 const ROWS_MAX = 12;
@@ -28,7 +29,7 @@ export function Editor({ value, submitLabel, isBusy, onSubmit, onLeave }: {
   };
   return (
     <form
-      class="editor"
+      class={asksCss.editor}
       onSubmit={(event) => {
         event.preventDefault();
         submit();
@@ -49,8 +50,8 @@ export function Editor({ value, submitLabel, isBusy, onSubmit, onLeave }: {
           submit();
         }}
       />
-      <p id={wrongId} class="editor-wrong" role="status">{error ?? ""}</p>
-      <div class="choices">
+      <p id={wrongId} class={asksCss.editorWrong} role="status">{error ?? ""}</p>
+      <div class={asksCss.choices}>
         <button type="submit" class="primary" disabled={isBusy || error !== null}>{submitLabel}</button>
         <button type="button" disabled={text === original} onClick={() => setText(original)}>Original</button>
         <button type="button" onClick={onLeave}>Back</button>

@@ -9,6 +9,8 @@ import { Icon } from "../ui/icon.tsx";
 import { shownName } from "./calls.ts";
 import { useFocused } from "./focus.ts";
 import { summaryLine } from "./format.ts";
+import css from "./calls.module.css";
+import asksCss from "./questions.module.css";
 
 const TICK_MS = 1_000;
 
@@ -19,13 +21,13 @@ export function IdeQuestion({ call }: { call: IdeCall }) {
   const isClaimed = call.claimed_by != null && (call.claim_expires_at ?? 0) > now;
   const left = call.deadline_at == null ? null : Math.max(0, call.deadline_at - now);
   return (
-    <div class="question client" role="group" aria-labelledby={heading} data-call={call.tool_call_id}>
+    <div class={`${asksCss.question} ${asksCss.client}`} role="group" aria-labelledby={heading} data-call={call.tool_call_id}>
       <header id={heading}>
         <Icon name="developer" />
-        <span class="one-line">
-          <b>{shownName(call.tool_name)}</b> <span class="quiet">{summaryLine(call.args)}</span>
+        <span class={asksCss.oneLine}>
+          <b>{shownName(call.tool_name)}</b> <span class={css.quiet}>{summaryLine(call.args)}</span>
         </span>
-        <span class="question-rule">{isClaimed ? "an editor is on it" : "waits for an editor"}{left === null ? "" : `, ${duration(left - (left % TICK_MS))} left`}</span>
+        <span class={asksCss.questionRule}>{isClaimed ? "an editor is on it" : "waits for an editor"}{left === null ? "" : `, ${duration(left - (left % TICK_MS))} left`}</span>
         {!isAnswering && <button type="button" onClick={() => setAnswering(true)}>Answer here…</button>}
       </header>
       {isAnswering && <AnswerForm call={call} onLeave={() => setAnswering(false)} />}
@@ -44,7 +46,7 @@ function AnswerForm({ call, onLeave }: { call: IdeCall; onLeave: () => void }) {
   };
   return (
     <form
-      class="editor"
+      class={asksCss.editor}
       onSubmit={(event) => {
         event.preventDefault();
         void send(false);
@@ -59,7 +61,7 @@ function AnswerForm({ call, onLeave }: { call: IdeCall; onLeave: () => void }) {
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
       />
-      <div class="choices">
+      <div class={asksCss.choices}>
         <button type="submit" class="primary" disabled={isBusy}>Send as the result</button>
         <button type="button" disabled={isBusy} onClick={() => void send(true)}>It failed</button>
         <button type="button" onClick={onLeave}>Back</button>

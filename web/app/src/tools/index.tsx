@@ -7,8 +7,8 @@ import { isRunning } from "../state/session.ts";
 import { CallCard, type CallCardProps } from "./call_card.tsx";
 import { PayloadCard } from "./later.tsx";
 import { ideCalls, openDraftId, payloads, reasons, results, statuses, subchats } from "./live.ts";
+import css from "./calls.module.css";
 
-import "./calls.css";
 
 export { Questions } from "./questions.tsx";
 export { Suggestions } from "./suggestions.tsx";
@@ -19,7 +19,7 @@ export function ToolCalls({ message }: { message: Message }) {
   if (!calls?.length) return null;
   const isDraft = openDraftId.value === message.message_id;
   return (
-    <div class="calls" role="group" aria-label="Tools">
+    <div class={css.calls} role="group" aria-label="Tools">
       {calls.map((call) => {
         const result = results.value.get(call.id);
         return (
@@ -66,7 +66,7 @@ export function PayloadsOf({ message }: { message: Message }) {
   const answers = (message.tool_calls ?? []).flatMap((call) => results.value.get(call.id)?.message_id ?? []);
   const own = [...answers, message.message_id].flatMap((id) => payloadsOn(all, id));
   return own.length ? (
-    <div class="payloads">
+    <div class={css.payloads}>
       {own.map((payload) => (
         <PayloadCard key={payload.payload_id} payload={payload} />
       ))}

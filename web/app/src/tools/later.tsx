@@ -3,6 +3,7 @@
 import type { PayloadAdded } from "threadcast-client";
 
 import { lazyOf } from "../ui/lazy.tsx";
+import css from "./calls.module.css";
 
 const cards = () => import("./cards.tsx");
 
@@ -14,9 +15,9 @@ export const PayloadCard = lazyOf(() => cards().then((all) => all.PayloadCard), 
 export const Subchat = lazyOf(() => cards().then((all) => all.Subchat), SubchatLine);
 
 function PayloadLine({ payload }: { payload: PayloadAdded }) {
-  return <section class="payload" aria-busy="true"><header><h4>{payload.summary || payload.payload_type}</h4></header></section>;
+  return <section class={css.payload} aria-busy="true"><header><h4>{payload.summary || payload.payload_type}</h4></header></section>;
 }
 
 function SubchatLine() {
-  return <div class="below" aria-busy="true">chat below</div>;
+  return <div class={css.below} aria-busy="true">chat below</div>;
 }

@@ -8,6 +8,7 @@ import { Icon } from "../ui/icon.tsx";
 import { answer, isSent, questionKey } from "./decide.ts";
 import { counted } from "./format.ts";
 import { Standing } from "./question.tsx";
+import asksCss from "./questions.module.css";
 
 const SUMMARY_PLEASE = "Stop here. Sum up what you have found so far, and what is left to do.";
 
@@ -24,18 +25,18 @@ export function LimitQuestion({ reason, runId }: { reason: PauseReason; runId: s
     void command({ type: "user_message", content: SUMMARY_PLEASE, params: { tool_use: "none" } });
   };
   return (
-    <div class="question" role="group" aria-labelledby={heading} data-call={reason.tool_call_id} data-run={runId}>
+    <div class={asksCss.question} role="group" aria-labelledby={heading} data-call={reason.tool_call_id} data-run={runId}>
       <header id={heading}>
         <Icon name="history" />
         <span><b>The limit of model calls is reached.</b> Go on?</span>
-        {reason.rule && <span class="question-rule">{reason.rule}</span>}
+        {reason.rule && <span class={asksCss.questionRule}>{reason.rule}</span>}
       </header>
-      <div class="choices">
+      <div class={asksCss.choices}>
         <button type="button" class="primary" disabled={isBusy} onClick={() => decide(true)}>
           {more ? `Continue, up to ${counted(more, "more call")}` : "Continue"}
         </button>
         <button type="button" disabled={isBusy} onClick={summarize}>Finish with a summary</button>
-        <span class="spring" />
+        <span class={asksCss.spring} />
         <button type="button" class="dangerous" disabled={isBusy} onClick={() => decide(false)}>Stop</button>
       </div>
       <Standing questionKey={key} />

@@ -8,6 +8,9 @@ import { Icon } from "../ui/icon.tsx";
 import { fieldName } from "./format.ts";
 import { PayloadData } from "./payload_data.tsx";
 import { PreviewCard } from "./preview.tsx";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
+import dataCss from "./payloads.module.css";
 
 /** As JSON: more than a screen, and more elements than a thread should have by itself. */
 const DRAWN_MAX_CHARACTERS = 12_000;
@@ -24,17 +27,17 @@ function Plain({ payload }: { payload: PayloadAdded }) {
   const heading = useId();
   const isWrong = WRONG.test(payload.payload_type);
   return (
-    <section class={isWrong ? "payload wrong" : "payload"} id={`payload-${payload.payload_id}`} tabIndex={-1} aria-labelledby={heading}>
+    <section class={isWrong ? `${css.payload} ${dataCss.wrong}` : css.payload} id={`payload-${payload.payload_id}`} tabIndex={-1} aria-labelledby={heading}>
       <header>
         <Icon name={isWrong ? "warn" : "file"} />
         <h4 id={heading}>{payload.summary || fieldName(payload.payload_type)}</h4>
-        {payload.summary && <span class="quiet">{fieldName(payload.payload_type.replace(WRONG, ""))}</span>}
-        {payload.unregistered && <span class="quiet" title="The server knows no such type, so nobody checked the data">unchecked</span>}
+        {payload.summary && <span class={css.quiet}>{fieldName(payload.payload_type.replace(WRONG, ""))}</span>}
+        {payload.unregistered && <span class={css.quiet} title="The server knows no such type, so nobody checked the data">unchecked</span>}
       </header>
       {isDrawn || length <= DRAWN_MAX_CHARACTERS ? (
         <PayloadData type={payload.payload_type} data={payload.data} />
       ) : (
-        <button type="button" class="show-all" onClick={() => setDrawn(true)}>Show ({size(length)})</button>
+        <button type="button" class={bodyCss.showAll} onClick={() => setDrawn(true)}>Show ({size(length)})</button>
       )}
     </section>
   );

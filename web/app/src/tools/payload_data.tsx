@@ -4,6 +4,8 @@ import type { JsonObject } from "threadcast-client";
 
 import { fromWords, workflowSteps, type WorkflowStep } from "./shape.ts";
 import { Fields, Value } from "./value.tsx";
+import css from "./calls.module.css";
+import dataCss from "./payloads.module.css";
 
 export function PayloadData({ type, data }: { type: string; data: JsonObject }) {
   if (type === "comparison" && "left" in data && "right" in data) return <Comparison data={data} />;
@@ -22,7 +24,7 @@ function onlyList(data: JsonObject): unknown[] | null {
 function Comparison({ data: { left, right, ...rest } }: { data: JsonObject }) {
   return (
     <>
-      <div class="comparison">
+      <div class={dataCss.comparison}>
         <div><Value value={left} depth={1} /></div>
         <div><Value value={right} depth={1} /></div>
       </div>
@@ -35,12 +37,12 @@ function Workflow({ steps, rest: { actions: _actions, edges: _edges, ...rest } }
   return (
     <>
       {Object.keys(rest).length > 0 && <Fields data={rest} />}
-      <ol class="workflow">
+      <ol class={dataCss.workflow}>
         {steps.map((step) => (
           <li key={step.name}>
-            <b>{step.name}</b> <span class="quiet">{step.type}</span>
+            <b>{step.name}</b> <span class={css.quiet}>{step.type}</span>
             {step.from.length > 0 && (
-              <span class="workflow-from">after {fromWords(step)}</span>
+              <span class={dataCss.workflowFrom}>after {fromWords(step)}</span>
             )}
             {Object.keys(step.parameters).length > 0 && <Fields data={step.parameters} depth={1} />}
           </li>

@@ -14,6 +14,10 @@ import { approvalWords, beforeOf, proposalOf } from "./previews.ts";
 import { Note, Standing } from "./question.tsx";
 import { PayloadData } from "./payload_data.tsx";
 import { Value } from "./value.tsx";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
+import asksCss from "./questions.module.css";
+import dataCss from "./payloads.module.css";
 
 function decidePreview(payload: PayloadAdded, accepted: boolean, more: { edited_input?: JsonObject; note?: string } = {}): void {
   const { payload_id, input_hash } = payload;
@@ -30,13 +34,13 @@ export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
     card?.focus({ preventScroll: true });
   };
   return (
-    <div class="question preview-line" role="group" aria-labelledby={heading} data-payload={payload.payload_id}>
+    <div class={`${asksCss.question} ${asksCss.previewLine}`} role="group" aria-labelledby={heading} data-payload={payload.payload_id}>
       <header>
         <Icon name="file" />
-        <span class="one-line" id={heading}>
-          <b>{proposalOf(payload).description}</b> <span class="quiet">nothing is saved yet</span>
+        <span class={asksCss.oneLine} id={heading}>
+          <b>{proposalOf(payload).description}</b> <span class={css.quiet}>nothing is saved yet</span>
         </span>
-        <span class="choices">
+        <span class={asksCss.choices}>
           <button type="button" onClick={show}>Show</button>
           <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
           <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
@@ -60,7 +64,8 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
   const said = approvalWords(payload.approval, isSaving);
   return (
     <section
-      class={`payload preview ${said.tone}`}
+      class={`${css.payload} ${dataCss.preview}`}
+      data-tone={said.tone}
       id={`payload-${payload.payload_id}`}
       data-approval={payload.approval}
       tabIndex={-1}
@@ -70,8 +75,8 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
       <header>
         <Icon name="file" />
         <h4 id={heading}>{description}</h4>
-        <span class="quiet" title={objectId ?? undefined}>{isUpdate ? "change" : "new"} {fieldName(payload.payload_type).toLowerCase()}</span>
-        <span class={`approval ${said.tone}`} role="status">
+        <span class={css.quiet} title={objectId ?? undefined}>{isUpdate ? "change" : "new"} {fieldName(payload.payload_type).toLowerCase()}</span>
+        <span class={dataCss.approval} data-tone={said.tone} role="status">
           {said.text}
           {payload.by && !isOpen && payload.by !== "anonymous" ? ` by ${payload.by}` : ""}
         </span>
@@ -90,10 +95,10 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
         <PayloadData type={payload.payload_type} data={object} />
       )}
       {isOpen && mode === "plain" && (
-        <div class="choices">
+        <div class={asksCss.choices}>
           <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
           <button type="button" disabled={isBusy} onClick={() => setMode("edit")}>Edit…</button>
-          <span class="spring" />
+          <span class={asksCss.spring} />
           <button type="button" disabled={isBusy} onClick={() => setMode("note")}>Discard with a note…</button>
           <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
         </div>
@@ -111,14 +116,14 @@ function Changes({ before, after, since, onWhole }: { before: JsonObject; after:
   const changed = changes.filter((change) => change.kind !== "same");
   const same = changes.filter((change) => change.kind === "same");
   return (
-    <div class="changes">
-      <p class="quiet">
-        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class="show-all" onClick={onWhole}>Show the whole</button>
+    <div class={dataCss.changes}>
+      <p class={css.quiet}>
+        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class={bodyCss.showAll} onClick={onWhole}>Show the whole</button>
       </p>
       {changed.map((change) => (
         <ChangeOf key={change.field} change={change} />
       ))}
-      {same.length > 0 && changed.length > 0 && <p class="quiet">Unchanged: {same.map((change) => fieldName(change.field)).join(", ")}</p>}
+      {same.length > 0 && changed.length > 0 && <p class={css.quiet}>Unchanged: {same.map((change) => fieldName(change.field)).join(", ")}</p>}
     </div>
   );
 }
@@ -127,7 +132,7 @@ function ChangeOf({ change }: { change: Change }) {
   const { field, kind, before, after } = change;
   const isShort = [before, after].every((value) => value === undefined || (isScalar(value) && !String(value).includes("\n") && String(value).length <= 80));
   return (
-    <div class="change">
+    <div class={dataCss.change}>
       <h5>{fieldName(field)}</h5>
       {isShort ? (
         <p>
@@ -144,12 +149,12 @@ const SIGNS = { same: " ", added: "+", removed: "-" };
 
 function Lines({ before, after }: { before: string; after: string }) {
   return (
-    <pre class="diff" tabIndex={0}>
+    <pre class={`${bodyCss.code} ${dataCss.diff}`} tabIndex={0}>
       {folded(diffLines(before, after)).map((line, at) =>
         line ? (
-          <span key={at} class={line.kind}>{`${SIGNS[line.kind]} ${line.text}\n`}</span>
+          <span key={at} data-kind={line.kind}>{`${SIGNS[line.kind]} ${line.text}\n`}</span>
         ) : (
-          <span key={at} class="left-out">{"⋯\n"}</span>
+          <span key={at} class={dataCss.leftOut}>{"⋯\n"}</span>
         ),
       )}
     </pre>

@@ -11,6 +11,8 @@ import { Editor } from "./editor.tsx";
 import { useFocused } from "./focus.ts";
 import { BROWSER_PARTS, BrowserParts } from "./browser_parts.tsx";
 import { Fields, LongText } from "./value.tsx";
+import css from "./calls.module.css";
+import asksCss from "./questions.module.css";
 
 const ASKS: Record<string, string> = {
   confirmation: "wants to run",
@@ -42,7 +44,7 @@ export function Question({ reason }: { reason: PauseReason }) {
   };
   return (
     <div
-      class="question"
+      class={asksCss.question}
       role="group"
       aria-labelledby={heading}
       data-call={tool_call_id}
@@ -57,15 +59,15 @@ export function Question({ reason }: { reason: PauseReason }) {
         <Icon name={type === "outcome_unknown" ? "warn" : "tool"} />
         <span>
           <b title={tool_name}>{shownName(tool_name)}</b>
-          {server && <span class="quiet"> of {server}</span>} {ASKS[type] ?? "waits for your decision"}
+          {server && <span class={css.quiet}> of {server}</span>} {ASKS[type] ?? "waits for your decision"}
         </span>
-        {reason.rule && type !== "confirmation" && <span class="question-rule">{reason.rule}</span>}
+        {reason.rule && type !== "confirmation" && <span class={asksCss.questionRule}>{reason.rule}</span>}
       </header>
       {mode === "edit" ? (
         <Editor value={input} submitLabel="Allow with these" isBusy={isSent(key)} onSubmit={(edited) => decide(true, edited ? { edited_input: edited } : {})} onLeave={leave} />
       ) : (
         hasInput && (
-          <div class="question-input" tabIndex={0} role="group" aria-label="Arguments">
+          <div class={asksCss.questionInput} tabIndex={0} role="group" aria-label="Arguments">
             <Input input={input} />
           </div>
         )
@@ -89,7 +91,7 @@ function Choices({ reason, server, hasInput, isBusy, decide, onMode }: {
   const isAgain = reason.type === "outcome_unknown";
   const name = shownName(reason.tool_name);
   return (
-    <div class="choices">
+    <div class={asksCss.choices}>
       {reason.type !== "denial" && (
         <button type="button" class="primary" disabled={isBusy} onClick={() => decide(true)}>{isAgain ? "Run again" : "Allow"}</button>
       )}
@@ -106,7 +108,7 @@ function Choices({ reason, server, hasInput, isBusy, decide, onMode }: {
       {hasInput && reason.type !== "browser_context" && reason.type !== "denial" && (
         <button type="button" disabled={isBusy} onClick={() => onMode("edit")}>Edit…</button>
       )}
-      <span class="spring" />
+      <span class={asksCss.spring} />
       <button type="button" disabled={isBusy} onClick={() => onMode("note")}>Deny with a note…</button>
       <button type="button" class="dangerous" disabled={isBusy} onClick={() => decide(false)}>{isAgain ? "Do not run" : "Deny"}</button>
     </div>
@@ -119,7 +121,7 @@ export function Note({ isBusy, onDeny, onLeave, label = "Deny" }: { isBusy: bool
   const field = useFocused<HTMLInputElement>();
   return (
     <form
-      class="choices"
+      class={asksCss.choices}
       onSubmit={(event) => {
         event.preventDefault();
         onDeny(note.trim());
@@ -150,7 +152,7 @@ function Input({ input }: { input: JsonObject }) {
 export function Standing({ questionKey: key }: { questionKey: string }) {
   const standing = standingOf(key);
   if (!standing) return null;
-  if (standing.error !== null) return <p class="question-standing bad" role="alert">That was refused: {standing.error}</p>;
+  if (standing.error !== null) return <p class={`${asksCss.questionStanding} ${asksCss.bad}`} role="alert">That was refused: {standing.error}</p>;
   const isOff = connection.value.state === "offline";
-  return <p class="question-standing" role="status">{isOff ? "Goes out when the connection is back." : "Sent…"}</p>;
+  return <p class={asksCss.questionStanding} role="status">{isOff ? "Goes out when the connection is back." : "Sent…"}</p>;
 }

@@ -7,6 +7,8 @@ import { go } from "../state/route.ts";
 import { client } from "../state/session.ts";
 import { Icon } from "../ui/icon.tsx";
 import { agents } from "./live.ts";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
 
 const WORDS: Record<string, string> = {
   generating: "answering",
@@ -30,7 +32,7 @@ export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean })
   const title = String(agent?.title || live?.title || "chat below");
   const state = isOver ? (agent ? String(agent.status) : "") : (live?.state ?? "running");
   return (
-    <div class={`below ${state}`}>
+    <div class={css.below} data-subchat={chatId} data-state={state}>
       <a href={`/c/${chatId}`} onClick={(event) => follow(event, chatId)}>
         <Icon name="fork" /> {title}
       </a>
@@ -41,7 +43,7 @@ export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean })
 }
 
 function Summary({ agent }: { agent: JsonObject }) {
-  return typeof agent.summary === "string" && agent.summary ? <p class="below-summary">{agent.summary}</p> : null;
+  return typeof agent.summary === "string" && agent.summary ? <p class={bodyCss.belowSummary}>{agent.summary}</p> : null;
 }
 
 /** A plain click stays in this page; the others do what a link does. */

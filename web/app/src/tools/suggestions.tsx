@@ -8,6 +8,7 @@ import { copy } from "../ui/clipboard.ts";
 import { Icon } from "../ui/icon.tsx";
 import { resultText } from "./calls.ts";
 import { lastMessage } from "./live.ts";
+import css from "./calls.module.css";
 
 export function Suggestions() {
   const message = lastMessage.value;
@@ -16,12 +17,12 @@ export function Suggestions() {
   const actions = message.suggested_actions ?? [];
   if (!values.length && !actions.length) return null;
   return (
-    <div class="suggestions" role="group" aria-label="Suggestions">
+    <div class={css.suggestions} role="group" aria-label="Suggestions">
       {values.map((each, at) => (
         <button key={at} type="button" dir="auto" onClick={() => sendValue(each)}>{labelOf(each)}</button>
       ))}
       {actions.map((each, at) => (
-        <button key={`a${at}`} type="button" class="action" onClick={() => void act(each, resultText(message))}>
+        <button key={`a${at}`} type="button" class={css.action} onClick={() => void act(each, resultText(message))}>
           <Icon name={each.handler === "server" ? "send" : "play"} />
           {labelOf(each)}
         </button>

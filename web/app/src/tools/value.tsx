@@ -6,6 +6,9 @@ import { isObject } from "./calls.ts";
 import { clip, counted, fieldName } from "./format.ts";
 import { pieces } from "./links.ts";
 import { isScalar, isShortList, tableOf, type Table } from "./shape.ts";
+import css from "./calls.module.css";
+import bodyCss from "./call_body.module.css";
+import dataCss from "./payloads.module.css";
 
 /** Deeper data is shown as JSON: nobody reads a table in a table in a table. */
 const DEPTH_MAX = 3;
@@ -14,7 +17,7 @@ const TEXT_SHOWN_CHARACTERS = 2_000;
 
 export function Value({ value, depth = 0 }: { value: unknown; depth?: number }) {
   if (isScalar(value)) return <Scalar value={value} />;
-  if (isShortList(value)) return value.length ? <>{value.map(String).join(", ")}</> : <span class="quiet">none</span>;
+  if (isShortList(value)) return value.length ? <>{value.map(String).join(", ")}</> : <span class={css.quiet}>none</span>;
   if (depth >= DEPTH_MAX) return <LongText text={JSON.stringify(value, null, 2)} isCode />;
   if (Array.isArray(value)) {
     const table = tableOf(value);
@@ -25,11 +28,11 @@ export function Value({ value, depth = 0 }: { value: unknown; depth?: number }) 
 
 export function Fields({ data, depth = 0 }: { data: Record<string, unknown>; depth?: number }) {
   const entries = Object.entries(data);
-  if (!entries.length) return <span class="quiet">nothing</span>;
+  if (!entries.length) return <span class={css.quiet}>nothing</span>;
   return (
-    <dl class="fields">
+    <dl class={dataCss.fields}>
       {entries.map(([key, value]) => (
-        <div key={key} class={isScalar(value) || isShortList(value) ? "field" : "field wide"}>
+        <div key={key} class={isScalar(value) || isShortList(value) ? dataCss.field : `${dataCss.field} ${dataCss.wide}`}>
           <dt>{fieldName(key)}</dt>
           <dd>
             <Value value={value} depth={depth + 1} />
@@ -41,7 +44,7 @@ export function Fields({ data, depth = 0 }: { data: Record<string, unknown>; dep
 }
 
 function Scalar({ value }: { value: string | number | boolean | null }) {
-  if (value === null || value === "") return <span class="quiet">–</span>;
+  if (value === null || value === "") return <span class={css.quiet}>–</span>;
   if (typeof value === "boolean") return <>{value ? "yes" : "no"}</>;
   // As it is written, not as a locale groups it: it may be a number of something, or just digits.
   if (typeof value === "number") return <>{String(value)}</>;
@@ -52,7 +55,7 @@ function TableOf({ table }: { table: Table }) {
   const [isWhole, setWhole] = useState(false);
   const rows = isWhole ? table.rows : table.rows.slice(0, ROWS_SHOWN);
   return (
-    <div class="table-box" tabIndex={0} role="group" aria-label={counted(table.rows.length, "row")}>
+    <div class={dataCss.tableBox} tabIndex={0} role="group" aria-label={counted(table.rows.length, "row")}>
       <table>
         <thead>
           <tr>
@@ -65,7 +68,7 @@ function TableOf({ table }: { table: Table }) {
           {rows.map((row, at) => (
             <tr key={at}>
               {table.columns.map((column) => (
-                <td key={column} class={typeof row[column] === "number" ? "number" : undefined}>
+                <td key={column} class={typeof row[column] === "number" ? dataCss.number : undefined}>
                   <Value value={row[column] ?? null} depth={DEPTH_MAX} />
                 </td>
               ))}
@@ -80,11 +83,11 @@ function TableOf({ table }: { table: Table }) {
 
 function ListOf({ items, depth }: { items: readonly unknown[]; depth: number }) {
   const [isWhole, setWhole] = useState(false);
-  if (!items.length) return <span class="quiet">none</span>;
+  if (!items.length) return <span class={css.quiet}>none</span>;
   const shown = isWhole ? items : items.slice(0, ROWS_SHOWN);
   return (
     <>
-      <ul class="values">
+      <ul class={dataCss.values}>
         {shown.map((item, at) => (
           <li key={at}>
             <Value value={item} depth={depth + 1} />
@@ -103,7 +106,7 @@ export function LongText({ text, isCode, most = TEXT_SHOWN_CHARACTERS }: { text:
   const body = isCode ? shown : <Linked text={shown} />;
   return (
     <>
-      {isCode ? <pre class="code" tabIndex={0}>{body}</pre> : <span class="plain">{body}</span>}
+      {isCode ? <pre class={bodyCss.code} tabIndex={0}>{body}</pre> : <span class={bodyCss.plain}>{body}</span>}
       {shown.length < text.length && <ShowAll label={`Show all ${text.length.toLocaleString("en")} characters`} onClick={() => setWhole(true)} />}
     </>
   );
@@ -124,5 +127,5 @@ function Linked({ text }: { text: string }) {
 }
 
 function ShowAll({ label, onClick }: { label: string; onClick: () => void }) {
-  return <button type="button" class="show-all" onClick={onClick}>{label}</button>;
+  return <button type="button" class={bodyCss.showAll} onClick={onClick}>{label}</button>;
 }

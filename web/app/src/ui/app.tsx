@@ -20,8 +20,8 @@ import { ConnectionBar } from "./connection.tsx";
 import { lazyOf } from "./lazy.tsx";
 import { Notices } from "./notices.tsx";
 import { heedKeys } from "./shortcuts.tsx";
+import css from "./frame.module.css";
 
-import "./frame.css";
 
 const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));
 
@@ -35,15 +35,15 @@ export function App() {
   useFocusOfList();
   const isCovered = isNarrow.value && (isSidebarOpen.value || isDrawerOpen.value);
   return (
-    <div class="app">
-      <a class="skip" href="#composer" onClick={skip}>Skip to the message</a>
+    <div class={css.app}>
+      <a class={css.skip} href="#composer" onClick={skip}>Skip to the message</a>
       <Sidebar />
-      <main class={past.value ? "chat was" : "chat"} inert={isCovered}>
+      <main class={css.chat} data-past={past.value ? "" : undefined} inert={isCovered}>
         <ConnectionBar />
         {isTravelling.value && <Journey />}
         <Thread />
         {/* Of the past there is nothing to answer; what is half written waits behind it. */}
-        <div class="foot" id="composer" hidden={past.value !== null}>
+        <div class={css.foot} id="composer" hidden={past.value !== null}>
           <Questions />
           <Suggestions />
           <Queue />
@@ -63,10 +63,10 @@ function useFocusOfList(): void {
   const wasAbove = useRef(false);
   useLayoutEffect(() => {
     if (isAbove) {
-      const list = document.querySelector<HTMLElement>(".sidebar");
+      const list = document.querySelector<HTMLElement>("nav");
       if (!list?.contains(document.activeElement)) list?.querySelector<HTMLElement>("[aria-current], button")?.focus();
-    } else if (wasAbove.current && (document.activeElement === document.body || document.activeElement?.closest(".sidebar"))) {
-      document.querySelector<HTMLElement>(".bar button")?.focus();
+    } else if (wasAbove.current && (document.activeElement === document.body || document.activeElement?.closest("nav"))) {
+      document.querySelector<HTMLElement>("main > header button")?.focus();
     }
     wasAbove.current = isAbove;
   }, [isAbove]);
@@ -74,5 +74,5 @@ function useFocusOfList(): void {
 
 function skip(event: Event): void {
   event.preventDefault();
-  document.querySelector<HTMLElement>("#composer textarea")?.focus();
+  document.querySelector<HTMLElement>("textarea[aria-label=Message]")?.focus();
 }

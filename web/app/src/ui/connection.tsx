@@ -7,10 +7,11 @@ import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
 import { sentence, standing, type Standing } from "./standing.ts";
+import css from "./frame.module.css";
 
 export function ConnectionBar() {
   return (
-    <header class="bar">
+    <header class={css.bar}>
       {isNarrow.value && (
         <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
       )}
@@ -43,16 +44,16 @@ function Shown(now: Standing) {
   return (
     <>
       {/* The seconds stand outside of what is read out: a screen reader would say each of them. */}
-      <span class={`standing ${kind}`} title={sentence(now)}>
-        <span role="status" class="said">
+      <span class={css.standing} data-kind={kind} title={sentence(now)}>
+        <span role="status" class={css.said}>
           {word}
           {waiting && `, ${waiting}`}
-          {cause && <span class="cause">, {cause}</span>}
+          {cause && <span class={css.cause}>, {cause}</span>}
         </span>
-        {retrySeconds !== null && <span class="soon" aria-hidden="true">, again in {retrySeconds} s</span>}
+        {retrySeconds !== null && <span class={css.soon} aria-hidden="true">, again in {retrySeconds} s</span>}
       </span>
       {kind === "offline" && (
-        <button type="button" class="try-now" onClick={() => client.faults.cut()}>
+        <button type="button" class={css.tryNow} onClick={() => client.faults.cut()}>
           Try now
         </button>
       )}

@@ -5,8 +5,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
 import { IconButton } from "./icon.tsx";
+import css from "./dialog.module.css";
 
-import "./dialog.css";
 
 export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const box = useRef<HTMLDialogElement>(null);
@@ -17,7 +17,7 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
   return (
     <dialog
       ref={box}
-      class={wide ? "dialog wide" : "dialog"}
+      class={wide ? `${css.dialog} ${css.wide}` : css.dialog}
       aria-labelledby={heading}
       onClose={onClose}
       onClick={(event) => event.target === box.current && box.current?.close()}
@@ -26,7 +26,7 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
         <h2 id={heading}>{title}</h2>
         <IconButton name="close" label="Close" onClick={() => box.current?.close()} />
       </header>
-      <div class="dialog-body">{children}</div>
+      <div class={css.dialogBody}>{children}</div>
     </dialog>
   );
 }

@@ -51,14 +51,13 @@ export function IconButton({
   name: IconName;
   label: string;
   onClick?: (event: MouseEvent) => void;
-  class?: string;
   disabled?: boolean;
   pressed?: boolean;
 }) {
   return (
     <button
       type="button"
-      class={`icon-button ${more.class ?? ""}`}
+      class="icon-button"
       aria-label={label}
       aria-pressed={more.pressed}
       title={label}

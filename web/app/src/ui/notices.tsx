@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { dismiss, notices, type Notice } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
+import css from "./frame.module.css";
 
 /** Long enough for a sentence to be read twice; what is under the pointer or has the focus stays. */
 const HARMLESS_MS = 6_000;
@@ -11,7 +12,7 @@ const HARMLESS_MS = 6_000;
 export function Notices() {
   // Both regions stand always: a screen reader tells of what comes into a region, not of a region that comes.
   return (
-    <div class="notices">
+    <div class={css.notices}>
       <div role="status">{notices.value.filter((notice) => notice.isHarmless).map((notice) => <One key={notice.id} notice={notice} />)}</div>
       <div role="alert">{notices.value.filter((notice) => !notice.isHarmless).map((notice) => <One key={notice.id} notice={notice} />)}</div>
     </div>
@@ -28,7 +29,7 @@ function One({ notice: { id, text, isHarmless } }: { notice: Notice }) {
     return () => clearInterval(timer);
   }, [id, isHarmless]);
   return (
-    <div class={isHarmless ? "notice" : "notice wrong"} ref={box}>
+    <div class={isHarmless ? css.notice : `${css.notice} ${css.wrong}`} ref={box}>
       <span>{text}</span>
       <IconButton name="close" label="Dismiss" onClick={() => dismiss(id)} />
     </div>

@@ -3,8 +3,8 @@
 import { isShortcutsOpen } from "../state/layout.ts";
 import { Dialog } from "./dialog.tsx";
 import { hasSingleKeys, setSingleKeys } from "./shortcuts.tsx";
+import css from "./shortcut_list.module.css";
 
-import "./shortcut_list.css";
 
 /** As the window of shortcuts shows them: the keys, each of several ways apart, and what they do. */
 const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSingle: boolean])[] = [
@@ -27,15 +27,15 @@ const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSi
 export function ShortcutList() {
   return (
     <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
-      <dl class="shortcuts">
+      <dl class={css.shortcuts}>
         {SHORTCUTS.map(([keys, does, isSingle]) => (
-          <div key={does} class={isSingle && !hasSingleKeys.value ? "off" : undefined}>
+          <div key={does} class={isSingle && !hasSingleKeys.value ? css.off : undefined}>
             <dt>{does}</dt>
             <dd>{keys.map((key) => <span key={key}>{key.split(" ").map((part) => <kbd key={part}>{part}</kbd>)}</span>)}</dd>
           </div>
         ))}
       </dl>
-      <label class="switch">
+      <label class={css.switch}>
         <input
           type="checkbox"
           checked={hasSingleKeys.value}

@@ -44,9 +44,9 @@ function carryOut(wish: Wish): boolean {
       return (isShortcutsOpen.value = true);
     case "search":
       isSidebarOpen.value = true;
-      return focus(".sidebar [type=search]");
+      return focus("nav [type=search]");
     case "write":
-      return focus(".chat textarea");
+      return focus("textarea[aria-label=Message]");
     case "developer":
       isDrawerOpen.value = !isDrawerOpen.value;
       return true;
@@ -66,14 +66,14 @@ function carryOut(wish: Wish): boolean {
  * composer's affair. */
 function leave(): boolean {
   if (isNarrow.value && isSidebarOpen.value) isSidebarOpen.value = false;
-  else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest(".drawer"))) isDrawerOpen.value = false;
+  else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest("aside"))) isDrawerOpen.value = false;
   else if (isTravelling.value) comeBack();
   else return false;
   return true;
 }
 
 function walk(step: number): boolean {
-  const all = [...document.querySelectorAll<HTMLElement>("main .message")];
+  const all = [...document.querySelectorAll<HTMLElement>("main article")];
   const at = all.findIndex((message) => message.contains(document.activeElement));
   const to = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step];
   if (!to) return false;

@@ -18,8 +18,6 @@ import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 
-import "./languages.css";
-
 const ALL = { bash, cpp, css, diff, go, java, json, python, rust, sql, typescript, xml, yaml };
 
 for (const [name, language] of Object.entries(ALL)) hljs.registerLanguage(name, language);

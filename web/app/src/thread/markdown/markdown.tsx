@@ -13,6 +13,7 @@ import { clean } from "./clean.ts";
 import { colour, coloured } from "./highlight.ts";
 import { toHtml } from "./render.ts";
 import { fenceOf, settled, Splitter } from "./split.ts";
+import css from "./markdown.module.css";
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
   return <Growing text={text} isGrowing={isGrowing} />;
@@ -23,7 +24,7 @@ function Growing({ text, isGrowing }: { text: string; isGrowing: boolean }) {
   const { blocks, definitions } = useMemo(() => splitter.take(text), [text]);
   const last = blocks.length - 1;
   return (
-    <div class="markdown" onClick={pressed}>
+    <div class={css.markdown} onClick={pressed}>
       {blocks.map((raw, at) => (
         <Block key={at} raw={raw} definitions={raw.includes("[") ? definitions : ""} isOpen={isGrowing && at === last} />
       ))}
@@ -55,14 +56,14 @@ function Html({ html }: { html: string }) {
       if (painted !== null) code.innerHTML = painted;
     }
   }, [html, colour.value]);
-  return <div class="block" ref={box} dangerouslySetInnerHTML={{ __html: html }} />;
+  return <div data-block ref={box} dangerouslySetInnerHTML={{ __html: html }} />;
 }
 
 /** Fenced code: its text grows in place, so that what is selected stays so; it is coloured once its fence is closed. */
 function Code({ code, language, isClosed }: { code: string; language: string; isClosed: boolean }) {
   const painted = isClosed ? coloured(code, language) : null;
   return (
-    <figure class="block code" dir="ltr">
+    <figure data-block dir="ltr">
       <figcaption>
         <span>{language || "text"}</span>
         <button type="button" data-copy="code">

@@ -50,11 +50,11 @@ const marked = new Marked({
       if (OWN_IMAGE.test(href)) return `<img src="${escaped(href)}" alt="${escaped(text)}" loading="lazy">`;
       if (!/^https:\/\//i.test(href)) return escaped(text || href);
       const where = URL.canParse(href) ? new URL(href).host : href;
-      return `<button type="button" class="ask-image" data-image="${escaped(href)}" title="${escaped(href)}">Show image from ${escaped(where)}${text ? `: <span>${escaped(text)}</span>` : ""}</button>`;
+      return `<button type="button" data-image="${escaped(href)}" title="${escaped(href)}">Show image from ${escaped(where)}${text ? `: <span>${escaped(text)}</span>` : ""}</button>`;
     },
     table(this, token) {
       const row = (cells: Tokens.TableCell[]) => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
-      return `<div class="table" tabindex="0"${directed(token.raw)}><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
+      return `<div tabindex="0"${directed(token.raw)}><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
     },
   },
 });
@@ -74,7 +74,7 @@ function directed(raw: string): string {
 function figure(code: string, language: string): string {
   const name = language ? ` class="language-${escaped(language)}"` : "";
   return (
-    `<figure class="code" dir="ltr"><figcaption><span>${escaped(language || "text")}</span>` +
+    `<figure dir="ltr"><figcaption><span>${escaped(language || "text")}</span>` +
     `<button type="button" data-copy="code">Copy</button></figcaption>` +
     `<pre tabindex="0"><code${name}>${escaped(code)}\n</code></pre></figure>`
   );

@@ -1,0 +1,141 @@
+"""No part of the page that is loaded later changes the look of what already stands there.
+
+`tests/unit/test_page_styles.py` holds the sources to CSS Modules. Here every script and style sheet that the built page
+can load later is loaded beside an answer, and each element's box and computed styles are compared.
+"""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.house import House, People
+from tests.browser.test_tools import APP, CONFIG, call, ends, question, say
+from tests.web.sizes import first_files, page_files
+
+__all__ = ["APP", "CONFIG"]
+
+DYNAMIC_IMPORT = re.compile(r"""\bimport\(\s*[`"']\./([\w.-]+\.js)[`"']""")
+
+CODE = "\n".join(f"def line_{number}(x: int) -> int:  # {'a long comment ' * 12}" for number in range(40))
+
+REFERENCE = f"""# Heading one
+
+A paragraph with `code`, **bold**, a [link](https://example.org/) and ![a picture](https://example.org/a.png).
+
+## Heading two
+
+- a list
+  1. in a list
+- [x] a task
+
+> A quotation
+> of two lines
+
+| Column | Another |
+| --- | ---: |
+| `cell` | 12 |
+
+```python
+{CODE}
+```
+
+- code in a list:
+
+  ```sql
+  select 1
+  ```
+
+---
+
+The end.
+"""
+
+LOAD_SHEET = """(href) => new Promise((done, failed) => {
+    const link = Object.assign(document.createElement('link'), {rel: 'stylesheet', href});
+    link.onload = done;
+    link.onerror = () => failed(new Error(href));
+    document.head.append(link);
+})"""
+
+LOOK = """() => {
+    window.looked = [...document.querySelectorAll('#app *')].map((element) => {
+        const { x, y, width, height } = element.getBoundingClientRect();
+        const styles = getComputedStyle(element);
+        const values = new Map([['box', [x, y, width, height].join(' ')]]);
+        for (const name of styles) values.set(name, styles.getPropertyValue(name));
+        return { element, values };
+    });
+    return window.looked.length;
+}"""
+"""Remembers the box and the computed styles of every element; returns their number."""
+
+CHANGES = f"""() => {{
+    const before = window.looked;
+    ({LOOK})();
+    if (before.length !== window.looked.length) return ['other elements stand there'];
+    return before.flatMap(({{ element, values }}, at) => {{
+        const after = window.looked[at];
+        if (after.element !== element) return ['another element: ' + after.element.outerHTML.slice(0, 99)];
+        const changed = [...values].filter(([name, value]) => value !== after.values.get(name));
+        const what = element.outerHTML.slice(0, 99);
+        return changed.map(([name, value]) => `${{what}}: ${{name}}: ${{value}} → ${{after.values.get(name)}}`);
+    }});
+}}"""
+
+
+def later_scripts() -> set[str]:
+    """Names of all chunks that some script of the page imports when it is wanted."""
+    scripts = [path.read_text("utf-8") for path in page_files() if path.suffix == ".js"]
+    return {name for script in scripts for name in DYNAMIC_IMPORT.findall(script)}
+
+
+def later_sheets() -> list[str]:
+    return [path.name for path in page_files() if path.suffix == ".css" and path not in first_files()]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["in order", "reversed"])
+def test_loading_all_that_can_be_loaded_changes_nothing_of_an_answer(
+    open_page: People, server: House, chat_id: str, is_reversed: bool
+) -> None:
+    said = [{"role": "user", "content": "Show everything"}, {"role": "assistant", "content": REFERENCE}]
+    server.command(chat_id, "restore_messages", messages=said)
+    server.at_rest(chat_id)
+    page = open_page(f"/c/{chat_id}")
+    expect(page.locator("figure code span").first).to_be_attached()  # the code has its colours
+    assert page.evaluate(LOOK) > 100
+
+    scripts, sheets = sorted(later_scripts(), reverse=is_reversed), sorted(later_sheets(), reverse=is_reversed)
+    assert len(scripts) >= 10 and len(sheets) >= 4, "the build looks otherwise; find its chunks"
+    for name in scripts:
+        page.evaluate("(url) => import(url).then(() => null)", f"/assets/{name}")
+    for name in sheets:
+        page.evaluate(LOAD_SHEET, f"/assets/{name}")
+    changed = page.evaluate(CHANGES)
+    assert not changed, f"{len(changed)} changes:\n" + "\n".join(changed[:20])
+
+
+def test_long_code_keeps_its_height_after_a_tool_was_asked_about(
+    open_page: People, server: House, chat_id: str
+) -> None:
+    said = [{"role": "user", "content": "Show everything"}, {"role": "assistant", "content": REFERENCE}]
+    server.command(chat_id, "restore_messages", messages=said)
+    server.at_rest(chat_id)
+    page = open_page(f"/c/{chat_id}")
+    code = page.locator("figure").first
+    before = height(page)
+    assert before > 600
+    say(page, call("send_mail", to="mara"))
+    question(page, "send_mail").get_by_role("button", name="Allow", exact=True).click()
+    ends(page, "send_mail", "done")
+    page.locator("[data-tool=send_mail] summary").click()
+    expect(page.get_by_text("sent to mara", exact=True)).to_be_visible()
+    assert height(page) == before
+    code.scroll_into_view_if_needed()
+    open_page.shoot(page, "14-1-long-code")
+
+
+def height(page: Page) -> float:
+    """Of the first block of code."""
+    found: float = page.locator("figure").first.evaluate("figure => figure.getBoundingClientRect().height")
+    return found
