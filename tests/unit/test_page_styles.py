@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[2] / "web" / "app" / "src"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "web" / "app" / "src"
 
 GLOBAL_SHEETS = {"styles/base.css", "styles/ui.css"}
 
@@ -125,3 +126,15 @@ def test_literal_class_names_are_those_of_the_global_sheet() -> None:
         if name not in global_classes() | {"language-"}
     }
     assert literal == set()
+
+
+def test_browser_tests_find_nothing_by_class() -> None:
+    """Class names are the build's; roles, labels, texts and `data-` attributes are what people and tests see."""
+    by_class = re.compile(r"""(?:locator|querySelector(?:All)?|closest)\(\s*f?["'`][^"'`]*(?<![\w/\d])\.[a-z][\w-]*""")
+    found = [
+        f"{path.name}: {match[0]}"
+        for room in ("tests/browser", "tests/web", "bench")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for match in by_class.finditer(path.read_text("utf-8"))
+    ]
+    assert not found
