@@ -9,8 +9,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.house import House, People
-from tests.browser.test_tools import APP, CONFIG, call, ends, question, say
+from tests.browser.house import House, People, say
+from tests.browser.test_tools import APP, CONFIG, call, ends, question
 from tests.web.sizes import first_files, page_files
 
 __all__ = ["APP", "CONFIG"]
