@@ -86,15 +86,17 @@ def said_in(shown: Shown) -> str:
 async def test_leaving_while_the_message_waits_takes_it_back_and_spares_the_running_run(
     server: Process, chat_id: str
 ) -> None:
-    await prepare(server, chat_id, "demo/essay?words=60&rate=60")
+    await prepare(server, chat_id, "demo/hang?after=2&rate=0")
     async with watching(server.url, chat_id) as watcher:
         await command(server.url, chat_id, user_message("first", "one"))
         await watcher.until(lambda w: "stream_delta" in w.types())
         async with opened(server.url, "/chat", body_for("/chat", "two", chat_id)):
             await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 1)
         await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 0)
+        assert watcher.state is not None and watcher.state.draft is not None, "the first answer goes on"
+        assert "stream_finished" not in watcher.types()
+        await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
         await watcher.at_rest()
-    assert watcher.state is not None and watcher.state.runtime.outcome == "complete"
     assert [text for role, text in watcher.messages if role == "user"] == ["one"]
 
 

@@ -17,6 +17,7 @@ from server.providers.base import Finished, Request, TextDelta
 from server.providers.google.gemini import Google
 from server.settings import Models, Provider, Settings
 from tests.integration.fake_openai import Reply, failure, serve_fake_openai
+from tests.integration.harness import DEADLINE_SECONDS
 from tests.integration.test_native_adapters import WIRES
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def test_requests_go_to_the_project_with_a_token_of_the_machine(
         provider = Google(
             "g", base_url=url, api_version="v1", vertex_project="mine", vertex_location="europe-west4", max_retries=0
         )
-        with anyio.fail_after(20):
+        with anyio.fail_after(DEADLINE_SECONDS):
             deltas = [delta async for delta in provider.stream(REQUEST)]
             assert deltas == [TextDelta("Hel"), Finished("stop")]
             asked = fake.asked[-1]
@@ -65,7 +66,7 @@ async def test_machine_without_credentials_is_refused_and_says_so_in_the_log(
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
     provider = Google("g", vertex_project="mine", max_retries=0)
-    with anyio.fail_after(20), pytest.raises(ModelFailed) as failed:
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ModelFailed) as failed:
         await anext(provider.stream(REQUEST))
     await provider.aclose()
     assert failed.value.code == "auth_failed"
@@ -104,7 +105,7 @@ async def test_claude_is_asked_in_the_project_and_a_token_that_expires_is_fetche
             )
         )
         provider, model = providers_of(settings.models).resolve(f"c/{CLAUDE.model}")
-        with anyio.fail_after(20):
+        with anyio.fail_after(DEADLINE_SECONDS):
             for _ in range(3):
                 deltas = [delta async for delta in provider.stream(replace(CLAUDE, model=model))]
                 assert (deltas[0], deltas[-1]) == (TextDelta("Hel"), Finished("stop"))
@@ -137,7 +138,7 @@ async def test_what_vertex_refuses_claude_has_the_usual_codes(
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(credentials))
         fake.replies = [token("first", 3600), reply]
         provider = Anthropic("c", base_url=fake.base_url, vertex_project="mine", max_retries=0)
-        with anyio.fail_after(20), pytest.raises(ModelFailed) as failed:
+        with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ModelFailed) as failed:
             await anext(provider.stream(CLAUDE))
         await provider.aclose()
         assert failed.value.code == code
@@ -149,7 +150,7 @@ async def test_claude_without_credentials_of_the_machine_is_refused_and_says_so_
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
     provider = Anthropic("c", vertex_project="mine", max_retries=0)
-    with anyio.fail_after(20), pytest.raises(ModelFailed) as failed:
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ModelFailed) as failed:
         await anext(provider.stream(CLAUDE))
     await provider.aclose()
     assert failed.value.code == "auth_failed"

@@ -154,7 +154,8 @@ async def test_a_command_that_crashes_its_actor_three_times_is_given_up_like_one
     ack = next(frame for frame in watcher.frames if frame["type"] == "ack")
     assert (ack["accepted"], ack["result"]["code"]) == (False, "poison")
     whys = [entry.fence.why for entry in await house.store.read_log(CHAT) if entry.fence]
-    assert whys == ["wake", "takeover", "takeover", "takeover", "wake"]
+    assert whys[:4] == ["wake", "takeover", "takeover", "takeover"]
+    assert whys[4:] in ([], ["wake"])  # the last owner may still hold the chat when the next command comes
 
 
 # logs that cannot be served
