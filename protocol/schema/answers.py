@@ -37,6 +37,7 @@ __all__ = [
     "Params",
     "Providers",
     "Receipt",
+    "Session",
     "SidebarEvent",
     "SidebarFrame",
     "Status",
@@ -281,6 +282,15 @@ class PayloadTypeInfo(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     schema: JsonObject
     scopes: list[list[str]]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Who is calling. `has_token`: the server knows its callers by tokens; without them everyone is `local`."""
+
+    principal: str
+    permissions: list[str]
+    roles: list[str]
+    has_token: bool
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

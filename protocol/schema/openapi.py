@@ -23,6 +23,7 @@ _BODIES = (
     answers.Status,
     answers.BlobStored,
     answers.Health,
+    answers.Session,
     answers.Approvals,
     answers.Params,
     answers.ChatList,

@@ -76,6 +76,22 @@ def server_paths() -> JsonObject:
         "/v1/chat/completions": {
             "post": _one_shot("chatCompletions", "OpenAI's wire over a chat of this server.", "CompletionsRequest")
         },
+        "/v1/session": {
+            "get": question("readSession", "Who is calling.", "Session"),
+            "post": operation(
+                "openSession",
+                "server",
+                "Sign in: the page gets the token of `Authorization` as a cookie that scripts cannot read.",
+                {"200": json_answer("Who that is.", "Session")},
+            ),
+            "delete": operation(
+                "closeSession",
+                "server",
+                "Sign out: the cookie is taken back.",
+                {"200": json_answer("Signed out.", "Status")},
+                is_open=True,
+            ),
+        },
         "/v1/caps": {"get": question("readCaps", "Models, profiles, types and limits.", "Capabilities")},
         "/v1/ping": {
             "get": operation(

@@ -203,7 +203,7 @@ SAFE_HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-site",
     "Cache-Control": "private, max-age=31536000, immutable",
-    "Vary": "Authorization",
+    "Vary": "Authorization, Cookie",
 }
 """Foreign bytes from our own origin: never guessed at, never run, not shown to other sites, kept by browsers alone."""
 

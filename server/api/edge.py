@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from protocol.errors import NotFound, TooLarge
+from protocol.errors import NotFound, TooLarge, Unauthorized
 from protocol.import_files import IMPORT_MAX_MESSAGES
 from protocol.principal import Principal
 from server.agent.place.profile import Profiles
@@ -26,7 +26,18 @@ from server.telemetry import Metrics
 from server.tools.base import Tool
 from server.tools.mcp.hub import McpHub
 
-__all__ = ["BODY_MIN_BYTES_PER_SECOND", "BODY_TIMEOUT_SECONDS", "Edge", "edge_of", "hand_body", "read_body"]
+__all__ = [
+    "BODY_MIN_BYTES_PER_SECOND",
+    "BODY_TIMEOUT_SECONDS",
+    "PRINCIPAL_HEADER",
+    "Edge",
+    "edge_of",
+    "hand_body",
+    "read_body",
+]
+
+PRINCIPAL_HEADER = "threadcast-principal"
+"""Whom the caller takes itself to be (PROTOCOL §1)."""
 
 BODY_TIMEOUT_SECONDS = 30.0
 """For a body to arrive; what comes earns it more time, at the rate below."""
@@ -71,9 +82,16 @@ class Edge:
     """What is configured of the one-shot endpoints, by their path."""
 
     def principal(self, scope: Scope) -> Principal:
-        """Who is calling. Raises Unauthorized."""
-        authorization = Headers(scope=scope).get("authorization")
-        return self.auth.authenticate(authorization)
+        """Who is calling.
+
+        Raises:
+            Unauthorized: nobody that the server knows, or somebody else than the request says.
+        """
+        headers = Headers(scope=scope)
+        principal = self.auth.authenticate(headers.get("authorization"))
+        if (headers.get(PRINCIPAL_HEADER) or principal.id) != principal.id:
+            raise Unauthorized("somebody else is signed in by now")
+        return principal
 
     async def own(self, chat_id: str, principal: Principal) -> ChatMeta:
         """The meta of the caller's own chat. Unknown, deleted and somebody else's look the same (AUTH-2).

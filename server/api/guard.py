@@ -4,6 +4,9 @@ A page from anywhere can send simple POSTs to 127.0.0.1, and by DNS rebinding ev
 an Origin that is neither this server's own nor configured is refused, and without authentication the Host header
 must be a loopback name (OWASP: Cross-Site Request Forgery Prevention; DNS rebinding). Programs send no Origin and
 notice nothing.
+
+The session cookie of the page is read here too: where it counts, the request goes on as though it had brought the
+token in `Authorization`, so that no endpoint knows of cookies.
 """
 
 from collections.abc import Collection
@@ -13,12 +16,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from protocol.errors import Forbidden
 from protocol.loopback import is_loopback
+from server.api.session import bearer_of_cookie, is_own_origin
 
 __all__ = ["OriginGuard"]
 
 
 class OriginGuard:
-    """ASGI middleware. `checks_host`: only loopback names may be asked for. Raises Forbidden."""
+    """ASGI middleware. `checks_host`: there are no tokens, and only loopback names may be asked for. Raises
+    Forbidden."""
 
     def __init__(self, app: ASGIApp, *, allowed_origins: Collection[str], checks_host: bool) -> None:
         self._app = app
@@ -32,9 +37,14 @@ class OriginGuard:
             if self._checks_host and not is_loopback(_name_of(host)):
                 raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
             origin = headers.get("origin")
-            own = origin is not None and origin.partition("://")[2] == host
-            if origin is not None and not own and "*" not in self._allowed and origin not in self._allowed:
+            is_foreign = origin is not None and not is_own_origin(headers)
+            if is_foreign and "*" not in self._allowed and origin not in self._allowed:
                 raise Forbidden(f"the origin {origin!r} is not among server.cors_origins")
+            if not self._checks_host and not headers.get("authorization"):
+                token = bearer_of_cookie(headers, scope["method"])
+                if token is not None:
+                    others = [header for header in scope["headers"] if header[0] != b"authorization"]
+                    scope["headers"] = [*others, (b"authorization", f"Bearer {token}".encode("latin-1"))]
         await self._app(scope, receive, send)
 
 

@@ -11,7 +11,20 @@ from starlette.types import ASGIApp
 
 from protocol.errors import NotFound
 from protocol.ids import RESERVED_CHAT_IDS
-from server.api import approvals, blobs, caps, chats, commands, diagnostics, foreign, mcp, oneshot, streams, transfer
+from server.api import (
+    approvals,
+    blobs,
+    caps,
+    chats,
+    commands,
+    diagnostics,
+    foreign,
+    mcp,
+    oneshot,
+    session,
+    streams,
+    transfer,
+)
 from server.api.edge import Edge
 from server.api.errors import ErrorBoundary, answer, error_response
 from server.api.feed import feed
@@ -69,6 +82,9 @@ ROUTES = [
     Route("/v1/agent/chat", oneshot.agent_chat, methods=["POST"]),
     Route("/api/chat/stream", oneshot.page_chat, methods=["POST"]),
     Route("/v1/chat/completions", oneshot.chat_completions, methods=["POST"]),
+    Route("/v1/session", session.read_session),
+    Route("/v1/session", session.open_session, methods=["POST"]),
+    Route("/v1/session", session.close_session, methods=["DELETE"]),
     Route("/v1/caps", caps.caps),
     Route("/v1/providers", caps.providers),
     Route("/v1/chat-modes", caps.chat_modes),
@@ -92,7 +108,7 @@ def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool, pages: 
                 CORSMiddleware,
                 allow_origins=cors_origins,
                 allow_methods=["GET", "POST", "DELETE"],
-                allow_headers=["Authorization", "Content-Type", "Last-Event-ID", "Prefer"],
+                allow_headers=["Authorization", "Content-Type", "Last-Event-ID", "Prefer", "Threadcast-Principal"],
                 expose_headers=["Retry-After"],
                 max_age=PREFLIGHT_SECONDS,
             ),

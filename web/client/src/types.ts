@@ -785,6 +785,14 @@ export interface SelectBranch {
   priority?: boolean;
 }
 
+/** Who is calling. `has_token`: the server knows its callers by tokens; without them everyone is `local`. */
+export interface Session {
+  principal: string;
+  permissions: string[];
+  roles: string[];
+  has_token: boolean;
+}
+
 export interface SetParams {
   type: "set_params";
   /** Known keys within their bounds; null or "" clears an optional one. Unknown keys are ignored. */
