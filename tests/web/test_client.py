@@ -20,7 +20,7 @@ description = "Opens a file in the editor."
 """
 
 
-@pytest.mark.parametrize("name", ["clock", "frames", "outbox", "postman", "stream"])
+@pytest.mark.parametrize("name", ["clock", "frames", "hub", "outbox", "postman", "stream"])
 def test_the_parts_of_the_client_do_what_their_tests_say(name: str) -> None:
     node_test(name)
 

@@ -9,6 +9,8 @@
 /** All in milliseconds. */
 export interface Patience {
   connectMs: number;
+  /** A heartbeat is overdue: 15 s of silence and a third of that for the way (PROTOCOL §4). It is told, no more. */
+  quietMs: number;
   /** Three heartbeats; a line that says nothing for longer is dead (PROTOCOL §4). */
   silenceMs: number;
   answerMs: number;
@@ -19,6 +21,7 @@ export interface Patience {
 
 export const PATIENCE: Readonly<Patience> = {
   connectMs: 5_000,
+  quietMs: 20_000,
   silenceMs: 45_000,
   answerMs: 10_000,
   pauseFirstMs: 250,

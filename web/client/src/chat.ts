@@ -5,12 +5,13 @@
  * rule: what was sent is held until the stream shows it (`ack`, a snapshot's acks, messages or queue) or it is refused.
  */
 
-import { Closed, Refused, ThreadcastError, Unreachable } from "./errors.js";
+import { Closed, isSignedOut, Refused, ThreadcastError, Unreachable } from "./errors.js";
 import { after, now } from "./clock.js";
 import { newId } from "./ids.js";
 import type { Held, Outbox } from "./outbox.js";
 import { Postman, type Recipient } from "./postman.js";
 import { reduce } from "./reducer.js";
+import { Handle, type Sent } from "./sent.js";
 import type { Source } from "./source.js";
 import { activePath, emptyState, isAtRest, stateFromSnapshot, type ChatState } from "./state.js";
 import type { Item } from "./stream.js";
@@ -25,6 +26,12 @@ export interface Connection {
   readonly reason?: string;
   /** When the next try is, in milliseconds on the clock of `performance.now()`, which nobody sets. */
   readonly retryAt?: number;
+  /** Since when the server has said nothing, on the same clock; only where a heartbeat is overdue (PROTOCOL §4). */
+  readonly silentSince?: number;
+  /** The server does not know the caller: somebody has to sign in, and then `Client.retry()` goes on. */
+  readonly isSignedOut?: boolean;
+  /** More chats are open than one connection carries, and this one is not among those that were looked at last. */
+  readonly isResting?: boolean;
 }
 
 /** What happens to the connection, for whoever wants to watch it happen. */
@@ -40,15 +47,6 @@ export type Happening =
 /** A command without the id that the client gives it. */
 export type Draftless<C> = C extends Command ? Omit<C, "client_request_id"> & { client_request_id?: string } : never;
 export type Sendable = Draftless<Command>;
-
-/** What became of one command. */
-export interface Sent {
-  readonly requestId: string;
-  /** The server has promised to keep it (202). Rejects with Refused. */
-  readonly accepted: Promise<void>;
-  /** The stream says what became of it. Rejects with Refused, also for a command that was refused after waiting. */
-  readonly acked: Promise<Ack>;
-}
 
 /** All that a listener may be told of. */
 export type ChatEvent = WireEvent | TransientEvent;
@@ -146,6 +144,11 @@ export class Chat implements Recipient {
     });
   }
 
+  /** Somebody looks at this chat now. Only of use where tabs share a connection, which carries 64 chats. */
+  look(): void {
+    this.source.look(this.id);
+  }
+
   // Sending. Each returns at once.
 
   /** Send a text, or any command of PROTOCOL §2. Throws OutboxFull, or what ended the stream. */
@@ -157,6 +160,7 @@ export class Chat implements Recipient {
     this.postman.put({ chatId: this.id, requestId, type: command.type, body });
     const handle = new Handle(requestId);
     this.sent.set(requestId, handle);
+    if (this.connection.isResting) this.look();
     this.say();
     return handle;
   }
@@ -216,7 +220,21 @@ export class Chat implements Recipient {
         return this.postman.repost();
       case "lost":
         this.happen({ kind: "lost", reason: item.reason, retryMs: item.retryMs });
-        return this.connect({ state: "offline", reason: item.reason, retryAt: now() + item.retryMs });
+        return this.connect({
+          state: "offline",
+          reason: item.reason,
+          retryAt: now() + item.retryMs,
+          ...(item.isSignedOut && { isSignedOut: true }),
+        });
+      case "quiet":
+        return this.connect({ ...this.connection, silentSince: now() - item.forMs });
+      case "heard": {
+        const { silentSince: _, ...rest } = this.connection;
+        return this.connect(rest);
+      }
+      case "resting":
+        this.connect({ state: "offline", reason: "too many chats are open here", isResting: true });
+        return this.postman.repost(); // what was sent does not need the stream
       case "missed":
         return this.happen({ kind: "missed", expected: item.expected, got: item.got });
       case "beat":
@@ -240,7 +258,10 @@ export class Chat implements Recipient {
       // There is no such chat, so there is nothing to abort and nobody who would say so (PROTOCOL §1).
       this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { aborted: true } });
     }
-    if (this.connection.state === "live" && this.postman.isDone) this.connect({ state: "live" });
+    const { state, silentSince } = this.connection;
+    // The server is there, and the line that should have said so is not.
+    if (silentSince !== undefined) this.source.cut();
+    else if (state === "live" && this.postman.isDone) this.connect({ state: "live" });
     this.say();
   }
 
@@ -254,8 +275,10 @@ export class Chat implements Recipient {
     this.say();
   }
 
-  delayed(reason: string): void {
-    if (this.connection.state !== "offline") this.connect({ ...this.connection, reason });
+  delayed(wrong: Error): void {
+    const { message: reason } = wrong;
+    if (isSignedOut(wrong)) this.connect({ ...this.connection, reason, isSignedOut: true });
+    else if (this.connection.state !== "offline") this.connect({ ...this.connection, reason });
   }
 
   // Folding.
@@ -343,32 +366,5 @@ export class Chat implements Recipient {
     this.toolCalls.close();
     for (const handle of this.sent.values()) handle.takeRefusal(wrong);
     this.connect({ state: "offline", reason: wrong.message });
-  }
-}
-
-class Handle implements Sent {
-  readonly accepted: Promise<void>;
-  readonly acked: Promise<Ack>;
-  takeAccepted!: () => void;
-  takeAck!: (ack: Ack) => void;
-  takeRefusal!: (wrong: ThreadcastError) => void;
-
-  constructor(readonly requestId: string) {
-    const refusals: ((wrong: ThreadcastError) => void)[] = [];
-    this.accepted = new Promise((done, fail) => {
-      this.takeAccepted = done;
-      refusals.push(fail);
-    });
-    this.acked = new Promise((done, fail) => {
-      this.takeAck = (ack) => {
-        this.takeAccepted();
-        done(ack);
-      };
-      refusals.push(fail);
-    });
-    this.takeRefusal = (wrong) => refusals.forEach((refuse) => refuse(wrong));
-    // Nobody need wait for either; who does is still told.
-    this.accepted.catch(() => {});
-    this.acked.catch(() => {});
   }
 }

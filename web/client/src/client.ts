@@ -44,7 +44,7 @@ export class Client {
   constructor(options: Options = {}) {
     this.wire = new Wire(options);
     this.source = options.shared ? sharedSource(options) : new Hub(this.wire);
-    this.outbox = options.outbox ?? (options.shared ? new StorageOutbox(localStorage) : new MemoryOutbox());
+    this.outbox = options.outbox ?? (options.shared ? storedOutbox() : new MemoryOutbox());
     this.name = options.name ?? newId();
     const adopted = this.outbox instanceof StorageOutbox ? this.outbox.adopt() : Promise.resolve();
     void adopted.then(() => this.deliver());
@@ -82,6 +82,11 @@ export class Client {
     }
   }
 
+  /** Try now, without waiting for the next try: after a sign-in, or when a person asks for it. */
+  retry(): void {
+    this.source.cut();
+  }
+
   /** For a developer's eyes: break the connection, or lose one event, and watch what happens. */
   get faults(): { cut(): void; drop(): void } {
     return this.source;
@@ -104,6 +109,15 @@ export class Client {
         }
       });
     }
+  }
+}
+
+/** In the browser's storage; in memory where the browser blocks it, which the getter of `localStorage` says by throwing. */
+function storedOutbox(): Outbox {
+  try {
+    return new StorageOutbox(localStorage);
+  } catch {
+    return new MemoryOutbox();
   }
 }
 

@@ -37,6 +37,11 @@ export class Refused extends ThreadcastError {
   }
 }
 
+/** The server does not know the caller, so that somebody has to sign in (401). */
+export function isSignedOut(wrong: unknown): boolean {
+  return wrong instanceof Refused && wrong.status === 401;
+}
+
 export class Unreachable extends ThreadcastError {
   override readonly name = "Unreachable";
 

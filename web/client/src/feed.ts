@@ -5,20 +5,33 @@
  */
 
 import { Backoff } from "./backoff.js";
-import { after, sleep } from "./clock.js";
+import { after, now, sleep } from "./clock.js";
+import { isSignedOut, Refused } from "./errors.js";
 import { FrameParser } from "./frames.js";
 import type { ChatSummary, FeedItem } from "./types.js";
 import { Busy, type Wire } from "./wire.js";
 
-/** The newest 200 chats, newest first. `refused` says why there will never be any. */
+/** The newest 200 chats, newest first. Times are those of `performance.now()`. */
 export interface ChatsList {
   chats: readonly ChatSummary[];
   hasMore: boolean;
   isLive: boolean;
+  /** The server says no, and waiting does not help. */
   refused?: string;
+  /** Why it is not live. */
+  reason?: string;
+  /** When the next try is. */
+  retryAt?: number;
+  /** Since when the server has said nothing, where a heartbeat is overdue. */
+  silentSince?: number;
+  /** The server does not know the caller. */
+  isSignedOut?: boolean;
 }
 
 export const NO_CHATS: ChatsList = { chats: [], hasMore: false, isLive: false };
+
+/** Before a server that does not know the caller is asked again, unless somebody signs in before. */
+const SIGN_IN_MS = 30_000;
 
 /** The list after one item of the feed. Pure. */
 export function listAfter(list: ChatsList, item: FeedItem): ChatsList {
@@ -32,43 +45,99 @@ export function listAfter(list: ChatsList, item: FeedItem): ChatsList {
   return { ...list, chats };
 }
 
-/** Tells `take` of the list now and after every change, until `signal` ends it. */
-export async function followFeed(wire: Wire, take: (list: ChatsList) => void, signal: AbortSignal): Promise<void> {
-  const backoff = new Backoff(wire.patience);
-  let list = NO_CHATS;
-  while (!signal.aborted) {
+/** Tells `take` of the list after every change, until it is closed. */
+export class Feed {
+  private readonly backoff: Backoff;
+  private list = NO_CHATS;
+  private isClosed = false;
+  private connection = new AbortController();
+
+  constructor(
+    private readonly wire: Wire,
+    private readonly take: (list: ChatsList) => void,
+  ) {
+    this.backoff = new Backoff(wire.patience);
+    void this.run();
+  }
+
+  /** Gives up the present connection, or the pause before the next. */
+  cut(): void {
+    this.connection.abort();
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.connection.abort();
+  }
+
+  private async run(): Promise<void> {
+    while (!this.isClosed) {
+      this.connection = new AbortController();
+      let pauseMs = 0;
+      let reason = "";
+      let isOut = false;
+      try {
+        [reason, pauseMs] = await this.read(this.connection);
+      } catch (wrong) {
+        isOut = this.wire.awaitsSignIn && isSignedOut(wrong);
+        reason = wrong instanceof Error ? wrong.message : String(wrong);
+        if (wrong instanceof Refused && !isOut) return this.tell({ isLive: false, refused: reason });
+        pauseMs = isOut ? SIGN_IN_MS : wrong instanceof Busy ? wrong.retryMs : 0;
+      }
+      if (this.isClosed) return;
+      const pause = this.connection.signal.aborted ? 0 : this.backoff.pause(pauseMs);
+      this.tell({ isLive: false, reason, retryAt: now() + pause, ...(isOut && { isSignedOut: true }) });
+      this.connection = new AbortController();
+      await sleep(pause, this.connection.signal);
+    }
+  }
+
+  /** One connection to its end: why it ended, and how long the server asked to stay away, in milliseconds. */
+  private async read(connection: AbortController): Promise<[string, number]> {
+    const { quietMs, silenceMs } = this.wire.patience;
+    const reader = (await this.wire.stream("/v1/chats/feed", "", connection.signal)).getReader();
+    const stop = () => void reader.cancel().catch(() => {});
+    connection.signal.addEventListener("abort", stop, { once: true });
+    const parser = new FrameParser();
+    let reason = "the server ended the stream";
     let asked = 0;
-    const connection = new AbortController();
-    const end = () => connection.abort();
-    signal.addEventListener("abort", end, { once: true });
+    let expected = 0;
+    let cancel = () => {};
     try {
-      const reader = (await wire.stream("/v1/chats/feed", "", connection.signal)).getReader();
-      connection.signal.addEventListener("abort", () => void reader.cancel().catch(() => {}));
-      const parser = new FrameParser();
-      let expected = 0;
       for (;;) {
-        const { done, value } = await reader.read().finally(after(wire.patience.silenceMs, end));
-        if (done) break;
+        const heardAt = now();
+        const giveUp = () => {
+          reason = "the line fell silent";
+          stop();
+        };
+        const tell = () => {
+          this.tell({ isLive: this.list.isLive, silentSince: heardAt });
+          cancel = after(Math.max(0, heardAt + silenceMs - now()), giveUp);
+        };
+        cancel = quietMs < silenceMs ? after(quietMs, tell) : after(silenceMs, giveUp);
+        const { done, value } = await reader.read().finally(() => cancel());
+        if (done) return [asked ? "the server is shutting down" : reason, asked];
+        if (this.list.silentSince !== undefined) this.tell({ isLive: this.list.isLive });
         for (const frame of parser.feed(value)) {
           asked = frame.kind === "retry" ? frame.milliseconds : 0; // a goodbye is one that nothing follows
           if (frame.kind !== "event") continue;
           const item = JSON.parse(frame.data) as FeedItem;
           if (item.type === "feed_snapshot") expected = 0;
-          if (item.seq !== String(expected++)) throw new Error("an event was missed");
-          backoff.reset();
-          take((list = listAfter(list, item)));
+          if (item.seq !== String(expected++)) return ["an event was missed", 0];
+          this.backoff.reset();
+          this.take((this.list = listAfter(this.list, item)));
         }
       }
-    } catch (wrong) {
-      if (wrong instanceof Busy) asked = wrong.retryMs;
-      else if (wrong instanceof Error && "status" in wrong) {
-        return take({ ...list, isLive: false, refused: wrong.message }); // a refusal: waiting does not help
-      }
     } finally {
-      signal.removeEventListener("abort", end);
-      connection.abort();
+      connection.signal.removeEventListener("abort", stop);
+      stop();
     }
-    if (!signal.aborted) take((list = { ...list, isLive: false }));
-    await sleep(backoff.pause(asked), signal);
+  }
+
+  /** How the list stands to the server; the chats stay. */
+  private tell(how: Omit<ChatsList, "chats" | "hasMore">): void {
+    const { chats, hasMore } = this.list;
+    this.list = { chats, hasMore, ...how };
+    if (!this.isClosed) this.take(this.list);
   }
 }

@@ -1,14 +1,15 @@
 /** What users import. */
 
 export { Client, connect, type Options } from "./client.js";
-export { Chat, type ChatEvent, type Connection, type Happening, type Sendable, type Sent } from "./chat.js";
+export { Chat, type ChatEvent, type Connection, type Happening, type Sendable } from "./chat.js";
 export { PATIENCE, type Patience } from "./backoff.js";
-export { Closed, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
+export { Closed, isSignedOut, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";
 export { newId } from "./ids.js";
 export { MemoryOutbox, StorageOutbox, type Held, type Outbox } from "./outbox.js";
 export { reduce, textOf } from "./reducer.js";
 export { activePath, AT_REST, emptyState, isAtRest, snapshotOf, stateFromSnapshot, type ChatState } from "./state.js";
+export type { Sent } from "./sent.js";
 export type { Handler, ToolAnswer } from "./tool_calls.js";
 export type { Token } from "./wire.js";
 export type * from "./types.js";

@@ -85,7 +85,7 @@ export class StorageOutbox extends MemoryOutbox {
   constructor(private readonly store: Store) {
     super();
     // Held for as long as this tab lives: how others know that what it keeps is not left behind.
-    if (hasLocks()) void navigator.locks.request(PREFIX + this.name, () => new Promise(() => {}));
+    if (hasLocks()) navigator.locks.request(PREFIX + this.name, () => new Promise(() => {})).catch(() => {});
   }
 
   override add(held: Held): void {
@@ -108,10 +108,13 @@ export class StorageOutbox extends MemoryOutbox {
     }
   }
 
-  /** Take over what tabs that are closed have left; the claim of a client tool was theirs alone, and goes. */
+  /**
+   * Take over what tabs that are closed have left; the claim of a client tool was theirs alone, and goes. Where no locks
+   * tell which tabs are open (a page over plain HTTP from another machine) all is taken over: a command that two tabs post
+   * takes effect once (PROTOCOL §3).
+   */
   async adopt(): Promise<void> {
-    if (!hasLocks()) return;
-    const { held: locks = [] } = await navigator.locks.query();
+    const { held: locks = [] } = hasLocks() ? await navigator.locks.query().catch(() => ({ held: [] })) : {};
     const alive = new Set(locks.map((lock) => lock.name));
     for (const [key, held] of this.entries()) {
       if (alive.has(key.slice(0, key.lastIndexOf("."))) || key.startsWith(PREFIX + this.name)) continue;
@@ -134,5 +137,5 @@ export class StorageOutbox extends MemoryOutbox {
 }
 
 function hasLocks(): boolean {
-  return typeof navigator !== "undefined" && "locks" in navigator;
+  return typeof navigator !== "undefined" && !!navigator.locks;
 }

@@ -6,6 +6,7 @@
  * the hub's side waits for it. The rule: messages of one port arrive in order, and nothing is answered.
  */
 
+import { now } from "./clock.js";
 import { Refused } from "./errors.js";
 import { NO_CHATS, type ChatsList } from "./feed.js";
 import type { Source } from "./source.js";
@@ -18,12 +19,14 @@ export interface Port {
 
 /** From a tab to the hub. */
 export type Wish =
-  | { do: "watch" | "unwatch"; chatId: string }
+  | { do: "watch" | "unwatch" | "look"; chatId: string }
   | { do: "type"; chatId: string; isTyping: boolean }
   | { do: "follow" | "unfollow" | "cut" | "drop" | "bye" };
 
-/** From the hub to a tab. An error does not survive the way, its fields do. */
+/** From the hub to a tab. An error does not survive the way, its fields do; and clocks of two threads differ, so times of
+ * a list are told as milliseconds from now. `here`: a hub is at the other end. */
 type News =
+  | { on: "here" }
   | { on: "item"; chatId: string; item: Exclude<Item, { kind: "gone" }> }
   | { on: "gone"; chatId: string; message: string; code: string; status: number }
   | { on: "list"; list: ChatsList };
@@ -33,6 +36,7 @@ export function serve(hub: Source, port: Port, lock?: string): void {
   const watched = new Map<string, () => void>();
   let unfollow: (() => void) | null = null;
   const post = (news: News) => port.post(news);
+  post({ on: "here" });
   const end = () => {
     for (const unwatch of watched.values()) unwatch();
     watched.clear();
@@ -53,10 +57,12 @@ export function serve(hub: Source, port: Port, lock?: string): void {
     } else if (wish.do === "unwatch") {
       watched.get(wish.chatId)?.();
       watched.delete(wish.chatId);
+    } else if (wish.do === "look") {
+      hub.look(wish.chatId);
     } else if (wish.do === "type") {
       hub.type(wish.chatId, wish.isTyping);
     } else if (wish.do === "follow") {
-      unfollow ??= hub.follow((list) => post({ on: "list", list }));
+      unfollow ??= hub.follow((list) => post({ on: "list", list: shifted(list, -now()) }));
     } else if (wish.do === "unfollow") {
       unfollow?.();
       unfollow = null;
@@ -67,19 +73,43 @@ export function serve(hub: Source, port: Port, lock?: string): void {
   if (lock && typeof navigator !== "undefined" && navigator.locks) void navigator.locks.request(lock, end);
 }
 
+/** The same list, its times moved from one clock to another. */
+function shifted(list: ChatsList, byMs: number): ChatsList {
+  const { retryAt, silentSince } = list;
+  return {
+    ...list,
+    ...(retryAt !== undefined && { retryAt: retryAt + byMs }),
+    ...(silentSince !== undefined && { silentSince: silentSince + byMs }),
+  };
+}
+
+/** A hub that stands elsewhere. Until `move` has given it a port, and between two ports, wishes are kept. */
 export class RemoteHub implements Source {
   private readonly takes = new Map<string, Set<(item: Item) => void>>();
   private readonly followers = new Set<(list: ChatsList) => void>();
   private list = NO_CHATS;
+  private port: Port | null = null;
+  private lookedAt = "";
+  /** A hub has answered at the port of now. */
+  onHere = () => {};
 
-  constructor(private readonly port: Port) {
-    port.listen((message) => this.take(message as News));
+  /** From now on the hub is at this port; null: nowhere yet. */
+  move(port: Port | null): void {
+    this.port = port;
+    port?.listen((message) => this.port === port && this.take(message as News));
+    this.begin();
   }
 
   /** Another hub stands at the other end: tell it all that is wanted. */
   begin(): void {
     for (const chatId of this.takes.keys()) this.wish({ do: "watch", chatId });
+    if (this.lookedAt) this.wish({ do: "look", chatId: this.lookedAt });
     if (this.followers.size) this.wish({ do: "follow" });
+  }
+
+  look(chatId: string): void {
+    this.lookedAt = chatId;
+    this.wish({ do: "look", chatId });
   }
 
   watch(chatId: string, take: (item: Item) => void): () => void {
@@ -118,20 +148,26 @@ export class RemoteHub implements Source {
     this.wish({ do: "drop" });
   }
 
-  close(): void {
+  /** The hub may forget this tab, which keeps what it wants for the next one. */
+  bye(): void {
     this.wish({ do: "bye" });
+  }
+
+  close(): void {
+    this.bye();
     this.takes.clear();
     this.followers.clear();
   }
 
   private wish(wish: Wish): void {
-    this.port.post(wish);
+    this.port?.post(wish);
   }
 
   private take(news: News): void {
+    if (news.on === "here") return this.onHere();
     if (news.on === "list") {
-      this.list = news.list;
-      for (const take of [...this.followers]) take(news.list);
+      this.list = shifted(news.list, now());
+      for (const take of [...this.followers]) take(this.list);
       return;
     }
     if (news.on === "gone") {

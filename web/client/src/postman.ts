@@ -22,7 +22,7 @@ export interface Recipient {
   /** The server had it long before; it has left the outbox. */
   longDone(held: Held): void;
   /** The server asked to wait, or was not reached. */
-  delayed(reason: string): void;
+  delayed(wrong: Error): void;
 }
 
 /**
@@ -126,7 +126,7 @@ export class Postman {
       // A refused token is the caller's to mend; the command is good, and waits.
       const asked = wrong instanceof Busy ? wrong.retryMs : wrong instanceof Refused ? this.wire.patience.pauseMaxMs : 0;
       wait = this.backoff.pause(asked);
-      this.recipient.delayed(wrong instanceof Error ? wrong.message : String(wrong));
+      this.recipient.delayed(wrong instanceof Error ? wrong : new Error(String(wrong)));
     }
     if (!wait) return;
     if (wait > this.wire.patience.pauseMaxMs && !isExempt(held)) {

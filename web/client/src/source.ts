@@ -6,7 +6,8 @@
  * gets `opened`, then a snapshot, then every item after it.
  */
 
-import { followFeed, NO_CHATS, type ChatsList } from "./feed.js";
+import { now } from "./clock.js";
+import { Feed, NO_CHATS, type ChatsList } from "./feed.js";
 import { reduce } from "./reducer.js";
 import { snapshotOf, stateFromSnapshot, type ChatState } from "./state.js";
 import { Stream, type Item } from "./stream.js";
@@ -17,45 +18,69 @@ type Take = (item: Item) => void;
 export interface Source {
   /** Be told of a chat's items. Returns how to stop. */
   watch(chatId: string, take: Take): () => void;
+  /** Somebody looks at this chat now: where not all chats fit, those that were looked at last are live. */
+  look(chatId: string): void;
   /** Be told of the list of chats. Returns how to stop. */
   follow(take: (list: ChatsList) => void): () => void;
   /** Tell other streams that somebody types in this chat, or does no longer. */
   type(chatId: string, isTyping: boolean): void;
-  /** Give up the connection, to see it resume. */
+  /** Give up the connections, or the pauses before the next: the stream resumes. */
   cut(): void;
   /** Lose the next event, to see the gap noticed. */
   drop(): void;
   close(): void;
 }
 
+/** Chats on one stream (PROTOCOL §18). */
+export const CHATS_MAX = 64;
+
+/** One connection, and how it stands, with which a new watcher begins. */
+interface Line {
+  readonly stream: Stream;
+  readonly chats: Set<string>;
+  standing: Item | null;
+  standingAt: number;
+  /** Since when a heartbeat is overdue; null while all is well. */
+  quietSince: number | null;
+  hasBeaten: boolean;
+}
+
 interface Watched {
   /** Who watches, and whether it was told how things stand, with which it begins. */
-  takes: Map<Take, boolean>;
+  readonly takes: Map<Take, boolean>;
+  /** Null while it rests. */
+  line: Line | null;
   /** Null until a snapshot has come. */
   state: ChatState | null;
   id: string;
+  /** Larger is later; 0: nobody has looked yet. */
+  lookedAt: number;
 }
 
 export class Hub implements Source {
   private readonly chats = new Map<string, Watched>();
-  private readonly stream: Stream;
+  private readonly lines: Line[] = [];
   private readonly followers = new Set<(list: ChatsList) => void>();
   private list = NO_CHATS;
-  private feed: AbortController | null = null;
-  private standing: Item | null = null;
-  private hasBeaten = false;
+  private feed: Feed | null = null;
+  private looks = 0;
 
-  constructor(private readonly wire: Wire) {
-    this.stream = new Stream(wire, (item) => this.take(item), true);
-  }
+  /**
+   * `linesMax`: connections for chats. A program has as many as its chats need. The tabs of a browser share one, since
+   * browsers allow six to a host over HTTP/1.1; chats beyond it rest until somebody looks at them.
+   */
+  constructor(
+    private readonly wire: Wire,
+    private readonly linesMax = Infinity,
+  ) {}
 
   watch(chatId: string, take: Take): () => void {
-    const watched = this.chats.get(chatId) ?? { takes: new Map<Take, boolean>(), state: null, id: "" };
+    const watched: Watched = this.chats.get(chatId) ?? { takes: new Map(), line: null, state: null, id: "", lookedAt: 0 };
     this.chats.set(chatId, watched);
     watched.takes.set(take, false);
     // Later, so that whoever watches has what this returns before the first item.
     queueMicrotask(() => watched.takes.has(take) && this.begin(chatId, watched, take));
-    this.stream.add(chatId);
+    this.seat(chatId, watched);
     return () => {
       watched.takes.delete(take);
       // Later, so that whoever goes from one chat to the next, or comes back at once, keeps the line: the last chat of a
@@ -64,69 +89,130 @@ export class Hub implements Source {
     };
   }
 
+  look(chatId: string): void {
+    const watched = this.chats.get(chatId);
+    if (!watched) return;
+    watched.lookedAt = ++this.looks;
+    this.seat(chatId, watched);
+  }
+
   private leave(chatId: string, watched: Watched): void {
     if (watched.takes.size || this.chats.get(chatId) !== watched) return;
     this.chats.delete(chatId);
-    this.stream.remove(chatId);
+    this.unseat(chatId, watched);
+    this.fill();
+  }
+
+  /** Puts a chat on a line: one with room, a new one, or in place of the chat that was looked at longest ago. */
+  private seat(chatId: string, watched: Watched): void {
+    if (watched.line) return;
+    let line = this.lines.find(({ chats }) => chats.size < CHATS_MAX);
+    if (!line && this.lines.length < this.linesMax) line = this.newLine();
+    if (!line) {
+      const seated = [...this.chats].filter(([, other]) => other.line);
+      const [oldestId, oldest] = seated.reduce((a, b) => (b[1].lookedAt < a[1].lookedAt ? b : a));
+      if (oldest.lookedAt >= watched.lookedAt) return;
+      line = oldest.line as Line;
+      this.unseat(oldestId, oldest);
+      tell(oldest, { kind: "resting" });
+    }
+    watched.line = line;
+    line.chats.add(chatId);
+    line.stream.add(chatId);
+    for (const item of standingOf(line)) tell(watched, item);
+  }
+
+  private unseat(chatId: string, watched: Watched): void {
+    watched.line?.chats.delete(chatId);
+    watched.line?.stream.remove(chatId);
+    watched.line = watched.state = null;
+  }
+
+  /** Gives a place that is free now to the resting chat that was looked at last. */
+  private fill(): void {
+    const resting = [...this.chats].filter(([, watched]) => !watched.line);
+    if (!resting.length) return;
+    this.seat(...resting.reduce((a, b) => (b[1].lookedAt > a[1].lookedAt ? b : a)));
+  }
+
+  private newLine(): Line {
+    const line: Line = {
+      stream: new Stream(this.wire, (item) => this.take(line, item), true),
+      chats: new Set(),
+      standing: null,
+      standingAt: 0,
+      quietSince: null,
+      hasBeaten: false,
+    };
+    this.lines.push(line);
+    return line;
   }
 
   follow(take: (list: ChatsList) => void): () => void {
     this.followers.add(take);
     if (this.feed) queueMicrotask(() => take(this.list));
-    else {
-      this.feed = new AbortController();
-      void followFeed(this.wire, (list) => this.tellFollowers(list), this.feed.signal);
-    }
+    else this.feed = new Feed(this.wire, (list) => this.tellFollowers(list));
     return () => {
       this.followers.delete(take);
       if (this.followers.size) return;
-      this.feed?.abort();
+      this.feed?.close();
       this.feed = null;
       this.list = NO_CHATS;
     };
   }
 
   type(chatId: string, isTyping: boolean): void {
-    this.stream.type(chatId, isTyping);
+    this.chats.get(chatId)?.line?.stream.type(chatId, isTyping);
   }
 
   cut(): void {
-    this.stream.cut();
+    for (const { stream } of this.lines) stream.cut();
+    this.feed?.cut();
   }
 
   drop(): void {
-    this.stream.drop();
+    for (const { stream } of this.lines) stream.drop();
   }
 
   close(): void {
-    this.stream.close();
-    this.feed?.abort();
+    for (const { stream } of this.lines) stream.close();
+    this.feed?.close();
     this.chats.clear();
     this.followers.clear();
   }
 
   private begin(chatId: string, watched: Watched, take: Take): void {
     watched.takes.set(take, true);
-    if (this.standing) take(this.standing);
-    if (!watched.state) return;
-    const event = { chat_id: chatId, seq: "0", ...snapshotOf(watched.state) };
-    take({ kind: "event", chatId, event, position: watched.state.position, id: watched.id });
-    if (this.hasBeaten) take({ kind: "beat" });
+    const { line, state } = watched;
+    if (!line) return take({ kind: "resting" });
+    for (const item of standingOf(line)) take(item);
+    if (!state) return;
+    const event = { chat_id: chatId, seq: "0", ...snapshotOf(state) };
+    take({ kind: "event", chatId, event, position: state.position, id: watched.id });
+    if (line.hasBeaten) take({ kind: "beat" });
+    if (line.quietSince !== null) take({ kind: "quiet", forMs: now() - line.quietSince });
   }
 
-  private take(item: Item): void {
+  private take(line: Line, item: Item): void {
     if (item.kind === "opened" || item.kind === "lost") {
-      this.standing = item;
-      this.hasBeaten = false;
+      line.standing = item;
+      line.standingAt = now();
+      line.hasBeaten = false;
+      line.quietSince = null;
     }
-    this.hasBeaten ||= item.kind === "beat";
+    if (item.kind === "quiet") line.quietSince = now() - item.forMs;
+    else if (item.kind === "heard") line.quietSince = null;
+    line.hasBeaten ||= item.kind === "beat";
     if (!("chatId" in item)) {
-      for (const watched of this.chats.values()) tell(watched, item);
+      for (const chatId of line.chats) tell(this.chats.get(chatId), item);
       return;
     }
     const watched = this.chats.get(item.chatId);
-    if (!watched) return;
-    if (item.kind === "gone") this.chats.delete(item.chatId);
+    if (watched?.line !== line) return;
+    if (item.kind === "gone") {
+      this.chats.delete(item.chatId);
+      line.chats.delete(item.chatId);
+    }
     if (item.kind === "event") {
       const { chatId, event, position, id } = item;
       watched.id = id;
@@ -134,6 +220,7 @@ export class Hub implements Source {
       else if (watched.state) watched.state = reduce(watched.state, event);
     }
     tell(watched, item);
+    if (item.kind === "gone") this.fill();
   }
 
   private tellFollowers(list: ChatsList): void {
@@ -142,6 +229,12 @@ export class Hub implements Source {
   }
 }
 
-function tell(watched: Watched, item: Item): void {
-  for (const [take, isBegun] of [...watched.takes]) if (isBegun) take(item);
+/** How a line stands now: the next try is nearer than it was when it was told. */
+function standingOf({ standing, standingAt }: Line): Item[] {
+  if (standing?.kind !== "lost") return standing ? [standing] : [];
+  return [{ ...standing, retryMs: Math.max(0, standing.retryMs - (now() - standingAt)) }];
+}
+
+function tell(watched: Watched | undefined, item: Item): void {
+  for (const [take, isBegun] of [...(watched?.takes ?? [])]) if (isBegun) take(item);
 }

@@ -8,7 +8,7 @@
 
 import { Backoff } from "./backoff.js";
 import { after, now, sleep } from "./clock.js";
-import { Refused, Unreachable } from "./errors.js";
+import { isSignedOut, Refused, Unreachable } from "./errors.js";
 import { FrameParser, FrameTooLarge } from "./frames.js";
 import { newId } from "./ids.js";
 import { Places } from "./places.js";
@@ -22,7 +22,13 @@ export type Item =
   /** A connection stands; what was missed is on its way. `isResumed`: it was asked to go on where the last one ended. */
   | { kind: "opened"; isResumed: boolean }
   /** The connection went, or was not to be had, and when the next one is tried. */
-  | { kind: "lost"; reason: string; retryMs: number }
+  | { kind: "lost"; reason: string; retryMs: number; isSignedOut?: boolean }
+  /** A heartbeat is overdue: nothing has come for `forMs`. */
+  | { kind: "quiet"; forMs: number }
+  /** Something has come again. */
+  | { kind: "heard" }
+  /** This chat is on no connection for now, since others were looked at more recently. */
+  | { kind: "resting" }
   /** A heartbeat: the line is alive, and all that was there has been sent. */
   | { kind: "beat" }
   /** `position` is 0 where the id does not tell it. */
@@ -34,6 +40,9 @@ export type Item =
   | { kind: "gone"; chatId: string; wrong: Refused };
 
 class Missed extends Error {}
+
+/** Before a server that does not know the caller is asked again, unless somebody signs in before. */
+const SIGN_IN_MS = 30_000;
 
 export class Stream {
   private readonly name = newId();
@@ -47,6 +56,9 @@ export class Stream {
   private isPausing = false;
   private isRunning = false;
   private isClosed = false;
+  private isChanging = false;
+  private readonly added = new Set<string>();
+  private readonly removed = new Set<string>();
   private dropNext = false;
   private connection = new AbortController();
 
@@ -62,16 +74,18 @@ export class Stream {
   add(chatId: string): void {
     if (this.chats.has(chatId)) return;
     this.chats.add(chatId);
+    this.added.add(chatId);
     if (!this.isRunning) void this.run();
-    else void this.change({ add: [{ chat_id: chatId }], remove: [] });
+    else void this.change();
   }
 
   /** Watch it no longer. Without any chat there is no connection, and nothing to go on after. */
   remove(chatId: string): void {
     if (!this.chats.delete(chatId)) return;
     this.seqs.delete(chatId);
+    this.removed.add(chatId);
     if (this.chats.size === 0) this.resync();
-    else void this.change({ add: [], remove: [chatId] });
+    else void this.change();
   }
 
   /** Tell the other streams of this chat; a word that is lost matters to nobody. */
@@ -108,16 +122,19 @@ export class Stream {
       this.connection = new AbortController();
       const { signal } = this.connection;
       let reason = "";
+      let isOut = false;
       try {
         reason = await this.connect(signal);
       } catch (wrong) {
         if (!(wrong instanceof Refused)) throw wrong;
-        reason = await this.findTheGone(wrong, signal);
+        isOut = this.wire.awaitsSignIn && isSignedOut(wrong);
+        if (isOut) this.retryMs = SIGN_IN_MS;
+        reason = isOut ? wrong.message : await this.findTheGone(wrong, signal);
       }
       this.isOpen = false;
       if (!this.chats.size || this.isClosed) break;
       const pause = signal.aborted && !reason ? 0 : this.backoff.pause(this.retryMs);
-      this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause });
+      this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause, ...(isOut && { isSignedOut: true }) });
       this.connection = new AbortController();
       this.isPausing = true;
       await sleep(pause, this.connection.signal);
@@ -130,6 +147,8 @@ export class Stream {
   /** One connection, to its end; why it ended, "" when we wanted it. Throws Refused. */
   private async connect(signal: AbortSignal): Promise<string> {
     this.retryMs = 0;
+    this.added.clear(); // the connection asks for all that is wanted
+    this.removed.clear();
     const openedAt = now();
     const query = new URLSearchParams([...this.chats].map((chatId) => ["chat_id", chatId]));
     query.set("stream_id", this.name);
@@ -154,20 +173,32 @@ export class Stream {
 
   private async read(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
     const parser = new FrameParser();
+    const { quietMs, silenceMs } = this.wire.patience;
     let cancel = () => {};
+    let isQuiet = false;
+    let heardAt = now();
     let reason = "the server ended the stream";
     const stop = () => void reader.cancel().catch(() => {});
+    const giveUp = () => {
+      reason = "the line fell silent";
+      stop();
+    };
+    const tell = () => {
+      isQuiet = true;
+      this.take({ kind: "quiet", forMs: quietMs });
+      cancel = after(Math.max(0, heardAt + silenceMs - now()), giveUp); // also where a laptop slept meanwhile
+    };
     signal.addEventListener("abort", stop, { once: true });
     try {
       for (;;) {
         cancel();
-        cancel = after(this.wire.patience.silenceMs, () => {
-          reason = "the line fell silent";
-          stop();
-        });
+        heardAt = now();
+        cancel = quietMs < silenceMs ? after(quietMs, tell) : after(silenceMs, giveUp);
         const { done, value } = await reader.read();
         // A `retry` that nothing follows is the goodbye of a server that goes down (PROTOCOL §4).
         if (done) return signal.aborted ? "" : this.retryMs ? "the server is shutting down" : reason;
+        if (isQuiet) this.take({ kind: "heard" });
+        isQuiet = false;
         for (const frame of parser.feed(value)) {
           this.retryMs = frame.kind === "retry" ? frame.milliseconds : 0;
           if (frame.kind === "comment") this.take({ kind: "beat" });
@@ -215,21 +246,38 @@ export class Stream {
     if (event.reason === "removed") return;
     if (event.reason === "unavailable") {
       // The connection goes on; this chat is asked for again a little later.
-      after(this.backoff.pause(500), () => this.chats.has(chatId) && this.change({ add: [{ chat_id: chatId }] }));
+      after(this.backoff.pause(500), () => {
+        this.added.add(chatId);
+        void this.change();
+      });
       return;
     }
     this.chats.delete(chatId);
     this.take({ kind: "gone", chatId, wrong: new Refused(`there is no chat ${chatId}`, "not_found", 404) });
   }
 
-  /** Tell the running stream; where that does not work, a new connection carries what is wanted now. */
-  private async change(change: { add?: { chat_id: string }[]; remove?: string[] }): Promise<void> {
+  /**
+   * Tells the running stream what changed since it was last told, in one request: a chat that goes makes room for one that
+   * comes. Where that does not work, a new connection carries what is wanted now.
+   */
+  private async change(): Promise<void> {
     if (!this.isOpen) return this.connection.abort();
-    try {
-      await this.wire.ask("POST", pathOf("streams", this.name), JSON.stringify({ add: [], remove: [], ...change }));
-    } catch {
-      this.connection.abort(); // perhaps the chat is gone; the connection will say which it was
+    if (this.isChanging) return;
+    this.isChanging = true;
+    await Promise.resolve(); // whoever changes from one chat to another says so in two calls
+    while (this.isOpen && (this.added.size || this.removed.size)) {
+      const add = [...this.added].filter((chatId) => this.chats.has(chatId)).map((chatId) => ({ chat_id: chatId }));
+      const body = JSON.stringify({ add, remove: [...this.removed] });
+      this.added.clear();
+      this.removed.clear();
+      try {
+        await this.wire.ask("POST", pathOf("streams", this.name), body);
+      } catch {
+        this.connection.abort(); // perhaps a chat is gone; the connection will say which it was
+        break;
+      }
     }
+    this.isChanging = false;
   }
 
   /** One of several chats is not there, and the server does not say which (PROTOCOL §4): ask for each. */

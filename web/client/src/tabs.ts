@@ -1,58 +1,163 @@
 /**
  * One connection for all tabs of an origin: browsers allow six to a host over HTTP/1.1, so nine tabs cannot have nine.
  *
- * With SharedWorker the hub lives in the worker. Where that is missing (Chrome on Android), the tabs elect one by a Web
- * Lock; it holds the hub, the others reach it over a BroadcastChannel, and when it closes the next one in line takes
- * over and begins anew. Where neither is there, each page has a connection of its own.
+ * Three ways, each for where the one before does not work. The hub lives in a SharedWorker. Where there is none (Chrome
+ * on Android), or its script does not come, the tabs elect one of them by a Web Lock; it holds the hub, the others reach
+ * it over a BroadcastChannel, and when it closes the next one in line takes over and begins anew. Where that is missing
+ * too, or nobody answers, the tab has a hub of its own.
  */
 
+import { after } from "./clock.js";
 import { newId } from "./ids.js";
 import { serve, RemoteHub, type Port } from "./ports.js";
 import { Hub, type Source } from "./source.js";
 import { Wire, type WireOptions } from "./wire.js";
 
 /** What of the options can be sent to a worker. */
-export interface SharedOptions {
-  url?: string;
-  token?: string;
-}
+export type SharedOptions = Pick<WireOptions, "url" | "principal" | "awaitsSignIn"> & { token?: string };
 
-/** What a tab says first to the worker. */
+/** What a tab says first to the worker. `lock`: which it holds for as long as it lives; "" where there are no locks. */
 export interface Hello {
   options: SharedOptions;
   lock: string;
 }
 
-/** A source that all tabs share, with the same server and the same token, as well as this browser can. */
+/** Connections for the chats of all tabs that share a hub: with the list's and those of requests it stays below six. */
+export const TABS_LINES_MAX = 1;
+
+/** For the script of the worker to come and to answer, or an elected tab to: as long as for a connection (`connectMs`). */
+const HUB_MS = 5_000;
+
+/** One tab's part in a hub. `name` tells servers and callers apart, `me` is this tab's lock and address. */
+interface Membership {
+  readonly hub: RemoteHub;
+  readonly options: SharedOptions;
+  readonly name: string;
+  readonly me: string;
+  /** Once this tab holds its lock, its name, or "" without one: the hub takes a tab whose lock is free for one that is gone. */
+  readonly alive: Promise<string>;
+  /** Ends when the tab is left. */
+  readonly signal: AbortSignal;
+}
+
+/** Tries to reach a hub. Calls `fail` once where there is none. Throws where the browser has no such thing. */
+type Way = (membership: Membership, fail: () => void) => void;
+
+/** A source that all tabs share, with the same server and the same caller, as well as this browser can. */
 export function sharedSource(options: WireOptions): Source {
-  const { url, token, patience } = options;
-  if (typeof token === "function" || options.fetch || patience) return new Hub(new Wire(options));
-  const locks = typeof navigator === "undefined" ? undefined : navigator.locks;
+  const { url, token, principal, awaitsSignIn, patience } = options;
+  if (typeof token === "function" || options.fetch || patience) return new Hub(new Wire(options), TABS_LINES_MAX);
   const absolute = new URL(url ?? "/", location.href).href.replace(/\/$/, "");
-  const name = `threadcast ${absolute} ${hash(token ?? "")}`;
-  const lock = `${name} ${newId()}`;
-  const alive = held(locks, lock);
-  if (typeof SharedWorker !== "undefined") {
-    const worker = new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });
-    const hello: Hello = { options: { url: absolute, token }, lock };
-    const port = after(alive, messagePort(worker.port));
-    port.post(hello);
-    const hub = new RemoteHub(port);
-    addEventListener("pagehide", (left) => left.persisted || hub.close());
-    return hub;
+  const shared: SharedOptions = { url: absolute, token, principal, awaitsSignIn };
+  const name = `threadcast ${absolute} ${hash([token, principal].join(" "))}`;
+  const hub = new RemoteHub();
+  let present: AbortController | null = null;
+
+  const arrive = () => {
+    present = new AbortController();
+    const { signal } = present;
+    const me = `${name} ${newId()}`;
+    join({ hub, options: shared, name, me, alive: held(me, signal), signal }, [byWorker, byElection, alone]);
+  };
+  // A page that the browser keeps for the way back runs nothing: it gives up its part, and begins anew when it is shown.
+  addEventListener("pagehide", () => {
+    hub.bye();
+    hub.move(null);
+    present?.abort();
+    present = null;
+  });
+  addEventListener("pageshow", () => present ?? arrive());
+  arrive();
+  return hub;
+}
+
+/** Takes the first of these ways that works. */
+function join(membership: Membership, ways: readonly Way[]): void {
+  const [way, ...others] = ways;
+  if (!way || membership.signal.aborted) return;
+  let isOver = false;
+  const fail = () => {
+    if (isOver || membership.signal.aborted) return;
+    isOver = true;
+    cancel();
+    membership.hub.move(null);
+    join(membership, others);
+  };
+  const cancel = after(HUB_MS, fail);
+  membership.hub.onHere = cancel;
+  membership.signal.addEventListener("abort", cancel);
+  try {
+    way(membership, fail);
+  } catch {
+    fail();
   }
-  if (locks && typeof BroadcastChannel !== "undefined") return elected(name, lock, alive, () => new Hub(new Wire(options)));
-  return new Hub(new Wire(options));
 }
 
-/** Once this tab holds its lock, which it then keeps for as long as it lives. At once where there are no locks. */
-function held(locks: LockManager | undefined, lock: string): Promise<void> {
-  if (!locks) return Promise.resolve();
-  return new Promise((got) => void locks.request(lock, () => (got(), new Promise(() => {}))));
+const byWorker: Way = ({ hub, options, name, alive }, fail) => {
+  const worker = new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });
+  worker.onerror = () => {
+    worker.port.close();
+    fail();
+  };
+  const port = messagePort(worker.port);
+  void alive.then((lock) => port.post({ options, lock } satisfies Hello));
+  hub.move(later(alive, port)); // so after this
+};
+
+/** The tab that has the lock `name` holds the hub. */
+const byElection: Way = ({ hub, options, name, me, alive, signal }, fail) => {
+  const channel = new BroadcastChannel(name);
+  const listeners = new Set<(letter: Letter) => void>();
+  const deliver = (letter: Letter) => listeners.forEach((listen) => listen(letter));
+  channel.onmessage = (event) => deliver(event.data as Letter);
+  const send = (letter: Letter) => {
+    if (signal.aborted) return;
+    channel.postMessage(letter);
+    queueMicrotask(() => deliver(letter)); // a channel does not speak to itself
+  };
+  const port = (from: string, to: string): Port => ({
+    post: (message) => send({ from, to, message }),
+    listen: (take) => {
+      listeners.add((letter) => letter.to === from && letter.from === to && take(letter.message));
+    },
+  });
+  signal.addEventListener("abort", () => channel.close());
+  hub.move(later(alive, port(me, "hub")));
+  listeners.add((letter) => letter.to === "all" && hub.begin());
+  const rule = () => {
+    const own = new Hub(new Wire(options), TABS_LINES_MAX);
+    const served = new Set<string>();
+    listeners.add((letter) => {
+      if (letter.to !== "hub" || served.has(letter.from)) return;
+      served.add(letter.from);
+      serve(own, replaying(port("hub", letter.from), letter.message), letter.from === me ? undefined : letter.from);
+    });
+    send({ from: "hub", to: "all", message: null });
+    return new Promise<void>((left) => signal.addEventListener("abort", () => (own.close(), left())));
+  };
+  navigator.locks.request(name, { signal }, rule).catch(fail);
+};
+
+const alone: Way = ({ hub, options, signal }) => {
+  const own = new Hub(new Wire(options), TABS_LINES_MAX);
+  signal.addEventListener("abort", () => own.close());
+  const [ours, theirs] = pipe();
+  serve(own, theirs);
+  hub.move(ours);
+};
+
+/** The lock's name, once this tab holds it, which it does until `signal` ends that; "" at once where there are no locks. */
+function held(lock: string, signal: AbortSignal): Promise<string> {
+  const locks = typeof navigator === "undefined" ? undefined : navigator.locks;
+  if (!locks) return Promise.resolve("");
+  return new Promise((got) => {
+    const hold = () => (got(lock), new Promise<void>((left) => signal.addEventListener("abort", () => left())));
+    locks.request(lock, { signal }, hold).catch(() => got("")); // refused, as in a page without storage
+  });
 }
 
-/** A port that says nothing before `ready`: the hub takes a tab whose lock is free for one that is gone. */
-function after(ready: Promise<void>, port: Port): Port {
+/** A port that says nothing before `ready`. */
+function later(ready: Promise<unknown>, port: Port): Port {
   return { post: (message) => void ready.then(() => port.post(message)), listen: port.listen };
 }
 
@@ -71,36 +176,16 @@ interface Letter {
   message: unknown;
 }
 
-/** The tab that has the lock `name` holds the hub; `me` is this tab's own lock and its address. */
-function elected(name: string, me: string, alive: Promise<void>, newHub: () => Hub): Source {
-  const channel = new BroadcastChannel(name);
-  const listeners = new Set<(letter: Letter) => void>();
-  const deliver = (letter: Letter) => listeners.forEach((listen) => listen(letter));
-  channel.onmessage = (event) => deliver(event.data as Letter);
-  const send = (letter: Letter) => {
-    channel.postMessage(letter);
-    queueMicrotask(() => deliver(letter)); // a channel does not speak to itself
-  };
-  const port = (from: string, to: string): Port => ({
-    post: (message) => send({ from, to, message }),
+/** Two ends within one page. */
+function pipe(): [Port, Port] {
+  const takes: ((message: unknown) => void)[] = [];
+  const end = (mine: number, other: number): Port => ({
+    post: (message) => queueMicrotask(() => takes[other]?.(message)),
     listen: (take) => {
-      listeners.add((letter) => letter.to === from && letter.from === to && take(letter.message));
+      takes[mine] = take;
     },
   });
-  const source = new RemoteHub(after(alive, port(me, "hub")));
-  listeners.add((letter) => letter.to === "all" && source.begin());
-  void navigator.locks.request(name, () => {
-    const hub = newHub();
-    const served = new Set<string>();
-    listeners.add((letter) => {
-      if (letter.to !== "hub" || served.has(letter.from)) return;
-      served.add(letter.from);
-      serve(hub, replaying(port("hub", letter.from), letter.message), letter.from === me ? undefined : letter.from);
-    });
-    send({ from: "hub", to: "all", message: null });
-    return new Promise(() => {}); // until this tab is closed
-  });
-  return source;
+  return [end(0, 1), end(1, 0)];
 }
 
 /** A port whose first message has come before anybody listened. */
@@ -114,7 +199,7 @@ function replaying(port: Port, first: unknown): Port {
   };
 }
 
-/** A short name for a token, so that two who are logged in as others do not share a worker (FNV-1a). */
+/** A short name for a caller, so that two who are signed in as others do not share a worker (FNV-1a). */
 function hash(text: string): string {
   let value = 0x811c9dc5;
   for (const character of text) value = Math.imul(value ^ (character.codePointAt(0) ?? 0), 0x01000193);

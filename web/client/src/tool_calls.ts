@@ -7,7 +7,8 @@
  */
 
 import type { Patience } from "./backoff.js";
-import type { Sendable, Sent } from "./chat.js";
+import type { Sendable } from "./chat.js";
+import type { Sent } from "./sent.js";
 import { sleep } from "./clock.js";
 import type { ChatState } from "./state.js";
 import type { IdeCall, JsonObject } from "./types.js";

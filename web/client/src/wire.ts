@@ -17,6 +17,10 @@ export interface WireOptions {
   url?: string;
   /** Without one, requests carry the origin's cookies and nothing else. */
   token?: Token;
+  /** Whom the caller takes itself to be. Where the server knows it as somebody else by now it refuses (PROTOCOL §1). */
+  principal?: string;
+  /** Somebody can sign in while the program runs: an answer of 401 ends no chat, and is tried again (`retry()`). */
+  awaitsSignIn?: boolean;
   patience?: Partial<Patience>;
   fetch?: typeof fetch;
 }
@@ -40,8 +44,10 @@ export class Wire {
   readonly patience: Patience;
   private readonly base: string;
   private readonly fetch: typeof fetch;
+  readonly awaitsSignIn: boolean;
 
   constructor(private readonly options: WireOptions = {}) {
+    this.awaitsSignIn = options.awaitsSignIn ?? false;
     this.patience = { ...PATIENCE, ...options.patience };
     this.base = (options.url ?? "").replace(/\/$/, "");
     this.fetch = options.fetch ?? ((input, init) => fetch(input, init));
@@ -67,7 +73,7 @@ export class Wire {
         body,
         signal: limit,
         credentials: "same-origin",
-        headers: { ...json, ...(await this.authorization()), ...headers },
+        headers: { ...json, ...(await this.authorization()), ...headers }, // what the caller gives counts
       });
       if (response.ok) return response;
       throw await trouble(response);
@@ -96,9 +102,9 @@ export class Wire {
   }
 
   private async authorization(): Promise<Record<string, string>> {
-    const { token } = this.options;
+    const { token, principal } = this.options;
     const now = typeof token === "function" ? await token() : token;
-    return now ? { Authorization: `Bearer ${now}` } : {};
+    return { ...(now && { Authorization: `Bearer ${now}` }), ...(principal && { "Threadcast-Principal": principal }) };
   }
 }
 

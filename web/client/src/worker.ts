@@ -2,7 +2,7 @@
 
 import { serve } from "./ports.js";
 import { Hub } from "./source.js";
-import { messagePort, type Hello } from "./tabs.js";
+import { messagePort, TABS_LINES_MAX, type Hello } from "./tabs.js";
 import { Wire } from "./wire.js";
 
 let hub: Hub | null = null;
@@ -10,7 +10,7 @@ let hub: Hub | null = null;
 addEventListener("connect", (event) => {
   const port = (event as MessageEvent).ports[0] as MessagePort;
   port.onmessage = (first: MessageEvent<Hello>) => {
-    hub ??= new Hub(new Wire(first.data.options));
+    hub ??= new Hub(new Wire(first.data.options), TABS_LINES_MAX);
     serve(hub, messagePort(port), first.data.lock);
   };
 });

@@ -157,7 +157,9 @@ test("tabs behind ports see what a client of its own sees, also one that opens i
     const channels = [new MessageChannel(), new MessageChannel()];
     const tabs = channels.map(({ port1, port2 }) => {
       serve(hub, messagePort(port1 as unknown as MessagePort));
-      return new RemoteHub(messagePort(port2 as unknown as MessagePort));
+      const tab = new RemoteHub();
+      tab.move(messagePort(port2 as unknown as MessagePort));
+      return tab;
     });
     try {
       const id = fresh();

@@ -1,0 +1,40 @@
+/** What becomes of a command that was sent, as promises that its sender may wait for. */
+
+import type { ThreadcastError } from "./errors.js";
+import type { Ack } from "./types.js";
+
+/** What became of one command. */
+export interface Sent {
+  readonly requestId: string;
+  /** The server has promised to keep it (202). Rejects with Refused. */
+  readonly accepted: Promise<void>;
+  /** The stream says what became of it. Rejects with Refused, also for a command that was refused after waiting. */
+  readonly acked: Promise<Ack>;
+}
+
+export class Handle implements Sent {
+  readonly accepted: Promise<void>;
+  readonly acked: Promise<Ack>;
+  takeAccepted!: () => void;
+  takeAck!: (ack: Ack) => void;
+  takeRefusal!: (wrong: ThreadcastError) => void;
+
+  constructor(readonly requestId: string) {
+    const refusals: ((wrong: ThreadcastError) => void)[] = [];
+    this.accepted = new Promise((done, fail) => {
+      this.takeAccepted = done;
+      refusals.push(fail);
+    });
+    this.acked = new Promise((done, fail) => {
+      this.takeAck = (ack) => {
+        this.takeAccepted();
+        done(ack);
+      };
+      refusals.push(fail);
+    });
+    this.takeRefusal = (wrong) => refusals.forEach((refuse) => refuse(wrong));
+    // Nobody need wait for either; who does is still told.
+    this.accepted.catch(() => {});
+    this.acked.catch(() => {});
+  }
+}
