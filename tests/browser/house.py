@@ -90,6 +90,11 @@ class House:
         """A person's message from outside the page, for instance with `params={"model": …}`."""
         self.command(chat_id, "user_message", content=text, **fields)
 
+    def delete(self, chat_id: str) -> None:
+        """Delete a chat, as another device would."""
+        answer = self._http.delete(f"/v1/chats/{chat_id}")
+        assert answer.status_code == 200, answer.text
+
     def import_chat(self, lines: bytes | str) -> None:
         answer = self._http.post("/v1/chats/import", content=lines)
         assert answer.status_code == 200, answer.text

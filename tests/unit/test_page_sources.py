@@ -27,7 +27,7 @@ WANTS_HTTPS = re.compile(r"\bcrypto\.(randomUUID|subtle)\b")
 """Missing in pages that came over plain HTTP from another machine (https://www.w3.org/TR/secure-contexts/), such as on
 a phone in the same network."""
 
-LINKS = ("/", "/c/{}")
+LINKS = ("/", "/c/{}", "/favicon.svg")
 
 COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
 PATH = re.compile(

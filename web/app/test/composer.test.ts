@@ -5,7 +5,8 @@ import { test } from "node:test";
 
 import { isImage, partOf, refusalOf } from "../src/composer/files.ts";
 import { heldText, isEditable, wordsOf } from "../src/composer/waiting.ts";
-import { Drafts, DRAFTS_MAX_COUNT, EMPTY, homeOf, type DraftFile, type Store } from "../src/state/drafts.ts";
+import { Drafts, DRAFTS_MAX_COUNT, EMPTY, homeOf, type DraftFile } from "../src/state/drafts.ts";
+import { SafeStore, type Store } from "../src/state/safe_store.ts";
 
 class MapStore implements Store {
   readonly map = new Map<string, string>();
@@ -39,7 +40,7 @@ test("a draft survives the page, and goes over to the chat that begins with it",
 test("a full or spoilt store loses no draft while the page stands", () => {
   const store = new MapStore();
   store.setItem("threadcast.draft.x", "{");
-  const drafts = new Drafts(store);
+  const drafts = new Drafts(new SafeStore(() => store));
   assert.deepEqual(drafts.read("x"), EMPTY);
   store.isFull = true;
   drafts.write("x", { text: "kept", files: [] });

@@ -16,25 +16,25 @@ const facts = (connection: Facts["connection"], more: Partial<Facts> = {}): Fact
   nowMs: NOW,
   ...more,
 });
-/** Kind, sentence, and the seconds until the next try. */
-function said(...given: Parameters<typeof facts>): [string, string, number | null] {
+/** Kind, sentence, and what changes every second. */
+function said(...given: Parameters<typeof facts>): [string, string, string] {
   const now = standing(facts(...given));
-  return [now.kind, sentence(now), now.retrySeconds];
+  return [now.kind, sentence(now), now.seconds];
 }
 
 test("live is said alone, and with what waits when something does", () => {
-  assert.deepEqual(said({ state: "live", held: 0, reason: "as it was" }), ["live", "live", null]);
+  assert.deepEqual(said({ state: "live", held: 0, reason: "as it was" }), ["live", "live", ""]);
   assert.equal(said({ state: "live", held: 2, reason: "the store is away" })[1], "live, 2 waiting to be sent, the store is away");
 });
 
 test("offline says why, how much waits, and when it is tried again", () => {
   const lost = { state: "offline", held: 1, reason: "the server is shutting down", retryAt: NOW + 2_400 } as const;
-  assert.deepEqual(said(lost), ["offline", "offline, 1 waiting to be sent, the server is shutting down", 3]);
+  assert.deepEqual(said(lost), ["offline", "offline, 1 waiting to be sent, the server is shutting down", "again in 3 s"]);
 });
 
 test("while it is being tried no time is told", () => {
   const trying = { state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW - 1 } as const;
-  assert.deepEqual(said(trying), ["offline", "offline, nobody answers there, trying again now", null]);
+  assert.deepEqual(said(trying), ["offline", "offline, nobody answers there, trying again now", ""]);
 });
 
 test("a device without a network is told as one only while the server is out of reach", () => {
@@ -44,15 +44,30 @@ test("a device without a network is told as one only while the server is out of 
 });
 
 test("a connection that was cut by hand, and the first one, are no loss", () => {
-  assert.deepEqual(said({ state: "offline", held: 0, reason: "connecting again", retryAt: NOW }), ["busy", "connecting", null]);
+  assert.deepEqual(said({ state: "offline", held: 0, reason: "connecting again", retryAt: NOW }), ["busy", "connecting", ""]);
   assert.equal(said({ state: "offline", held: 0 })[0], "busy");
   assert.equal(said({ state: "catching_up", held: 0 }, { isReady: false })[1], "opening");
   assert.equal(said({ state: "catching_up", held: 3 })[1], "catching up, 3 waiting to be sent");
 });
 
-test("what ended for good says which kind of end it is", () => {
-  const ended = (status: number) => said({ state: "offline", held: 0 }, { failure: { message: "no token", status } })[1];
-  assert.deepEqual([401, 403, 404, 0].map(ended), ["no permission, no token", "no permission, no token", "no such chat, no token", "ended, no token"]);
+test("a line that says nothing is not called live: for how long it has been silent is told", () => {
+  assert.deepEqual(said({ state: "live", held: 0, silentSince: NOW - 23_900 }), ["offline", "no word from the server", "for 23 s"]);
+  assert.equal(said({ state: "live", held: 1, silentSince: NOW - 23_900 })[1], "no word from the server, 1 waiting to be sent");
+});
+
+test("trying now is offered where it changes something: not while a try is being made", () => {
+  const can = (...given: Parameters<typeof facts>) => standing(facts(...given)).canTry;
+  assert.equal(can({ state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW + 900 }), true);
+  assert.equal(can({ state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW }), false);
+  assert.equal(can({ state: "live", held: 0, silentSince: NOW - 21_000 }), true);
+  assert.equal(can({ state: "live", held: 0 }), false);
+});
+
+test("what ended for good says which kind of end it is, and a sign-in is no end", () => {
+  const ended = (status: number, isReady = true) => said({ state: "offline", held: 0 }, { failure: { message: "said so", status }, isReady })[1];
+  assert.deepEqual([403, 404, 0].map((status) => ended(status)), ["no permission, said so", "deleted", "ended, said so"]);
+  assert.equal(ended(404, false), "no such chat");
+  assert.deepEqual(said({ state: "offline", held: 1, reason: "the token is not known", isSignedOut: true }), ["refused", "signed out, 1 waiting to be sent", ""]);
 });
 
 const press = (key: string, more = {}) => wishOf({ key, ctrlKey: false, metaKey: false, altKey: false, isWriting: false, ...more });

@@ -7,6 +7,8 @@ import { signal } from "@preact/signals";
 import { newId, type BlobStored } from "threadcast-client";
 
 import { limit } from "../state/caps.ts";
+import { isRefused } from "../state/session.ts";
+import { caller } from "../state/storage.ts";
 import { token } from "../state/token.ts";
 import { addFile, targetId, written } from "../state/writing.ts";
 import { isImage, refusalOf } from "./files.ts";
@@ -92,10 +94,15 @@ function start({ id, target, file }: Upload): void {
   request.setRequestHeader("Content-Type", file.type || "application/octet-stream");
   const bearer = token();
   if (bearer) request.setRequestHeader("Authorization", `Bearer ${bearer}`);
+  if (caller) request.setRequestHeader("Threadcast-Principal", caller);
   request.responseType = "json";
   request.upload.onprogress = ({ loaded, total }) => change(id, { progress: total ? loaded / total : 0 });
   request.onload = () => {
     if (request.status === 201) return arrived(id, target, file, request.response as BlobStored);
+    if (request.status === 401) {
+      isRefused.value = true;
+      return fail(id, "You are signed out. Try again when you have signed in.");
+    }
     const said = (request.response as { detail?: string } | null)?.detail;
     fail(id, said ?? `The server answered ${request.status}.`);
   };

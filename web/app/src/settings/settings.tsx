@@ -7,7 +7,6 @@ import { caps, models, modes } from "../state/caps.ts";
 import { isSettingsOpen } from "../state/layout.ts";
 import { chat, title } from "../state/session.ts";
 import { THEMES, theme } from "../state/theme.ts";
-import { setToken, token } from "../state/token.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { ANSWERS, APPROVALS, MORE, TOOLS } from "./params.ts";
 import { Remembered } from "./remembered.tsx";
@@ -120,33 +119,15 @@ const THEME_WORDS = { system: "As the system", light: "Light", dark: "Dark" } as
 
 function Browser() {
   return (
-    <>
-      <fieldset class={css.setting}>
-        <legend class={css.what}>Colours</legend>
-        <div class={`${css.control} ${css.choices}`}>
-          {THEMES.map((one) => (
-            <label key={one}>
-              <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
-            </label>
-          ))}
-        </div>
-      </fieldset>
-      <form
-        class={css.setting}
-        onSubmit={(event) => {
-          event.preventDefault();
-          setToken(String(new FormData(event.currentTarget).get("token") ?? "").trim());
-        }}
-      >
-        <div class={css.what}>
-          <label for="token">Token</label>
-          <p>For a server that asks who you are. Kept until this tab is closed; the page loads again with it.</p>
-        </div>
-        <div class={`${css.control} ${css.inline}`}>
-          <input id="token" name="token" type="password" autocomplete="off" defaultValue={token() ?? ""} placeholder="none" />
-          <button type="submit">Use it</button>
-        </div>
-      </form>
-    </>
+    <fieldset class={css.setting}>
+      <legend class={css.what}>Colours</legend>
+      <div class={`${css.control} ${css.choices}`}>
+        {THEMES.map((one) => (
+          <label key={one}>
+            <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
+          </label>
+        ))}
+      </div>
+    </fieldset>
   );
 }

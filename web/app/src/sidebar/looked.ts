@@ -6,6 +6,7 @@
 import { effect, signal } from "@preact/signals";
 
 import { chats, chat } from "../state/session.ts";
+import { person } from "../state/storage.ts";
 
 const KEY = "threadcast.looked";
 /** More chats than the list shows at first; the rest fall back to `since`. */
@@ -18,7 +19,7 @@ interface Looked {
 
 function read(): Looked {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "") as Looked;
+    const kept = JSON.parse(person.getItem(KEY) ?? "") as Looked;
     if (typeof kept.since === "number" && typeof kept.at === "object") return kept;
   } catch {
     // nothing kept, or nothing of ours
@@ -30,7 +31,7 @@ export const looked = signal<Looked>(read());
 
 // What another tab looks at is looked at.
 addEventListener("storage", (event) => {
-  if (event.key === KEY) looked.value = read();
+  if (person.isNameOf(KEY, event.key)) looked.value = read();
 });
 
 const isVisible = signal(document.visibilityState === "visible");
@@ -52,9 +53,5 @@ effect(() => {
   const entries = Object.entries({ ...kept.at, ...(open && { [open.id]: open.last_active }) });
   entries.sort((a, b) => b[1] - a[1]);
   looked.value = { since, at: Object.fromEntries(entries.slice(0, LOOKED_MAX_COUNT)) };
-  try {
-    localStorage.setItem(KEY, JSON.stringify(looked.value));
-  } catch {
-    // A full store: it is remembered for as long as this page stands.
-  }
+  person.setItem(KEY, JSON.stringify(looked.value));
 });

@@ -10,6 +10,7 @@ import { chats } from "../state/session.ts";
 import "../state/theme.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { fetched, lazyOf } from "../ui/lazy.tsx";
+import { Account } from "./account.tsx";
 import { byDay, markOf } from "./groups.ts";
 import { family, hasMore, isLoading, listed, loadMore, SEARCH_MAX_CHARACTERS, words } from "./list.ts";
 import { lookedAt } from "./looked.ts";
@@ -80,6 +81,7 @@ export function Sidebar() {
           </label>
         </div>
         <Chats />
+        <Account />
         <Foot />
       </nav>
       {isSidebarOpen.value && <div class={css.sidebarShade} onClick={() => (isSidebarOpen.value = false)} />}
@@ -90,7 +92,7 @@ export function Sidebar() {
 }
 
 function Chats() {
-  const { isLive, refused } = chats.value;
+  const { isLive, refused, reason } = chats.value;
   const shown = listed.value;
   const current = route.value.chatId;
   const row = (chat: ChatSummary, isChild = false) => (
@@ -117,9 +119,9 @@ function Chats() {
           </ul>
         </section>
       ))}
-      {refused && <p class={css.hint}>{refused}. If this server wants a token, give it in the settings.</p>}
+      {refused && <p class={css.hint}>{refused}</p>}
       {!refused && !shown.length && (
-        <p class={css.hint}>{isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
+        <p class={css.hint}>{!isLive && reason ? "The list comes when the server is there again." : isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
       )}
       {hasMore.value && (
         <button class={css.more} disabled={isLoading.value} onClick={() => void loadMore()}>

@@ -6,6 +6,8 @@
  * over a reload (a full store, a private window), drafts live as long as the page.
  */
 
+import type { Store } from "./safe_store.ts";
+
 export interface DraftFile {
   readonly name: string;
   readonly mime: string;
@@ -27,8 +29,6 @@ const DRAFT_MAX_CHARACTERS = 300_000;
 export const DRAFTS_MAX_COUNT = 50;
 const PREFIX = "threadcast.draft.";
 const NEW = "new";
-
-export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
 
 interface Kept extends Draft {
   readonly at: number;
@@ -54,12 +54,8 @@ export class Drafts {
     this.written.set(key, draft);
     if (!draft.text && !draft.files.length) return this.store.removeItem(key);
     const kept: Kept = { text: draft.text.slice(0, DRAFT_MAX_CHARACTERS), files: draft.files, at: this.now() };
-    try {
-      if (this.store.getItem(key) === null) this.makeRoom();
-      this.store.setItem(key, JSON.stringify(kept));
-    } catch {
-      // It stays in the page.
-    }
+    if (this.store.getItem(key) === null) this.makeRoom();
+    this.store.setItem(key, JSON.stringify(kept));
   }
 
   move(from: string | null, to: string): void {

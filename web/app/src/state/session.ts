@@ -5,7 +5,7 @@
  * second draw sixty times at most. Nothing is kept here that the server could tell: a reload shows the same page.
  */
 
-import { batch, computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import {
   type Chat,
   type ChatEvent,
@@ -15,14 +15,23 @@ import {
   type Connection,
   emptyState,
   type Happening,
+  isSignedOut,
   newId,
   NO_CHATS,
+  StorageOutbox,
 } from "threadcast-client";
 
 import { route } from "./route.ts";
-import { token } from "./token.ts";
+import { caller, isForgetful, person } from "./storage.ts";
+import { cameWithToken, token } from "./token.ts";
 
-export const client = connect({ shared: true, token: token() });
+export const client = connect({
+  shared: true,
+  awaitsSignIn: true,
+  outbox: new StorageOutbox(person),
+  ...(caller && { principal: caller }),
+  ...(cameWithToken && { token }),
+});
 
 export const chats = signal<ChatsList>(NO_CHATS);
 client.follow((list) => {
@@ -57,8 +66,20 @@ export function notify(text: string, { isHarmless = false } = {}): void {
   notices.value = [...others.slice(1 - NOTICES_MAX), { id: newId(), text, isHarmless }];
 }
 
+effect(() => {
+  if (!isForgetful.value) return;
+  untracked(() => notify("This browser keeps nothing for this page. What you write and have not sent is lost when the tab is closed."));
+});
+
+/** A request was refused because the server does not know who asks: the sign-in screen says so, and nothing else does. */
+export const isRefused = signal(false);
+
 /** What was caught, in the words of whoever said no. */
 export function notifyOf(wrong: unknown): void {
+  if (isSignedOut(wrong)) {
+    isRefused.value = true;
+    return;
+  }
   notify(wrong instanceof Error ? wrong.message : String(wrong));
 }
 
@@ -101,6 +122,10 @@ effect(() => {
   if (opened) show(opened);
 });
 
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible") chat.peek()?.look();
+});
+
 /** What was sent there goes out before nobody looks any more. */
 function leave(left: Chat): void {
   let isOver = false;
@@ -125,6 +150,7 @@ function show(opened: Chat): void {
       failure.value = opened.failure;
     });
   };
+  if (document.visibilityState === "visible") opened.look();
   opened.subscribe(() => {
     if (isDue) return;
     isDue = true;

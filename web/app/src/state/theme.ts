@@ -2,16 +2,18 @@
 
 import { effect, signal } from "@preact/signals";
 
+import { device } from "./storage.ts";
+
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
 
 const KEY = "threadcast.theme";
-const kept = localStorage.getItem(KEY);
+const kept = device.getItem(KEY);
 
 export const theme = signal<Theme>(THEMES.find((one) => one === kept) ?? "system");
 
 effect(() => {
   document.documentElement.style.colorScheme = theme.value === "system" ? "" : theme.value;
-  if (theme.value === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, theme.value);
+  if (theme.value === "system") device.removeItem(KEY);
+  else device.setItem(KEY, theme.value);
 });

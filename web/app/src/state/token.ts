@@ -1,31 +1,22 @@
 /**
- * The bearer token of a server that wants one. It is given once in the link (`#token=…`), which no server ever sees, and
- * kept in this tab's session; without one the requests carry the origin's cookies.
+ * The token of a link (`#token=…`, which no server ever sees), in memory and no longer in the address. `signing.ts` hands
+ * it to the server, which gives a cookie for it. Where the browser keeps no cookies the token stays here, and requests
+ * carry it for as long as this tab is open.
  */
 
-const KEY = "threadcast.token";
+import { tokenOfHash } from "./token_text.ts";
 
+let held = tokenOfHash(location.hash);
+if (held !== null) history.replaceState(history.state, "", location.pathname + location.search);
+
+/** Whether this page was opened by a link with a token. */
+export const cameWithToken = held !== null;
+
+/** The token that requests must carry themselves; undefined where the cookie does. */
 export function token(): string | undefined {
-  const given = /(?:^#|&)token=([^&]+)/.exec(location.hash)?.[1];
-  if (given) {
-    sessionStorage.setItem(KEY, decoded(given));
-    history.replaceState(null, "", location.pathname + location.search);
-  }
-  return sessionStorage.getItem(KEY) ?? undefined;
+  return held ?? undefined;
 }
 
-/** "" is none. */
-export function setToken(value: string): void {
-  if (value) sessionStorage.setItem(KEY, value);
-  else sessionStorage.removeItem(KEY);
-  location.reload();
-}
-
-/** A token that was put into the link as it is may hold a `%` of its own. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+export function holdToken(now: string | null): void {
+  held = now;
 }

@@ -10,8 +10,9 @@ import { partOf } from "../composer/files.ts";
 import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
 import { go, route } from "./route.ts";
 import { chat, notifyOf } from "./session.ts";
+import { person } from "./storage.ts";
 
-const drafts = new Drafts(localStorage);
+const drafts = new Drafts(person);
 
 /** The draft of the open chat. */
 export const written = signal<Draft>(EMPTY);

@@ -13,16 +13,19 @@ import { isTravelling, Journey } from "../drawer/way.tsx";
 import { Sidebar } from "../sidebar/sidebar.tsx";
 import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
-import { past } from "../state/session.ts";
+import { failure, isReady, past } from "../state/session.ts";
+import { isSigningIn } from "../state/signing.ts";
 import { Thread } from "../thread/thread.tsx";
 import { Questions, Suggestions } from "../tools/index.tsx";
 import { ConnectionBar } from "./connection.tsx";
+import { Gone, NoSuchAddress } from "./gone.tsx";
 import { lazyOf } from "./lazy.tsx";
 import { Notices } from "./notices.tsx";
 import { heedKeys } from "./shortcuts.tsx";
 import css from "./frame.module.css";
 
 
+const SignIn = lazyOf(() => import("./sign_in.tsx").then((room) => room.SignIn));
 const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));
 
 // Whoever chose a chat on a phone wants to see it.
@@ -38,12 +41,13 @@ export function App() {
     <div class={css.app}>
       <a class={css.skip} href="#composer" onClick={skip}>Skip to the message</a>
       <Sidebar />
-      <main class={css.chat} data-past={past.value ? "" : undefined} inert={isCovered}>
+      <main class={css.chat} data-past={past.value || (failure.value && isReady.value) ? "" : undefined} inert={isCovered}>
         <ConnectionBar />
         {isTravelling.value && <Journey />}
-        <Thread />
+        {route.value.isUnknown ? <NoSuchAddress /> : <Thread />}
+        {failure.value && <Gone wrong={failure.value} />}
         {/* Of the past there is nothing to answer; what is half written waits behind it. */}
-        <div class={css.foot} id="composer" hidden={past.value !== null}>
+        <div class={css.foot} id="composer" hidden={past.value !== null || failure.value !== null || route.value.isUnknown}>
           <Questions />
           <Suggestions />
           <Queue />
@@ -53,6 +57,7 @@ export function App() {
       <Drawer />
       <Notices />
       {isShortcutsOpen.value && <ShortcutList />}
+      {isSigningIn.value && <SignIn />}
     </div>
   );
 }

@@ -1,12 +1,14 @@
 /** The bar above the chat: its title, how we stand to the server, and the ways to what stands beside it. */
 
 import { useEffect, useState } from "preact/hooks";
+import type { Connection } from "threadcast-client";
 
 import { isTravelling, travel } from "../drawer/way.tsx";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
+import { route } from "../state/route.ts";
 import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
-import { sentence, standing, type Standing } from "./standing.ts";
+import { sentence, standing, type Facts } from "./standing.ts";
 import css from "./frame.module.css";
 
 export function ConnectionBar() {
@@ -15,7 +17,7 @@ export function ConnectionBar() {
       {isNarrow.value && (
         <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
       )}
-      <h1 dir="auto" title={title.value}>{chat.value ? title.value : "New chat"}</h1>
+      <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
       {chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />
@@ -26,21 +28,20 @@ export function ConnectionBar() {
 }
 
 function OfChat() {
-  const nowMs = useNow(connection.value.retryAt);
-  const facts = { connection: connection.value, isReady: isReady.value, failure: failure.value, hasNetwork: navigator.onLine, nowMs };
-  return <Shown {...standing(facts)} />;
+  return <Shown how={connection.value} isReady={isReady.value} failure={failure.value} />;
 }
 
 /** Before a chat has begun there is still the list, whose connection tells whether the server is there. */
 function OfList() {
-  const { isLive, refused } = chats.value;
-  const failed = refused === undefined ? null : { message: refused, status: 403 };
-  const now = { state: isLive ? "live" : "offline", held: 0 } as const;
-  return <Shown {...standing({ connection: now, isReady: true, failure: failed, hasNetwork: navigator.onLine, nowMs: 0 })} />;
+  const { isLive, refused, reason, retryAt, silentSince, isSignedOut } = chats.value;
+  const how = { state: isLive ? "live" : "offline", held: 0, reason, retryAt, silentSince, isSignedOut } as const;
+  return <Shown how={how} isReady failure={refused === undefined ? null : { message: refused }} />;
 }
 
-function Shown(now: Standing) {
-  const { kind, word, waiting, cause, retrySeconds } = now;
+function Shown({ how, ...facts }: { how: Connection } & Pick<Facts, "isReady" | "failure">) {
+  const nowMs = useNow(how.silentSince === undefined ? how.retryAt : Infinity);
+  const now = standing({ connection: how, hasNetwork: navigator.onLine, nowMs, ...facts });
+  const { kind, word, waiting, cause, seconds, canTry } = now;
   return (
     <>
       {/* The seconds stand outside of what is read out: a screen reader would say each of them. */}
@@ -50,10 +51,10 @@ function Shown(now: Standing) {
           {waiting && `, ${waiting}`}
           {cause && <span class={css.cause}>, {cause}</span>}
         </span>
-        {retrySeconds !== null && <span class={css.soon} aria-hidden="true">, again in {retrySeconds} s</span>}
+        {seconds && <span class={css.soon} aria-hidden="true">{seconds.startsWith("for") ? " " : ", "}{seconds}</span>}
       </span>
-      {kind === "offline" && (
-        <button type="button" class={css.tryNow} onClick={() => client.faults.cut()}>
+      {canTry && (
+        <button type="button" class={css.tryNow} onClick={() => client.retry()}>
           Try now
         </button>
       )}
@@ -61,7 +62,7 @@ function Shown(now: Standing) {
   );
 }
 
-/** The time on the clock of `retryAt`, renewed for as long as something is due. */
+/** The time on the clock of `retryAt`, renewed until then. */
 function useNow(untilMs = 0): number {
   const [nowMs, setNow] = useState(() => performance.now());
   const isDue = untilMs > nowMs;

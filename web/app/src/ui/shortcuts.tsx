@@ -5,15 +5,16 @@ import { signal } from "@preact/signals";
 import { comeBack, isTravelling, travel } from "../drawer/way.tsx";
 import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { chat, isReady, live } from "../state/session.ts";
+import { device } from "../state/storage.ts";
 import { wishOf, type Wish } from "./keys.ts";
 
 const KEY = "threadcast.single_keys";
-export const hasSingleKeys = signal(localStorage.getItem(KEY) !== "off");
+export const hasSingleKeys = signal(device.getItem(KEY) !== "off");
 
 /** Kept in the browser: keys of a letter alone are no help to who speaks to the machine. */
 export function setSingleKeys(isOn: boolean): void {
   hasSingleKeys.value = isOn;
-  localStorage.setItem(KEY, isOn ? "on" : "off");
+  device.setItem(KEY, isOn ? "on" : "off");
 }
 
 /** Listens to the whole page, as long as it is there. */

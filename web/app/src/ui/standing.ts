@@ -26,24 +26,32 @@ export interface Standing {
   readonly waiting: string;
   /** Why; "" when there is nothing to say. Without what changes every second, since it is read out. */
   readonly cause: string;
-  /** Seconds until the next try; null when none is waited for. */
-  readonly retrySeconds: number | null;
+  /** What changes every second: when the next try is, or for how long nothing has come; "" for neither. */
+  readonly seconds: string;
+  /** Whether a try before its time would be another one: not while one is being made. */
+  readonly canTry: boolean;
 }
 
 export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Facts): Standing {
-  const { state, held, reason, retryAt } = connection;
+  const { state, held, reason, retryAt, silentSince } = connection;
   const waiting = held ? `${held} waiting to be sent` : "";
-  const say = (kind: Standing["kind"], word: string, cause = "", retrySeconds: number | null = null): Standing => ({
+  const say = (kind: Standing["kind"], word: string, cause = "", seconds = ""): Standing => ({
     kind,
     word,
-    waiting: kind === "refused" ? "" : waiting,
+    waiting: failure ? "" : waiting,
     cause,
-    retrySeconds,
+    seconds,
+    canTry: kind === "offline" && seconds !== "",
   });
   if (failure) {
     const { status = 0, message } = failure;
-    const word = status === 401 || status === 403 ? "no permission" : status === 404 ? "no such chat" : "ended";
-    return say("refused", word, message);
+    if (status === 404) return isReady ? say("refused", "deleted") : say("refused", "no such chat");
+    return say("refused", status === 403 ? "no permission" : "ended", message);
+  }
+  if (connection.isSignedOut) return say("refused", "signed out");
+  if (connection.isResting) return say("busy", "not followed", reason);
+  if (state !== "offline" && silentSince !== undefined) {
+    return say("offline", "no word from the server", "", `for ${Math.floor((nowMs - silentSince) / 1000)} s`);
   }
   if (state === "live") return say("live", "live", held ? reason : "");
   if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", reason);
@@ -51,7 +59,7 @@ export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Fa
   if (isTrying && (reason === undefined || reason === REQUESTED)) return say("busy", "connecting");
   const cause = hasNetwork ? reason : "this device has no network";
   if (isTrying) return say("offline", "offline", `${cause}, trying again now`);
-  return say("offline", "offline", cause, Math.ceil((retryAt - nowMs) / 1000));
+  return say("offline", "offline", cause, `again in ${Math.ceil((retryAt - nowMs) / 1000)} s`);
 }
 
 /** All of it as one sentence. */

@@ -1,0 +1,81 @@
+/**
+ * A `Storage` that never throws. Where the browser refuses (storage is blocked, full or missing) values are held in memory
+ * until the page is closed. Pure: how the storage is opened comes in as an argument.
+ */
+
+/** What of `Storage` is used. */
+export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
+
+/** A store that never throws, for the keys behind `prefix`. */
+export class SafeStore implements Store {
+  private readonly held = new Map<string, string>();
+  private readonly store: Store | null;
+  private isEnded = false;
+
+  /** `open` may throw: the getter of `localStorage` does where a browser blocks it. `onRefused`: a value was not kept. */
+  constructor(
+    open: () => Store,
+    private readonly prefix = "",
+    private readonly onRefused: () => void = () => {},
+  ) {
+    this.store = attempt(open);
+  }
+
+  get length(): number {
+    return this.keys().length;
+  }
+
+  key(at: number): string | null {
+    return this.keys()[at] ?? null;
+  }
+
+  getItem(key: string): string | null {
+    const name = this.prefix + key;
+    return this.held.get(name) ?? attempt(() => this.store?.getItem(name)) ?? null;
+  }
+
+  setItem(key: string, value: string): void {
+    if (this.isEnded) return;
+    const name = this.prefix + key;
+    try {
+      if (!this.store) throw new Error("the browser keeps nothing");
+      this.store.setItem(name, value);
+      this.held.delete(name);
+    } catch {
+      this.held.set(name, value);
+      this.onRefused();
+    }
+  }
+
+  removeItem(key: string): void {
+    this.held.delete(this.prefix + key);
+    attempt(() => this.store?.removeItem(this.prefix + key));
+  }
+
+  /** Removes every key behind the prefix, and keeps nothing more. */
+  end(): void {
+    this.isEnded = true;
+    for (const key of this.keys()) this.removeItem(key);
+  }
+
+  /** Whether `name`, as a `storage` event has it, is the key `key` here. */
+  isNameOf(key: string, name: string | null): boolean {
+    return name === this.prefix + key;
+  }
+
+  private keys(): string[] {
+    const { store } = this;
+    const kept = attempt(() => Array.from({ length: store?.length ?? 0 }, (_, at) => store?.key(at) ?? "")) ?? [];
+    const names = new Set([...kept, ...this.held.keys()]);
+    return [...names].filter((name) => name.startsWith(this.prefix)).map((name) => name.slice(this.prefix.length));
+  }
+}
+
+/** What `act` gives; null where it throws. */
+export function attempt<T>(act: () => T): T | null {
+  try {
+    return act();
+  } catch {
+    return null;
+  }
+}

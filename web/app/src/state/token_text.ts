@@ -1,0 +1,33 @@
+/** The token in what somebody pasted: the token itself, or the whole link that holds it. Pure. */
+
+/** A sentence for the person, where there is no token. */
+export class NoToken extends Error {}
+
+/** Throws NoToken. `host`: this server's, since a link for another one does not help here. */
+export function tokenIn(pasted: string, host: string): string {
+  const text = pasted.trim().replace(/^(["'`<])(.*)["'`>]$/s, "$2").trim();
+  if (!text) throw new NoToken("Paste the token, or the link that holds it.");
+  const link = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : null;
+  if (link && link.host !== host) throw new NoToken(`This link is for ${link.host}, and this is ${host}.`);
+  const given = tokenOfHash(link ? link.hash : text);
+  if (link && !given) throw new NoToken("There is no token in this link: after the address it should have “#token=”.");
+  const token = given ?? text.replace(/^bearer\s+/i, "");
+  // What a header can carry, and no space (RFC 6750 §2.1).
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new NoToken("This is no token: it holds spaces, or letters that no token has.");
+  return token;
+}
+
+/** What `#token=…` says; null where it does not. */
+export function tokenOfHash(hash: string): string | null {
+  const given = /(?:^|[#&])token=([^&\s]+)/.exec(hash)?.[1];
+  return given === undefined ? null : decoded(given);
+}
+
+/** A token that was put into the link as it is may hold a `%` of its own. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
