@@ -36,12 +36,13 @@ from protocol.edits import select_branch
 from protocol.errors import Conflict, Forbidden, Refused
 from protocol.events import ThreadUpdated
 from protocol.facts import Progressed
+from protocol.failures import STOPPED
 from protocol.ide import claim, take_result
 from protocol.imports import import_chat
 from protocol.ledger import Ledger
 from protocol.principal import Principal
 from protocol.queue import cancel, drop, edit_queued, enqueue, interrupts
-from protocol.runs import close_calls, close_draft, end_run
+from protocol.runs import blame, close_calls, close_draft, end_run
 from protocol.starts import start_next
 from protocol.state import ChatState
 from protocol.subchats import begin_subchat, child_ended
@@ -143,6 +144,9 @@ def _abort_run(ledger: Ledger, then: Callable[[], None]) -> None:
     keep = ledger.param("on_abort") != "discard"
     close_draft(ledger, finish_reason="abort", status="partial", keep=keep)
     close_calls(ledger, "Aborted by the user before it finished.", "aborted")
+    leaf = ledger.state.leaf
+    if leaf is not None and leaf.role != "assistant":  # an answer says by itself that it was stopped
+        blame(ledger, STOPPED)
     end_run(ledger, "aborted", then=then)
 
 

@@ -12,11 +12,12 @@ from protocol.commands import BrowserContextDecision, Decision
 from protocol.errors import Conflict, Forbidden, NoPendingDecision, TooLarge
 from protocol.events import PauseCleared, PauseReason, PauseRequired
 from protocol.facts import CallDecided, RoundsGranted, ToolAllowed
+from protocol.failures import ROUND_LIMIT
 from protocol.ledger import Ledger, shown_name
 from protocol.messages import JsonObject
 from protocol.previews import decide_preview, open_preview
 from protocol.principal import Principal
-from protocol.runs import end_run
+from protocol.runs import blame, end_run
 from protocol.runtime import say_runtime
 from protocol.starts import start_next
 from protocol.state import Run
@@ -73,6 +74,7 @@ def decide_calls(ledger: Ledger, decisions: list[Decision], request_id: str, by:
         if _clear(ledger, [reason for key, reason in reasons.items() if key not in calls]):
             limit = calls.get(limit_call_id(run.run_id))
             if limit is not None and not limit.accepted:
+                blame(ledger, ROUND_LIMIT)
                 end_run(ledger, "limit", then=lambda: ledger.accept(request_id, result, by=by, final=True))
                 return
             say_runtime(ledger, "executing_tools")

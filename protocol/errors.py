@@ -184,14 +184,29 @@ class ModelFailed(Failed):
     """A model call failed. The sentence is fixed and fit for clients; `detail` goes to the server's log only.
 
     `code` is one of PROV-7's: llm_error, stream_error, timeout, connection, auth_failed, context_overflow,
-    rate_limited.
+    rate_limited. `reason` is the sentence of the provider's error, as it came: `server/agent/reasons.py` cleans it
+    before anybody sees it. `status` is the provider's HTTP status; `retry_after_seconds` how long it asks to be left
+    alone.
     """
 
-    def __init__(self, code: str, message: str, *, detail: str = "", retryable: bool = False) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        detail: str = "",
+        retryable: bool = False,
+        reason: str = "",
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.detail = detail
         self.retryable = retryable
+        self.reason = reason
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
 
 
 class ToolFailed(Failed):

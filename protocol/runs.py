@@ -11,6 +11,7 @@ import msgspec
 from protocol.events import (
     ErrorHappened,
     MessageRemoved,
+    MessageUpdated,
     PauseCleared,
     PayloadAdded,
     RuntimeUpdated,
@@ -19,6 +20,7 @@ from protocol.events import (
     ToolStatus,
 )
 from protocol.facts import Progressed, RunEnded, ToolFinished
+from protocol.failures import Failure, details_of, failure_of, with_failure
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, Message, ToolCall, Usage, add_usage
 from protocol.outbox import close_children, tell_parent
@@ -27,9 +29,20 @@ from protocol.reducer import drafted_message
 from protocol.runtime import context_use
 from protocol.starts import start_next
 from protocol.state import ChatState
+from protocol.tree import with_siblings
 from protocol.wakes import wake_after
 
-__all__ = ["answer_call", "asking_message_id", "close_calls", "close_draft", "end_run", "fail_run", "open_calls"]
+__all__ = [
+    "answer_call",
+    "asking_message_id",
+    "blame",
+    "close_calls",
+    "close_draft",
+    "end_run",
+    "fail_run",
+    "open_calls",
+    "say_error",
+]
 
 
 def open_calls(state: ChatState) -> list[ToolCall]:
@@ -122,8 +135,9 @@ def close_calls(ledger: Ledger, content: str, status: str) -> None:
         ledger.say(PauseCleared())
 
 
-def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool) -> None:
-    """End the open answer: kept with what it has of text and reasoning, or taken back. Half-received calls go."""
+def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool, failure: Failure | None = None) -> None:
+    """End the open answer: kept with what it has of text and reasoning, and with the `failure` that ended it, or taken
+    back. Half-received calls go."""
     draft = ledger.state.draft
     if draft is None:
         return
@@ -132,13 +146,15 @@ def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool) 
     message_id = draft.message.message_id
     if before is not None and (not keep or str(draft.content) == before.content):
         ledger.say(StreamFinished(message_id=message_id, finish_reason=finish_reason))
-        ledger.add_message(before)  # what was to be continued stands as it was
+        # What was to be continued stands as it was.
+        ledger.add_message(before if failure is None else with_failure(before, failure))
         return
     if finish_reason == "error" and not (draft.content or draft.reasoning):
         ledger.say(MessageRemoved(message_id))  # LOOP-8: an answer that never began leaves no trace
         return
     ledger.say(StreamFinished(message_id=message_id, finish_reason=finish_reason, usage=draft.message.usage))
-    message = msgspec.structs.replace(drafted_message(draft), finish_reason=finish_reason, status=status, tool_calls=[])
+    message = with_failure(drafted_message(draft), failure)
+    message = msgspec.structs.replace(message, finish_reason=finish_reason, status=status, tool_calls=[])
     if keep and (message.content or message.reasoning_content):
         ledger.add_message(message)
     else:
@@ -188,10 +204,35 @@ def _say_totals(ledger: Ledger) -> None:
     ledger.say(ThreadUpdated(**changes))
 
 
-def fail_run(ledger: Ledger, code: str, message: str, *, outcome: str = "error") -> None:
-    """End the run by an error that everybody sees: draft, open calls and pause are closed first."""
-    run = ledger.state.private.run
-    ledger.say(ErrorHappened(code=code, message=message, fatal=True, run_id=run.run_id if run else None))
-    close_draft(ledger, finish_reason="error", status="error", keep=True)
+def fail_run(ledger: Ledger, failure: Failure, *, outcome: str = "error") -> None:
+    """End the run by an error that everybody sees: draft, open calls and pause are closed first. The failure stays with
+    the last message of the path."""
+    say_error(ledger, failure, fatal=True)
+    close_draft(ledger, finish_reason="error", status="error", keep=True, failure=failure)
     close_calls(ledger, "The run ended before this call was run.", "aborted")
-    end_run(ledger, outcome, error=message if outcome == "error" else None)
+    blame(ledger, failure)
+    end_run(ledger, outcome, error=failure.message if outcome == "error" else None)
+
+
+def blame(ledger: Ledger, failure: Failure) -> None:
+    """Let `failure` stand with the last message of the path; nothing is said where it stands there already."""
+    leaf = ledger.state.leaf
+    if leaf is None or failure_of(leaf) == failure:
+        return
+    key = leaf.message_id
+    told = with_siblings(ledger.state.nodes, [key])[key]
+    ledger.say(MessageUpdated(key, with_failure(told, failure)))
+
+
+def say_error(ledger: Ledger, failure: Failure, *, fatal: bool) -> None:
+    """The event of a failure of the open run."""
+    run = ledger.state.private.run
+    ledger.say(
+        ErrorHappened(
+            code=failure.code,
+            message=failure.message,
+            fatal=fatal,
+            run_id=run.run_id if run else None,
+            details=details_of(failure),
+        )
+    )

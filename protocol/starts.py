@@ -23,6 +23,7 @@ from protocol.edits import cut, end_of_turn, index_of, regenerate_from, remove, 
 from protocol.errors import BadRequest, Conflict, NotFound, Refused
 from protocol.events import ThreadUpdated
 from protocol.facts import CommandsDequeued, RunStarted
+from protocol.failures import without_failure
 from protocol.ledger import Ledger, shown_name
 from protocol.messages import JsonObject, Message, Part, text_of
 from protocol.previews import open_commit
@@ -141,7 +142,7 @@ def _update(ledger: Ledger, item: Queued, command: UpdateMessage) -> None:
         _begin(ledger, item, stays if command.regenerate else None)
         cut(ledger, at)
         sibling = replace(
-            message,
+            without_failure(message),
             content=content,
             attachments=attachments_of(content, ledger.state.chat_id),
             message_id=ledger.new_id("msg"),

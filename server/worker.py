@@ -17,7 +17,7 @@ import structlog
 
 from server.actor.host import Host
 from server.actor.workplace import Workplace
-from server.assembly import Furniture, furnish, open_store, rhythm_of, traces_of
+from server.assembly import Furniture, furnish, open_store, reasons_of, rhythm_of, traces_of
 from server.lag import watched_lag
 from server.probes import probed
 from server.process import Seat, Startup, run_process, stop_requested
@@ -83,6 +83,7 @@ async def hosting(
         title_model=settings.models.title,
         traces=traces,
         answer_seconds=settings.limits.answer_timeout_seconds,
+        reasons=reasons_of(settings),
         authorizations=vault or Vault(store),
     )
     host = Host(place, rhythm_of(settings))

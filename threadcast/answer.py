@@ -22,6 +22,7 @@ from protocol.events import (
     StreamDelta,
     StreamStarted,
 )
+from protocol.failures import Failure, failure_of
 from protocol.messages import Message, text_of
 from threadcast.errors import AnswerFailed
 from threadcast.listeners import ChatItem, Events
@@ -45,7 +46,7 @@ class Answer:
         self._run_now: str | None = None
         self._texts: dict[str, str] = {}
         self._shown: dict[str, str] = {}
-        self._error: ErrorHappened | None = None
+        self._failure: Failure | None = None
         self._pieces: AsyncGenerator[str, None] | None = None
 
     @property
@@ -85,9 +86,10 @@ class Answer:
             if self.outcome is not None:
                 break
         if self.outcome != "complete":
-            said = self._error.message if self._error else f"the run ended: {self.outcome}"
-            code = self._error.code if self._error else ""
-            raise AnswerFailed(said, outcome=self.outcome or "", text=self.text, code=code)
+            why = self._failure or Failure(code="", message=f"the run ended: {self.outcome}")
+            raise AnswerFailed(
+                why.message, outcome=self.outcome or "", text=self.text, code=why.code, reason=why.reason
+            )
 
     def _take(self, item: ChatItem) -> None:
         match item:
@@ -123,7 +125,8 @@ class Answer:
                 if self._texts.pop(message_id, "") and self._shown.pop(message_id, ""):
                     self.restarts += 1
             case ErrorHappened(run_id=self.run_id):
-                self._error = item
+                reason = (item.details or {}).get("reason")
+                self._failure = Failure(code=item.code, message=item.message, reason=str(reason or ""))
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         """Events were missed; all that counts stands here."""
@@ -151,6 +154,7 @@ class Answer:
             self.outcome = "complete"  # another run has begun since; what became of this one is told nowhere
         elif runtime.state in AT_REST and runtime.outcome is not None:
             self.outcome = runtime.outcome
+            self._failure = failure_of(snapshot.messages[-1])
 
     def _is_mine(self, message: Message) -> bool:
         return message.client_request_id == self.sent.request_id

@@ -76,12 +76,14 @@ class Unreadable(ThreadcastError):
 
 class AnswerFailed(ThreadcastError):
     """The run ended, and not with a complete answer. `outcome` is error, aborted, limit, interrupted or lost (the
-    message is no longer there); `text` is what was said until then; `code` as the server's `error` event had it."""
+    message is no longer there); `text` is what was said until then; `code` as the server's `error` event had it.
+    `reason` is what the model's provider said, where the server tells it."""
 
-    def __init__(self, message: str, *, outcome: str, text: str, code: str = "") -> None:
+    def __init__(self, message: str, *, outcome: str, text: str, code: str = "", reason: str = "") -> None:
         super().__init__(message)
         self.outcome = outcome
         self.text = text
+        self.reason = reason
         self.code = code or outcome
 
 

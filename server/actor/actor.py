@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from protocol.commands import BeginSubchat
 from protocol.entries import Fence, RawEntry
 from protocol.errors import ModelFailed
+from protocol.failures import CRASH_LOOP
 from protocol.ids import Head
 from protocol.ledger import Ledger
 from protocol.reducer import Gap
@@ -244,8 +245,7 @@ class Actor:
         self._place.metrics.poisoned.inc()
         if writer.state.private.run is not None:
             _log.error("run.crash_loop", chat_id=self.chat_id)
-            sentence = "The run was stopped: its server died three times without getting further."
-            await writer.commit(lambda ledger: fail_run(ledger, "crash_loop", sentence))
+            await writer.commit(lambda ledger: fail_run(ledger, CRASH_LOOP))
             return
         waiting = await self._patience.until_answered(lambda: self._place.store.read_inbox(self.chat_id, 1))
         if not waiting:

@@ -14,6 +14,7 @@ import structlog
 from protocol.blobs import BLOB_TTL_SECONDS, Blob
 from protocol.deltas import DeltaOp
 from protocol.events import ToolStatus
+from protocol.failures import Failure
 from protocol.ledger import Ledger
 from protocol.runs import fail_run
 from protocol.state import ChatState
@@ -73,6 +74,7 @@ class Turn:
             data_dir=place.data_dir,
             authorizations=place.authorizations,
             answer_seconds=place.answer_seconds,
+            reasons=place.reasons,
         )
 
     @property
@@ -112,7 +114,7 @@ class Turn:
         return None
 
     def _fail(self, ledger: Ledger) -> Step:
-        fail_run(ledger, "internal", "Something failed inside the server; it is in its log.")
+        fail_run(ledger, Failure(code="internal", message="Something failed inside the server; it is in its log."))
         return advance(ledger, self.tools())
 
     def cancel(self) -> None:

@@ -15,6 +15,7 @@ from server.actor.upkeep import Upkeep
 from server.agent.loop import ANSWER_SECONDS
 from server.agent.place.profile import Profiles
 from server.agent.ports import Authorizations, ModelTable
+from server.agent.reasons import Reasons
 from server.store.port import Store
 from server.telemetry import Metrics
 from server.tools.process_pool import ProcessPool
@@ -61,7 +62,7 @@ class StateCache:
 class Workplace:
     """`worker` is new for every process start (DISPATCH §2). `data_dir` is where tools may write. `title_model` makes
     titles; '' leaves them at the first line. `authorizations`: who knows the callers' credentials. `traces` None: none
-    are kept."""
+    are kept. `reasons` makes providers' words fit to be shown."""
 
     worker: str
     store: Store
@@ -74,6 +75,7 @@ class Workplace:
     traces: Traces | None = None
     authorizations: Authorizations | None = None
     answer_seconds: float = ANSWER_SECONDS
+    reasons: Reasons = field(default_factory=Reasons)
     new_id: NewId = random_id
     cache: StateCache = field(default_factory=StateCache)
     processes: ProcessPool = field(default_factory=ProcessPool)

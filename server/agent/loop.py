@@ -26,6 +26,7 @@ from protocol.runtime import say_runtime
 from protocol.state import Run
 from server.agent.answer.assembler import Assembler
 from server.agent.answer.continuation import Continuation
+from server.agent.answer.thinking import Thinking
 from server.agent.calls.client_events import as_event
 from server.agent.calls.hiding import hides
 from server.agent.calls.memory import recall
@@ -37,6 +38,7 @@ from server.agent.history.summaries import SUMMARY_SECONDS, summary_request
 from server.agent.outcomes import break_off, finish, say_fallback, summarized, tool_done
 from server.agent.place.context import context_of, interaction_of, payloads_of
 from server.agent.ports import Authorizations, ChatPort, ModelTable
+from server.agent.reasons import Reasons
 from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
 from server.agent.tracing import RoundTrace, aborted_trace, summary_trace, tool_trace
 from server.providers.base import Delta, PromptProgress, model_info
@@ -91,6 +93,7 @@ class AgentLoop:
         data_dir: str,
         authorizations: Authorizations | None = None,
         answer_seconds: float = ANSWER_SECONDS,
+        reasons: Reasons | None = None,
     ) -> None:
         self._chat = chat
         self._models = models
@@ -100,6 +103,7 @@ class AgentLoop:
         self._data_dir = data_dir
         self._authorizations = authorizations
         self._answer_seconds = answer_seconds
+        self._reasons = reasons or Reasons()
         self.current: Step | None = None
         self.step_ended = anyio.Event()
 
@@ -136,8 +140,9 @@ class AgentLoop:
         if failure is not None:
             broken = assembler.answer(is_broken=True)
             self._chat.trace(trace.end(broken))
+            told = partial(self._reasons.failure, failure, step.model)
             return await self._chat.commit(
-                lambda ledger: break_off(ledger, step, broken, failure.code, failure.message, self._chat.tools())
+                lambda ledger: break_off(ledger, step, broken, told(ledger.now_ms), self._chat.tools())
             )
         self._metrics.model_calls.labels(step.model.partition("/")[0], "ok").inc()
         answer = assembler.answer()
@@ -176,6 +181,7 @@ class AgentLoop:
             raise ModelFailed(unknown.code, unknown.message, detail=unknown.detail, retryable=True) from None
         assembler.provider = provider.name
         shown = str(state.draft.content) if step.continuing and state.draft is not None else ""
+        thinking = Thinking(state.draft.message.extra if state.draft is not None else {})
         prefills = provider.prefills(model)
         tools = self._chat.tools()
         request = build_request(
@@ -203,12 +209,15 @@ class AgentLoop:
                             await self._end_progress(assembler)
                             self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
                         trace.feed(delta)
-                        await self._show(unsaid.feed(delta), assembler)
+                        await self._show(unsaid.feed(delta), assembler, thinking)
             if patience.cancelled_caught:
                 raise too_long(self._answer_seconds)
-        except ModelFailed:
-            await self._show(unsaid.end(), assembler)
+        except ModelFailed as failure:
+            failure.reason = self._reasons.cleaned(failure.reason, request.system)
+            await self._show(unsaid.end(), assembler, thinking)
+            await self._show_thinking(thinking.end(), assembler)
             raise
+        await self._show_thinking(thinking.end(), assembler)
 
     async def _show_progress(self, read: PromptProgress, assembler: Assembler) -> None:
         """Show how far the prompt is read: as numbers in the message's `extra`, and as the run's status (EVT-12)."""
@@ -223,9 +232,15 @@ class AgentLoop:
         if assembler.prompt_read is not None:
             await self._chat.commit(lambda ledger: say_runtime(ledger, "generating"))
 
-    async def _show(self, deltas: Sequence[Delta], assembler: Assembler) -> None:
+    async def _show_thinking(self, figure: MergeExtra | None, assembler: Assembler) -> None:
+        """Stream how long the model has thought; of reasoning that is not shown, nothing."""
+        if figure is not None and assembler.shows_reasoning:
+            await self._chat.stream(figure)
+
+    async def _show(self, deltas: Sequence[Delta], assembler: Assembler, thinking: Thinking) -> None:
         """Stream these deltas. Raises ModelFailed: the answer is longer than one may be."""
         for delta in deltas:
+            await self._show_thinking(thinking.feed(delta), assembler)
             op = assembler.feed(delta)
             if op is not None:
                 await self._chat.stream(op)

@@ -19,12 +19,13 @@ from protocol.facts import (
     RoundStarted,
     SetAside,
 )
+from protocol.failures import Failure, with_failure
 from protocol.ledger import Ledger
 from protocol.messages import JsonObject, ToolCall, Usage
 from protocol.previews import settle_commit
 from protocol.queue import is_steered
 from protocol.reducer import drafted_message
-from protocol.runs import answer_call, fail_run
+from protocol.runs import answer_call, fail_run, say_error
 from protocol.runtime import say_runtime
 from protocol.state import ProviderEcho
 from protocol.thread import OBJECT_MAX_BYTES
@@ -84,7 +85,10 @@ def finish(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable) ->
         after = leaf.message_id if leaf is not None else None
         ledger.note(SetAside(aside=empty.aside_of(objection, run, after, ledger.new_id, ledger.now_ms)))
     elif not empty.says_something(draft) and not is_steered(ledger.state):
-        fail_run(ledger, "empty_answer", EMPTY[reason == "content_filter"])
+        fail_run(
+            ledger,
+            Failure(code="empty_answer", message=EMPTY[reason == "content_filter"], model=answer.model or step.model),
+        )
     return advance(ledger, table)
 
 
@@ -100,18 +104,25 @@ def _close_empty(ledger: Ledger, step: CallModel, answer: Answer, table: ToolTab
     ledger.note(Progressed())
 
 
-def break_off(ledger: Ledger, step: CallModel, answer: Answer, code: str, sentence: str, table: ToolTable) -> Step:
+def break_off(ledger: Ledger, step: CallModel, answer: Answer, failure: Failure, table: ToolTable) -> Step:
     """The stream broke or never began (LOOP-8, LOOP-9). Calls that came whole are carried out all the same."""
     if not answer.calls or not step.with_tools:
-        fail_run(ledger, code, sentence)
+        fail_run(ledger, failure)
     else:
-        ledger.say(ErrorHappened(code=code, message=sentence, fatal=False, run_id=step.run_id))
-        _close(ledger, step, answer, table, reason="error", status="error")
+        say_error(ledger, failure, fatal=False)
+        _close(ledger, step, answer, table, reason="error", status="error", failure=failure)
     return advance(ledger, table)
 
 
 def _close(
-    ledger: Ledger, step: CallModel, answer: Answer, table: ToolTable, *, reason: str, status: str | None
+    ledger: Ledger,
+    step: CallModel,
+    answer: Answer,
+    table: ToolTable,
+    *,
+    reason: str,
+    status: str | None,
+    failure: Failure | None = None,
 ) -> None:
     draft = ledger.state.draft
     if draft is None:  # cannot be: only the loop and an abort close drafts, and an abort stops the loop first
@@ -121,7 +132,7 @@ def _close(
     )
     ledger.add_message(
         replace(
-            drafted_message(draft),
+            with_failure(drafted_message(draft), failure),
             finish_reason=reason,
             tool_calls=_public(ledger, answer.calls, table),
             usage=answer.usage or draft.message.usage,

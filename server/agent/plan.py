@@ -10,10 +10,11 @@ from collections.abc import Callable
 from protocol.commands import Abort, Command, InternalCommand, StopSubchat
 from protocol.events import ErrorHappened, StreamStarted, ThreadUpdated
 from protocol.facts import RoundStarted, SetAside
+from protocol.failures import Failure
 from protocol.ledger import Ledger
 from protocol.messages import Message, text_of
 from protocol.queue import interrupts, is_steered
-from protocol.runs import end_run, open_calls
+from protocol.runs import blame, end_run, open_calls, say_error
 from protocol.runtime import say_runtime
 from protocol.state import Aside, ChatState, Run
 from server.agent.answer import empty
@@ -175,13 +176,15 @@ def _at_limit(ledger: Ledger, run: Run, table: ToolTable) -> Step | None:
         return summary
     allowed = _rounds_allowed(ledger, run)
     sentence = f"The run used all its {allowed} rounds of tools."
-    ledger.say(ErrorHappened(code="max_tool_rounds", message=sentence, fatal=False, run_id=run.run_id))
+    failure = Failure(code="max_tool_rounds", message=sentence)
+    say_error(ledger, failure, fatal=False)
     match ledger.param("on_limit"):
         case "summarize":
             return _start_round(ledger, run, table, summarizing=True)
         case "ask":
             return ask_about_limit(ledger, run, allowed)
         case _:
+            blame(ledger, failure)
             end_run(ledger, "limit")
             return None
 

@@ -5,11 +5,12 @@ shown twice. Pure, as the plan is; the actor calls it before it goes on, after a
 something open.
 """
 
-from protocol.events import ErrorHappened, MessageRemoved
+from protocol.events import MessageRemoved
 from protocol.facts import OutcomeUnknown, RoundStarted
+from protocol.failures import Failure
 from protocol.ledger import Ledger
 from protocol.messages import ToolCall
-from protocol.runs import answer_call, close_draft, end_run, open_calls
+from protocol.runs import answer_call, fail_run, open_calls
 from protocol.state import Gate, Run
 from server.agent.calls.bindings import arguments_of
 from server.agent.calls.gates import ToolTable, effect_hash
@@ -34,16 +35,8 @@ def recover(ledger: Ledger, table: ToolTable, *, can_continue: bool) -> None:
     wish = ledger.param("on_owner_loss")
     draft = ledger.state.draft
     if draft is not None and wish == "stop":
-        ledger.say(
-            ErrorHappened(
-                code="interrupted",
-                message="The answer was interrupted when its server stopped.",
-                fatal=True,
-                run_id=run.run_id,
-            )
-        )
-        close_draft(ledger, finish_reason="error", status="error", keep=True)
-        end_run(ledger, "interrupted")
+        failure = Failure(code="interrupted", message="The answer was interrupted when its server stopped.")
+        fail_run(ledger, failure, outcome="interrupted")
         return
     if draft is not None and run.continues is None:
         is_wanted = wish == "continue" or (wish == "auto" and can_continue)

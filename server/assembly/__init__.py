@@ -11,6 +11,7 @@ from protocol.principal import Principal
 from server.actor.host import Rhythm
 from server.actor.traces import Traces
 from server.agent.place.profile import Profiles
+from server.agent.reasons import Reasons
 from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator
 from server.api.endpoints import EndpointRule
 from server.api.quotas import Quota, Quotas
@@ -31,7 +32,16 @@ from server.tools.http import HttpClient
 from server.tools.mcp.hub import McpHub
 from server.tools.registry import Tools
 
-__all__ = ["Furniture", "authenticator_of", "furnish", "open_store", "quotas_of", "rhythm_of", "traces_of"]
+__all__ = [
+    "Furniture",
+    "authenticator_of",
+    "furnish",
+    "open_store",
+    "quotas_of",
+    "reasons_of",
+    "rhythm_of",
+    "traces_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,11 @@ def traces_of(settings: Settings, store: Store, metrics: Metrics) -> Traces | No
     if not ttl_seconds:
         return None
     return Traces(store, metrics, Redactor(secrets_of(settings)), ttl_seconds=ttl_seconds)
+
+
+def reasons_of(settings: Settings) -> Reasons:
+    """What people are told of a failed model call."""
+    return Reasons(Redactor(secrets_of(settings)), is_shown=settings.models.show_reasons)
 
 
 def quotas_of(settings: Settings, store: Store, metrics: Metrics) -> Quotas:

@@ -1,11 +1,15 @@
 """Why a model call failed: one closed table of causes, each with its PROV-7 code and its sentence for people.
 
-Every adapter ends here, so that the same trouble reads the same whoever serves the model. The sentences are fixed: what
-a provider says about the trouble is `detail`, which goes to the server's log and never to a client. This file knows no
+Every adapter ends here, so that the same trouble reads the same whoever serves the model. The sentences are fixed. What
+a provider says about the trouble is `detail`, for the server's log, and `reason`, which is cleaned before it is shown
+(`server/agent/reasons.py`). This file knows no
 vendor and no HTTP library; `openai/errors.py` and its like map foreign exceptions to the causes below.
 """
 
 import json
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from time import time
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -15,7 +19,7 @@ from protocol.errors import ModelFailed
 from protocol.mending import mend_text
 from server.providers.sse_split import EventTooLarge
 
-__all__ = ["DETAIL_MAX_CHARS", "UNREADABLE", "Cause", "checked", "model_failed"]
+__all__ = ["DETAIL_MAX_CHARS", "UNREADABLE", "Cause", "checked", "model_failed", "retry_after"]
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, json.JSONDecodeError, RecursionError, EventTooLarge)
 """What is raised for a stream that cannot be read, not even with repairs. Their sentences name a place and a type."""
@@ -38,6 +42,9 @@ Cause: TypeAlias = Literal[
 DETAIL_MAX_CHARS = 2_000
 """Enough for a provider's whole error object; an HTML page of a proxy is cut."""
 
+RETRY_AFTER_MAX_SECONDS = 7 * 86_400
+"""The longest quotas of providers are weekly; a longer time is a mistake."""
+
 _CAUSES: dict[Cause, tuple[str, str, bool]] = {
     "auth_failed": ("auth_failed", "The model's provider refused the server's credentials.", False),
     "broken": ("stream_error", "The model's answer broke off before it was finished.", True),
@@ -55,10 +62,53 @@ _CAUSES: dict[Cause, tuple[str, str, bool]] = {
 """Cause to code, sentence, and whether the same call may succeed later."""
 
 
-def model_failed(cause: Cause, detail: str = "") -> ModelFailed:
-    """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`."""
+def model_failed(
+    cause: Cause,
+    detail: str = "",
+    *,
+    body: object = None,
+    status: int | None = None,
+    retry_after_seconds: float | None = None,
+) -> ModelFailed:
+    """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`. `body` is what the provider answered with,
+    decoded; `status` and `retry_after_seconds` as ModelFailed has them."""
     code, sentence, retryable = _CAUSES[cause]
-    return ModelFailed(code, sentence, detail=mend_text(detail[:DETAIL_MAX_CHARS]), retryable=retryable)
+    return ModelFailed(
+        code,
+        sentence,
+        detail=mend_text(detail[:DETAIL_MAX_CHARS]),
+        retryable=retryable,
+        reason=_said_in(body),
+        status=status,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def _said_in(body: object) -> str:
+    """The sentence of an error's body: OpenAI's, Anthropic's and Google's `message`, FastAPI's `detail`, Ollama's bare
+    `error`. '' for a page of HTML, which is a proxy's and no reason."""
+    for _ in range(3):
+        if isinstance(body, str):
+            return "" if body.lstrip().startswith("<") else body
+        if not isinstance(body, Mapping):
+            break
+        body = next((body[name] for name in ("message", "detail", "error") if body.get(name)), None)
+    return ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the provider may be asked again, by `Retry-After` (RFC 9110 §10.2.3: seconds or a date) or the
+    `retry-after-ms` of OpenAI; None when it does not say, or says more than a week."""
+    milliseconds, said = headers.get("retry-after-ms"), headers.get("retry-after")
+    seconds: float | None = None
+    try:
+        if milliseconds is not None:
+            seconds = float(milliseconds) / 1000
+        elif said is not None:
+            seconds = float(said) if said.strip()[:1].isdigit() else parsedate_to_datetime(said).timestamp() - time()
+    except ValueError:
+        return None
+    return seconds if seconds is not None and 0 <= seconds <= RETRY_AFTER_MAX_SECONDS else None
 
 
 def checked(data: bytes) -> bytes:

@@ -137,9 +137,10 @@ class SdkProvider(ABC, Generic[ClientT]):
         return self._api_key or "none"
 
     def _private(self, failure: ModelFailed) -> ModelFailed:
-        """Some servers repeat the key that they refuse; it must not reach the log."""
+        """Some servers repeat the key that they refuse; it must reach neither the log nor the chat."""
         if self._api_key:
             failure.detail = failure.detail.replace(self._api_key, "***")
+            failure.reason = failure.reason.replace(self._api_key, "***")
         return failure
 
     def _silent(self) -> ModelFailed:

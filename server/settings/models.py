@@ -167,6 +167,11 @@ class Models(Section, frozen=True):
     """Are the demo models and tools offered? Unset: only while no provider is configured but such of the kind `script`,
     or where this file names a model of theirs."""
 
+    show_reasons: bool = True
+    """Are people told what a model's provider said when it refused or failed? Secrets are taken out of it. Unset it
+    where people should not learn who the provider is or that a bill is not paid; its words stand in the log all the
+    same."""
+
     providers: dict[Name, Provider] = {}
 
     def __post_init__(self) -> None:

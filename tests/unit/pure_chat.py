@@ -14,6 +14,7 @@ from protocol.decider import decide
 from protocol.deltas import AppendContent, DeltaOp
 from protocol.entries import Fence, RawEntry
 from protocol.events import Ack, Event, StreamDelta
+from protocol.failures import Failure
 from protocol.ids import EntryId, Head
 from protocol.ledger import Ledger
 from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
@@ -144,7 +145,7 @@ class PureChat:
         """The model's answer breaks."""
         assert isinstance(self.step, CallModel)
         ledger = self._ledger()
-        self.step = break_off(ledger, self.step, Answer(), code, "The model failed.", self.tools)
+        self.step = break_off(ledger, self.step, Answer(), Failure(code=code, message="The model failed."), self.tools)
         return self._commit(ledger)
 
     def tool_answers(

@@ -3,10 +3,13 @@
 import pytest
 
 from protocol.deltas import AppendContent, AppendReasoning, DeltaOp, SetToolCalls
+from protocol.failures import Failure
 from server.agent.outcomes import Answer, break_off
 from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+
+BROKEN = Failure(code="stream_error", message="It broke.")
 
 
 def asked() -> PureChat:
@@ -53,7 +56,7 @@ def test_a_whole_call_of_a_broken_answer_is_kept_and_carried_out() -> None:
     chat.stream(SetToolCalls(calls))
     step = chat.step
     assert isinstance(step, CallModel)
-    chat.write(lambda ledger: break_off(ledger, step, Answer(calls=calls), "stream_error", "It broke.", chat.tools))
+    chat.write(lambda ledger: break_off(ledger, step, Answer(calls=calls), BROKEN, chat.tools))
     last = chat.state.nodes[chat.state.path[-1]]
     assert (last.status, [each.id for each in last.tool_calls]) == ("error", ["c0"])
     running = [tool.tool_call_id for tool in chat.state.runtime.tools if tool.status == "running"]
@@ -67,9 +70,5 @@ def test_the_step_after_a_whole_call_of_a_broken_answer_runs_it() -> None:
     calls = [call("c0", "clock")]
     following: list[object] = []
     chat.stream(SetToolCalls(calls))
-    chat.write(
-        lambda ledger: following.append(
-            break_off(ledger, step, Answer(calls=calls), "stream_error", "It broke.", chat.tools)
-        )
-    )
+    chat.write(lambda ledger: following.append(break_off(ledger, step, Answer(calls=calls), BROKEN, chat.tools)))
     assert isinstance(following[0], RunTool) and following[0].call.id == "c0"

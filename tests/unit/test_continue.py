@@ -6,6 +6,7 @@ from protocol.codec import encode
 from protocol.commands import Abort, ContinueMessage, RestoreMessages, SetParams
 from protocol.deltas import AppendContent, SetToolCalls
 from protocol.events import StreamStarted
+from protocol.failures import failure_of, without_failure
 from protocol.reducer import reduce
 from protocol.snapshot import snapshot_of, state_from_snapshot
 from server.agent.steps import CallModel
@@ -74,7 +75,9 @@ def test_what_was_to_be_continued_stands_as_it_was_when_nothing_comes_of_it(endi
         if ending == "discard":
             chat.stream(AppendContent("more"))
         chat.command(Abort(client_request_id="y"))
-    assert chat.state.nodes[message_id] == before
+    last = chat.state.nodes[message_id]
+    assert without_failure(last) == before
+    assert (failure_of(last) is None) == (ending != "error")
     assert chat.state.draft is None
 
 

@@ -188,7 +188,14 @@ def test_abort_with_discard_takes_the_partial_answer_back() -> None:
     chat.stream(AppendContent("half"))
     since = len(chat.events)
     chat.command(Abort(client_request_id="x"))
-    assert chat.types(since) == ["stream_finished", "message_removed", "thread_updated", "runtime_updated", "ack"]
+    assert chat.types(since) == [
+        "stream_finished",
+        "message_removed",
+        "message_updated",
+        "thread_updated",
+        "runtime_updated",
+        "ack",
+    ]
     assert [chat.state.nodes[key].role for key in chat.state.path] == ["user"]
 
 

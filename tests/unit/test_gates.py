@@ -180,6 +180,7 @@ def test_abort_while_paused_answers_the_calls_and_clears_the_pause() -> None:
     assert chat.types(since) == [
         *["message_added", "tool_status"] * 2,
         "pause_cleared",
+        "message_updated",
         "thread_updated",
         "runtime_updated",
         "ack",

@@ -184,7 +184,13 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
     chat.command(UserMessage(client_request_id="a", content="hi"))
     since = len(chat.events)
     chat.break_off("auth_failed")
-    assert chat.types(since) == ["error", "message_removed", "thread_updated", "runtime_updated"]
+    assert chat.types(since) == [
+        "error",
+        "message_removed",
+        "message_updated",
+        "thread_updated",
+        "runtime_updated",
+    ]
     assert (chat.state.runtime.state, chat.state.runtime.error) == ("error", "The model failed.")
     chat.command(UserMessage(client_request_id="b", content="again"))
     assert chat.state.runtime.error is None

@@ -95,7 +95,7 @@ class Assembler:
         self._used_ids = used_ids
         self._new_call_id = new_call_id
         self._hides = hides
-        self._shows_reasoning = reasoning == "stream"
+        self.shows_reasoning = reasoning == "stream"
         self._logs_reasoning = reasoning == "log"
         self._reasoning: list[str] = []
         self._published_characters = -1
@@ -132,12 +132,12 @@ class Assembler:
                 self._count(delta.text)
                 if self._logs_reasoning:
                     self._reasoning.append(delta.text)
-                return AppendReasoning(delta.text) if delta.text and self._shows_reasoning else None
+                return AppendReasoning(delta.text) if delta.text and self.shows_reasoning else None
             case ToolCallDelta():
                 return self._fragment(delta)
             case ThinkingBlock():
                 self._thinking.append(delta.block)
-                return SetThinkingBlocks(list(self._thinking)) if self._shows_reasoning else None
+                return SetThinkingBlocks(list(self._thinking)) if self.shows_reasoning else None
             case Citation():
                 return AddCitation(delta.citation)
             case ServerBlock():

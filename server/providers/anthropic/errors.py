@@ -12,7 +12,7 @@ import httpx2
 
 from protocol.errors import ModelFailed
 from server.providers.anthropic.events import ErrorBody
-from server.providers.failures import Cause, model_failed
+from server.providers.failures import Cause, model_failed, retry_after
 
 __all__ = ["FOREIGN_ERRORS", "from_error_body", "from_exception"]
 
@@ -61,7 +61,13 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
     """The failure behind a foreign exception. `has_begun`: something of the answer was already passed on."""
     detail = f"{type(wrong).__name__}: {wrong}"
     if isinstance(wrong, anthropic.APIStatusError):
-        return model_failed(_cause(wrong.status_code, ErrorBody(wrong.type or "", str(wrong))), detail)
+        return model_failed(
+            _cause(wrong.status_code, ErrorBody(wrong.type or "", str(wrong))),
+            detail,
+            body=wrong.body,
+            status=wrong.status_code,
+            retry_after_seconds=retry_after(wrong.response.headers),
+        )
     is_timeout = isinstance(wrong, anthropic.APITimeoutError | httpx2.TimeoutException)
     if has_begun:
         return model_failed("silent" if is_timeout else "broken", detail)
@@ -76,7 +82,7 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
 def from_error_body(error: ErrorBody, *, has_begun: bool) -> ModelFailed:
     """The failure that the server reports inside its stream."""
     detail = f"error in the stream: {error.type}: {error.message}"
-    return model_failed("broken" if has_begun else _cause(500, error), detail)
+    return model_failed("broken" if has_begun else _cause(500, error), detail, body=error.message)
 
 
 def _cause(status: int, error: ErrorBody) -> Cause:

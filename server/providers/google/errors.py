@@ -3,7 +3,9 @@
 Import it only where the SDK is wanted: importing `google.genai` costs half a second.
 """
 
+import json
 import re
+from typing import Any
 
 import httpx2
 from google.auth.exceptions import GoogleAuthError, TransportError
@@ -47,7 +49,13 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
     if has_begun:
         return model_failed("silent" if is_timeout else "broken", detail)
     if isinstance(wrong, APIError):
-        return model_failed(_cause(wrong.code, detail), detail)
+        return model_failed(
+            _cause(wrong.code, detail),
+            detail,
+            body=wrong.message,
+            status=wrong.code,
+            retry_after_seconds=_retry_delay(wrong.details),
+        )
     if isinstance(wrong, GoogleAuthError) and not isinstance(wrong, TransportError):
         return model_failed("auth_failed", detail)
     if isinstance(wrong, UnknownApiResponseError):
@@ -55,6 +63,13 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
     if is_timeout:
         return model_failed("timeout", detail)
     return model_failed("connection", detail)
+
+
+def _retry_delay(details: Any) -> float | None:  # Any: JSON
+    """Seconds until the model may be asked again: the `retryDelay` ("34s") of a google.rpc.RetryInfo, wherever in the
+    error it stands; None when it does not say."""
+    found = re.search(r'"retryDelay": ?"(\d{1,6}(?:\.\d+)?)s"', json.dumps(details, default=str))
+    return float(found[1]) if found else None
 
 
 def _cause(status: int | None, detail: str) -> Cause:

@@ -11,7 +11,7 @@ import httpx2
 import openai
 
 from protocol.errors import ModelFailed
-from server.providers.failures import Cause, model_failed
+from server.providers.failures import Cause, model_failed, retry_after
 from server.providers.openai.chat_wire import ErrorBody
 
 __all__ = ["FOREIGN_ERRORS", "from_error_body", "from_exception"]
@@ -52,7 +52,13 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
     detail = f"{type(wrong).__name__}: {wrong}"
     if isinstance(wrong, openai.APIStatusError):
         body = ErrorBody(message=str(wrong), type=wrong.type, code=wrong.code)
-        return model_failed(_cause(wrong.status_code, body), detail)
+        return model_failed(
+            _cause(wrong.status_code, body),
+            detail,
+            body=wrong.body,
+            status=wrong.status_code,
+            retry_after_seconds=retry_after(wrong.response.headers),
+        )
     is_timeout = isinstance(wrong, openai.APITimeoutError | httpx2.TimeoutException)
     if has_begun:
         return model_failed("silent" if is_timeout else "broken", detail)
@@ -69,10 +75,10 @@ def from_error_body(error: ErrorBody | str, *, has_begun: bool) -> ModelFailed:
     body = ErrorBody(message=error) if isinstance(error, str) else error
     detail = f"error in the stream: {body.code} {body.type}: {body.message}"
     if has_begun:
-        return model_failed("broken", detail)
+        return model_failed("broken", detail, body=body.message)
     code = str(body.code)
     status = int(code) if len(code) == 3 and code.isdecimal() else 500  # some put the status there, as text or number
-    return model_failed(_cause(status, body), detail)
+    return model_failed(_cause(status, body), detail, body=body.message)
 
 
 def _cause(status: int, body: ErrorBody) -> Cause:

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { Message } from "threadcast-client";
+import { failureOf, type Message } from "threadcast-client";
 
 import { sourcesOf } from "../src/thread/citations.ts";
 import { directionOf } from "../src/thread/markdown/direction.ts";
 import { toHtml } from "../src/thread/markdown/render.ts";
-import { turnOf, turnsAfter } from "../src/thread/turns.ts";
-import { ending, spent, usageOf } from "../src/thread/words.ts";
+import { turnOf, turnsAfter, type Turn } from "../src/thread/turns.ts";
+import { adviceOn, causeOf, ending, spent, usageOf } from "../src/thread/words.ts";
 
 function message(role: string, message_id: string, more: Partial<Message> = {}): Message {
   return { role, message_id, content: message_id, ...more };
@@ -66,7 +66,7 @@ test("costs and reasons are said as people say them", () => {
   assert.equal(both && spent(both), "1,205 tokens · $0.0021");
   assert.equal(usageOf([message("assistant", "a")]), null);
   assert.equal(ending(message("assistant", "a", { finish_reason: "stop" })), null);
-  assert.equal(ending(message("assistant", "a", { finish_reason: "error" }))?.isBad, true);
+  assert.equal(ending(message("assistant", "a", { finish_reason: "abort" })), "Stopped.");
 });
 
 test("HTML in a model's words is text", () => {
@@ -114,4 +114,53 @@ test("blocks of Markdown say which way they run, and code runs from left to righ
     '<h1 dir="rtl">', '<p dir="ltr">words <code dir="ltr">קוד</code></p>', '<ul dir="rtl">', '<li dir="rtl">פריט', '<li dir="ltr">two',
     '<blockquote dir="rtl">', '<div tabindex="0" dir="rtl"><table>', '<th dir="rtl">א', '<td align="right">1', '<figure dir="ltr">',
   ]) assert.ok(html.includes(tag), `${tag} in ${html}`);
+});
+
+const FAILED = { failure: { code: "timeout", message: "Late.", status: 504, retry_at: 5, reason: "slow", model: "a/b" } };
+
+test("a failure stands with the last message of its turn until an answer follows it", () => {
+  const turns = turnsAfter([], [
+    message("user", "q1", { extra: FAILED }),
+    message("user", "q2", { extra: FAILED }),
+    message("assistant", "a2"),
+    message("tool", "t2", { extra: FAILED }),
+    message("user", "q3"),
+    message("assistant", "a3", { finish_reason: "error" }),
+    message("user", "q4"),
+    message("assistant", "a4", { finish_reason: "content_filter" }),
+    message("user", "q5"),
+  ]);
+  assert.deepEqual(
+    turns.map((turn) => [turn.id, turn.failed?.message_id, causeOf(turn, null)?.code]),
+    [
+      ["q1", "q1", "timeout"], ["q2", undefined, undefined], ["a2", "t2", "timeout"], ["q3", undefined, undefined],
+      ["a3", undefined, "stream_error"], ["q4", undefined, undefined], ["a4", undefined, "content_filter"], ["q5", undefined, undefined],
+    ],
+  );
+  assert.deepEqual(causeOf(turns[0] as Turn, null), { code: "timeout", message: "Late.", status: 504, retryAt: 5, reason: "slow", model: "a/b" });
+  assert.deepEqual(causeOf(turns[7] as Turn, "Something failed."), { code: "", message: "Something failed." });
+  assert.equal(turnsAfter(turns, turns.flatMap((turn) => [...turn.messages, ...(turn.failed?.role === "tool" ? [turn.failed] : [])])), turns);
+});
+
+test("what stands in a message as a failure and is none is not shown", () => {
+  for (const failure of [null, "x", 7, [], {}, { code: "timeout" }, { code: 7, message: "m" }]) {
+    assert.equal(failureOf(message("user", "q", { extra: { failure } })), null);
+  }
+  assert.deepEqual(failureOf(message("user", "q", { extra: { failure: { code: "c", message: "m", status: "x", reason: 7 } } })), { code: "c", message: "m" });
+});
+
+test("people are told what they can do about each failure of a run, and when", () => {
+  const codes = [
+    "auth_failed", "connection", "content_filter", "context_overflow", "crash_loop", "empty_answer", "internal", "interrupted",
+    "llm_error", "max_tool_rounds", "poison", "rate_limited", "stream_error", "timeout", "too_large", "unavailable",
+  ];
+  const advice = codes.map((code) => adviceOn({ code, message: "" }, 0));
+  for (const each of advice) assert.match(each, /^[A-Z].{15,}\.$/);
+  assert.equal(adviceOn({ code: "aborted", message: "" }, 0), "");
+  assert.equal(adviceOn({ code: "of a newer server", message: "" }, 0), "Try again.");
+  const at = new Date(2026, 3, 5, 14, 5, 7).getTime();
+  const said = adviceOn({ code: "rate_limited", message: "", retryAt: at }, at - 20_000);
+  assert.match(said, /asked again at .*05.07/);
+  assert.match(adviceOn({ code: "rate_limited", message: "", retryAt: at }, at - 86_400_000), / on .*2026|5/);
+  assert.match(adviceOn({ code: "rate_limited", message: "", retryAt: at }, at), /^Wait a moment/);
 });

@@ -4,6 +4,7 @@ export { Client, connect, type Options } from "./client.js";
 export { Chat, type ChatEvent, type Connection, type Happening, type Sendable } from "./chat.js";
 export { PATIENCE, type Patience } from "./backoff.js";
 export { Closed, isSignedOut, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
+export { failureOf, reasoningMsOf, type Failure } from "./failures.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";
 export { newId } from "./ids.js";
 export { MemoryOutbox, StorageOutbox, type Held, type Outbox } from "./outbox.js";

@@ -292,7 +292,7 @@ export interface EditQueued {
   priority?: boolean;
 }
 
-/** `message` is a fixed sentence, fit for clients (ERR-2). */
+/** `message` is a fixed sentence, fit for clients (ERR-2). Of a failed model call `details` has what else the failure of its message says: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8). */
 export interface ErrorHappened {
   type: "error";
   code: string;

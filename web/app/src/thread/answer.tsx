@@ -1,11 +1,12 @@
 /** An answer: its rounds with what the tools did between them, why it ended, what it cites, and what may be done with it. */
 
-import { textOf, type Message } from "threadcast-client";
+import { reasoningMsOf, textOf, type Message } from "threadcast-client";
 
 import { isRunning, state } from "../state/session.ts";
 import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
-import { goOn, regenerate } from "./acts.ts";
+import { goOn } from "./acts.ts";
 import { sourcesOf } from "./citations.ts";
+import { failureIn, FailureOf } from "./failure.tsx";
 import { Markdown } from "./markdown/markdown.tsx";
 import { memo } from "../ui/memo.ts";
 import { timeOf, type TurnProps } from "./message.tsx";
@@ -19,14 +20,15 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
   const last = turn.messages.at(-1) as Message;
   // Only the last answer can be one that is being worked on, and only it asks.
   const isBusy = isLast && isRunning.value;
+  const failure = isBusy ? null : failureIn(turn, isLast);
   return (
     <article class={`${css.message} ${css.assistant}`} id={`m-${turn.id}`} aria-label="Assistant" aria-busy={isBusy} tabIndex={-1}>
       {turn.messages.map((message, at) => (
         <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} />
       ))}
-      {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : <End last={last} isLast={isLast} />}
+      {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : failure ? <FailureOf turn={turn} isLast={isLast} failure={failure} /> : <End last={last} isLast={isLast} />}
       <div class={css.under}>
-        {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} />}
+        {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} hasFailed={failure !== null} />}
         {!isBusy && <Facts messages={turn.messages} />}
       </div>
     </article>
@@ -39,7 +41,7 @@ const Round = memo(function Round({ message, isFirst, isOpen }: { message: Messa
   return (
     <div class={css.round} id={isFirst ? undefined : `m-${id}`}>
       {!isFirst && <Branches message={message} />}
-      {message.reasoning_content && <Reasoning id={id} text={message.reasoning_content} isLive={isOpen && !text} />}
+      {message.reasoning_content && <Reasoning text={message.reasoning_content} isLive={isOpen && !text} ms={reasoningMsOf(message)} />}
       {text && <Markdown text={text} isGrowing={isOpen} />}
       {typeof message.content !== "string" && <Parts parts={message.content} />}
       <ToolCalls message={message} />
@@ -91,19 +93,12 @@ function End({ last, isLast }: { last: Message; isLast: boolean }) {
   const said = ending(last);
   if (!said) return null;
   return (
-    <p class={said.isBad ? `${css.ending} ${css.bad}` : css.ending}>
-      {said.text}
+    <p class={css.ending}>
+      {said}
       {isLast && (
-        <>
-          <button type="button" onClick={() => void goOn(last.message_id)}>
-            Continue
-          </button>
-          {said.isBad && (
-            <button type="button" onClick={() => void regenerate()}>
-              Retry
-            </button>
-          )}
-        </>
+        <button type="button" onClick={() => void goOn(last.message_id)}>
+          Continue
+        </button>
       )}
     </p>
   );

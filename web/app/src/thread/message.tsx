@@ -1,10 +1,12 @@
 /** A turn as people see it: what a person said, or the whole answer to it, or something between. */
 
 import { useState } from "preact/hooks";
-import { textOf } from "threadcast-client";
+import { reasoningMsOf, textOf } from "threadcast-client";
 
 import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
+import { isRunning } from "../state/session.ts";
+import { failureIn, FailureOf } from "./failure.tsx";
 import { memo } from "../ui/memo.ts";
 import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
@@ -21,10 +23,21 @@ export interface TurnProps {
 
 export const TurnView = memo(function TurnView(props: TurnProps) {
   if (props.turn.kind === "answer") return <Answer {...props} />;
-  return props.turn.kind === "user" ? <UserMessage turn={props.turn} /> : <Note turn={props.turn} />;
+  return <Unanswered {...props} />;
 });
 
-function UserMessage({ turn }: { turn: Turn }) {
+/** What a person or somebody else said, and why nothing was answered to it. */
+function Unanswered({ turn, isLast }: TurnProps) {
+  const failure = isLast && isRunning.value ? null : failureIn(turn, isLast);
+  return (
+    <>
+      {turn.kind === "user" ? <UserMessage turn={turn} hasFailed={failure !== null} /> : <Note turn={turn} />}
+      {failure && <FailureOf turn={turn} isLast={isLast} failure={failure} />}
+    </>
+  );
+}
+
+function UserMessage({ turn, hasFailed }: { turn: Turn; hasFailed: boolean }) {
   const [isEdited, setEdited] = useState(false);
   const message = turn.messages[0];
   if (!message) return null;
@@ -39,7 +52,7 @@ function UserMessage({ turn }: { turn: Turn }) {
           {typeof message.content !== "string" && <Parts parts={message.content} />}
           {text && <div class={css.bubble} dir="auto">{text}</div>}
           {files.length > 0 && <p class={css.contextFiles}>{files.join(", ")}</p>}
-          <UserTools message={message} onEdit={() => setEdited(true)} />
+          <UserTools message={message} hasFailed={hasFailed} onEdit={() => setEdited(true)} />
         </>
       )}
     </article>
@@ -58,7 +71,7 @@ function Note({ turn }: { turn: Turn }) {
         <summary>{name}</summary>
         <div class={css.said} dir="auto">{text}</div>
       </details>
-      {message.reasoning_content && <Reasoning id={turn.id} text={message.reasoning_content} isLive={false} />}
+      {message.reasoning_content && <Reasoning text={message.reasoning_content} isLive={false} ms={reasoningMsOf(message)} />}
     </article>
   );
 }

@@ -10,7 +10,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { activePath, textOf } from "threadcast-client";
 
 import { chat, failure, isReady, isRunning, onEvent, state } from "../state/session.ts";
-import { asked, regenerate } from "./acts.ts";
+import { asked } from "./acts.ts";
 import { Waiting } from "./answer.tsx";
 import { enlarged } from "./enlarged.ts";
 import { Lightbox, MessageQuestions } from "./later.tsx";
@@ -132,7 +132,6 @@ function Conversation({ id }: { id: string }) {
     return <section class={css.thread} aria-label="Conversation"><Failed wrong={failure.value} /></section>;
   }
   const openId = state.value.draft?.message.message_id ?? null;
-  const { error, state: standing } = state.value.runtime;
   const isAtEnd = keeper.current?.isAtEnd.value ?? true;
   return (
     <section class={css.thread} ref={box} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
@@ -147,12 +146,6 @@ function Conversation({ id }: { id: string }) {
         {isShown && turns.length === 0 && !isRunning.value && <Start />}
         {isRunning.value && newest?.kind !== "answer" && (
           <div class={`${css.message} ${css.assistant}`}><Waiting isOpen={false} /></div>
-        )}
-        {standing === "error" && error && (
-          <p class={`${css.ending} ${css.bad} ${css.failed}`} role="alert">
-            {error}
-            <button type="button" onClick={() => void regenerate()}>Retry</button>
-          </p>
         )}
       </div>
       {!isAtEnd && (

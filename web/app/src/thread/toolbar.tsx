@@ -39,32 +39,34 @@ export function Branches({ message }: { message: Message }) {
   );
 }
 
-export function UserTools({ message, onEdit }: { message: Message; onEdit: () => void }) {
+/** `hasFailed`: what went wrong stands below with its own Retry. */
+export function UserTools({ message, hasFailed, onEdit }: { message: Message; hasFailed: boolean; onEdit: () => void }) {
   const id = message.message_id;
+  const retry: MenuItem[] = hasFailed ? [] : [{ label: "Retry from here", icon: "retry", onSelect: () => void regenerate(id) }];
   return (
     <div class={css.tools} role="toolbar" aria-label="Message">
       <Branches message={message} />
       <Copy messages={[message]} />
       <IconButton name="edit" label="Edit" onClick={onEdit} />
-      <Menu label="More" items={[{ label: "Retry from here", icon: "retry", onSelect: () => void regenerate(id) }, ...common(id, id)]} />
+      <Menu label="More" items={[...retry, ...common(id, id)]} />
     </div>
   );
 }
 
-/** `canContinue`: it is the last answer of the chat, and nothing runs. */
-export function AnswerTools({ messages, canContinue }: { messages: readonly Message[]; canContinue: boolean }) {
+/** `canContinue`: it is the last answer of the chat, and nothing runs. `hasFailed`: the ways on stand beside its cause. */
+export function AnswerTools({ messages, canContinue, hasFailed }: { messages: readonly Message[]; canContinue: boolean; hasFailed: boolean }) {
   const first = messages[0] as Message;
   const last = messages.at(-1) as Message;
   const items: MenuItem[] = [
     { label: "Regenerate with another model…", icon: "retry", onSelect: () => (asked.value = { what: "model", messageId: first.message_id }) },
-    ...(canContinue ? [{ label: "Continue", icon: "play" as const, onSelect: () => void goOn(last.message_id) }] : []),
+    ...(canContinue && !hasFailed ? [{ label: "Continue", icon: "play" as const, onSelect: () => void goOn(last.message_id) }] : []),
     ...common(first.message_id, last.message_id),
   ];
   return (
     <div class={css.tools} role="toolbar" aria-label="Answer">
       <Branches message={first} />
       <Copy messages={messages} />
-      <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />
+      {!hasFailed && <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />}
       <Menu label="More" items={items} />
     </div>
   );

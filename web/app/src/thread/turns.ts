@@ -6,41 +6,50 @@
  * which one answer grows draws that answer alone.
  */
 
-import type { Message } from "threadcast-client";
+import { failureOf, type Message } from "threadcast-client";
 
 export interface Turn {
   readonly kind: "user" | "answer" | "note";
   /** Of its first message. */
   readonly id: string;
   readonly messages: readonly Message[];
+  /** The message with which the turn's failure stands: its last one, which may be a tool's result. */
+  readonly failed: Message | null;
 }
 
 export function turnsAfter(before: readonly Turn[], messages: readonly Message[]): readonly Turn[] {
   const turns: Turn[] = [];
-  let rounds: Message[] | null = null;
-  const close = () => {
-    if (rounds) turns.push(kept(before[turns.length], "answer", rounds));
-    rounds = null;
+  let kind: Turn["kind"] = "note";
+  let open: Message[] = [];
+  let last: Message | null = null;
+  const close = (isAnswered: boolean) => {
+    const failed = last && !isAnswered && failureOf(last) ? last : null;
+    if (open.length) turns.push(kept(before[turns.length], kind, open, failed));
+    open = [];
   };
   for (const message of messages) {
-    if (message.hidden || message.role === "tool") continue;
-    if (message.role === "assistant") {
-      rounds = [...(rounds ?? []), message];
+    if (message.hidden) continue;
+    if (message.role === "tool") {
+      last = message;
       continue;
     }
-    close();
-    turns.push(kept(before[turns.length], message.role === "user" ? "user" : "note", [message]));
+    const isAnswer = message.role === "assistant";
+    if (!isAnswer || kind !== "answer" || !open.length) close(isAnswer);
+    kind = isAnswer ? "answer" : message.role === "user" ? "user" : "note";
+    open = [...open, message];
+    last = message;
   }
-  close();
+  close(false);
   return turns.length === before.length && turns.every((turn, at) => turn === before[at]) ? before : turns;
 }
 
-function kept(old: Turn | undefined, kind: Turn["kind"], messages: Message[]): Turn {
+function kept(old: Turn | undefined, kind: Turn["kind"], messages: Message[], failed: Message | null): Turn {
   const isSame =
     old?.kind === kind &&
+    old.failed === failed &&
     old.messages.length === messages.length &&
     messages.every((message, at) => message === old.messages[at]);
-  return isSame ? old : { kind, id: (messages[0] as Message).message_id, messages };
+  return isSame ? old : { kind, id: (messages[0] as Message).message_id, messages, failed };
 }
 
 /** Where the turn that holds this message stands; -1 when none does. */

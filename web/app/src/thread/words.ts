@@ -1,6 +1,8 @@
 /** Figures and reasons as people read them. Pure. */
 
-import type { Message, Usage } from "threadcast-client";
+import { failureOf, type Failure, type Message, type Usage } from "threadcast-client";
+
+import type { Turn } from "./turns.ts";
 
 /** What the calls of one answer took together. */
 export function usageOf(messages: readonly Message[]): Usage | null {
@@ -27,18 +29,57 @@ function dollars(usd: number): string {
   return usd < 0.01 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`;
 }
 
-/** Why an answer ended, when it did not end by itself. */
-export function ending(message: Message): { text: string; isBad: boolean } | null {
-  switch (message.finish_reason) {
-    case "abort":
-      return { text: "Stopped.", isBad: false };
-    case "length":
-      return { text: "Cut off: the answer reached its longest length.", isBad: false };
-    case "content_filter":
-      return { text: "Withheld by the model's provider.", isBad: true };
-    case "error":
-      return { text: "The answer broke off.", isBad: true };
-    default:
-      return message.status === "interrupted" ? { text: "The answer was interrupted.", isBad: true } : null;
-  }
+/** Why an answer is shorter than it might be, where nothing went wrong. */
+export function ending(message: Message): string | null {
+  if (message.finish_reason === "abort") return "Stopped.";
+  return message.finish_reason === "length" ? "Cut off: the answer reached its longest length." : null;
+}
+
+/** What went wrong in this turn; `error` is the run's, which chats of older servers have alone. */
+export function causeOf({ messages, failed }: Turn, error: string | null): Failure | null {
+  if (failed) return failureOf(failed);
+  const { finish_reason, status } = messages.at(-1) as Message;
+  if (finish_reason === "content_filter") return { code: "content_filter", message: "The model's provider held the rest of the answer back." };
+  if (finish_reason === "error" || status === "interrupted") return { code: "stream_error", message: error ?? "The answer broke off." };
+  return error === null ? null : { code: "", message: error };
+}
+
+const OPERATOR = "whoever runs this server";
+
+/** What people can do about a failure, by its code (PROTOCOL §17). */
+const ADVICE: Readonly<Record<string, string>> = {
+  aborted: "",
+  auth_failed: `Choose another model, or tell ${OPERATOR}: the key for this one must be renewed.`,
+  connection: `Try again in a moment. If it stays so, tell ${OPERATOR}.`,
+  content_filter: "Ask in other words, or choose another model.",
+  context_overflow: "Begin a new chat, or choose a model with a larger window.",
+  crash_loop: `The same may happen again. Ask for less at once, or tell ${OPERATOR}.`,
+  empty_answer: "Ask in other words, or choose another model.",
+  internal: `Try again. If it stays so, tell ${OPERATOR}: the server's log says more.`,
+  interrupted: "Try again: the server is back.",
+  llm_error: `Try again, or choose another model. If it stays so, tell ${OPERATOR}.`,
+  max_tool_rounds: "Continue lets it work on. The settings hold the limit.",
+  poison: `Ask in other words, or tell ${OPERATOR}.`,
+  rate_limited: "Wait a moment and try again, or choose another model.",
+  stream_error: "Try again. What came of the answer is kept.",
+  timeout: "Try again, ask for less at once, or choose another model.",
+  too_large: "Ask for less at once.",
+  unavailable: "The server could not reach its store. Try again in a moment.",
+};
+
+/** `nowMs`: a provider that says when it may be asked again is believed until then. */
+export function adviceOn({ code, retryAt }: Failure, nowMs: number): string {
+  if (retryAt === undefined || retryAt <= nowMs) return ADVICE[code] ?? "Try again.";
+  const time = new Date(retryAt).toLocaleTimeString([], { timeStyle: retryAt - nowMs < 3_600_000 ? "medium" : "short" });
+  const isToday = new Date(retryAt).toDateString() === new Date(nowMs).toDateString();
+  return `It may be asked again at ${time}${isToday ? "" : ` on ${new Date(retryAt).toLocaleDateString()}`}. Until then another model may answer.`;
+}
+
+/** Could another model do better? */
+const OF_THE_MODEL: ReadonlySet<string> = new Set(
+  "auth_failed connection content_filter context_overflow empty_answer llm_error rate_limited timeout".split(" "),
+);
+
+export function wantsAnotherModel({ code }: Failure): boolean {
+  return OF_THE_MODEL.has(code);
 }
