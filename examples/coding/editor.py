@@ -3,10 +3,15 @@
     python examples/coding/editor.py http://127.0.0.1:8000 CHAT DIRECTORY
 
 It claims each call before it does it, so that of two editors only one does. What it prints is what a panel would show.
+The example's server runs one itself, for all chats that begin while it runs (`watch_all`, called in tools.py).
 """
 
 import sys
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 
@@ -19,40 +24,53 @@ from protocol.events import (
     SubchatUpdate,
     ToolStatus,
 )
-from threadcast import Chat, Client, Refused, ToolAnswer
+from protocol.messages import Message
+from threadcast import Chat, Client, Refused, ThreadcastError, ToolAnswer
+from threadcast.feed import ChatListed
+
+Show: TypeAlias = Callable[[str], None]
+
+CHATS_MAX = 32
+"""Chats that one editor watches at the same time; the one that it has watched longest gives way to a new one."""
 
 
 class Editor:
-    def __init__(self, chat: Chat, directory: Path) -> None:
+    def __init__(self, chat: Chat, directory: Path, show: Show) -> None:
         self._chat = chat
         self._directory = directory.resolve()
+        self._show = show
         chat.on_tool_call("open_file", self.open_file)
         chat.on_tool_call("apply_edit", self.apply_edit)
 
     async def watch(self) -> None:
         async for event in self._chat.events():
             match event:
-                case Snapshot():
-                    show("watching")
+                case Snapshot(messages=messages):
+                    for message in messages:
+                        self._say(message)
                 case PauseRequired(reasons=reasons):
                     for reason in reasons:
-                        show(f"may I? {reason.tool_call_id}: {reason.command}")
+                        self._show(f"may I? {reason.tool_call_id}: {reason.command}")
                 case ToolStatus(name=name, status="denied"):
-                    show(f"{name} denied")
+                    self._show(f"{name} denied")
                 case SubchatUpdate(subchat_id=below):
-                    show(f"chat below: {below}")
+                    self._show(f"chat below: {below}")
                 case ProcessCompleted(short_description=what, status=status):
-                    show(f"{what}: {status}")
+                    self._show(f"{what}: {status}")
                 case BackgroundAgentUpdated(agent=agent):
-                    show(f"{agent['title']}: {agent['status']}")
-                case MessageAdded(message=message) if message.role == "assistant" and message.content:
-                    show(f"> {message.content}")
+                    self._show(f"{agent['title']}: {agent['status']}")
+                case MessageAdded(message=message):
+                    self._say(message)
+
+    def _say(self, message: Message) -> None:
+        if message.role == "assistant" and message.content:
+            self._show(f"> {message.content}")
 
     # What it can do.
 
     def open_file(self, path: str) -> ToolAnswer:
         content = self._inside(path).read_text("utf-8")
-        show(f"open_file {path}")
+        self._show(f"open_file {path}")
         return ToolAnswer(content=content)
 
     def apply_edit(self, path: str, old: str, new: str) -> ToolAnswer:
@@ -61,7 +79,7 @@ class Editor:
         if text.count(old) != 1:
             raise ValueError(f"{old!r} occurs {text.count(old)} times in {path}; it must be once.")
         file.write_text(text.replace(old, new), "utf-8")
-        show(f"apply_edit {path}")
+        self._show(f"apply_edit {path}")
         return ToolAnswer(content=f"{path} is changed.", files_changed=[path])
 
     def _inside(self, path: str) -> Path:
@@ -71,14 +89,38 @@ class Editor:
         return file
 
 
-def show(line: str) -> None:
-    print(line, flush=True)
+async def watch_all(url: str, directory: Path, show: Show) -> None:
+    """Watch every chat that begins, or goes on, from now on. Chats that tools begin are not among them."""
+    async with (
+        Client(url) as client,
+        client.chats() as chats,
+        aclosing(client.feed()) as feed,
+        anyio.create_task_group() as tasks,
+    ):
+        async for event in feed:
+            if not isinstance(event, ChatListed) or event.chat.id in chats:
+                continue
+            try:
+                if len(chats) == CHATS_MAX:
+                    await chats.remove(next(iter(chats)))
+                chat = await chats.add(event.chat.id)
+            except ThreadcastError:  # deleted meanwhile
+                continue
+            show(f"watching {chat.id}")
+            tasks.start_soon(_watch, Editor(chat, directory, show))
+
+
+async def _watch(editor: Editor) -> None:
+    with suppress(ThreadcastError):  # the chat is gone, or another one has taken its place
+        await editor.watch()
 
 
 async def main(url: str, chat_id: str, directory: str) -> None:
     try:
         async with Client(url) as client, client.chat(chat_id) as chat:
-            await Editor(chat, Path(directory)).watch()
+            show = partial(print, flush=True)
+            show("watching")
+            await Editor(chat, Path(directory), show).watch()
     except Refused as wrong:
         sys.exit(str(wrong))
 

@@ -1,17 +1,21 @@
 """The tools of the coding assistant that run on the server; those of the editor are in threadcast.toml.
 
 `search` is safe, so several run at once. `run_command` asks a person. `run_tests` goes on in the background and wakes
-the chat. The packs below bring chats below the chat, and a look at what runs.
+the chat. The packs below bring chats below the chat, and a look at what runs. `the_editor` runs beside the server, so
+that the example needs no second terminal.
 """
 
 import os
+import shutil
+from functools import partial
 from pathlib import Path
 from subprocess import STDOUT
 from typing import Annotated
 
 import anyio
+from editor import watch_all
 
-from server.authoring import ToolContext, tool
+from server.authoring import ToolContext, ToolFailed, companion, tool
 from server.tools.agents import agent_status, delegate, start_agent, stop_agent
 from server.tools.process_tools import read_process
 
@@ -24,19 +28,42 @@ __all__ = [
     "search",
     "start_agent",
     "stop_agent",
+    "the_editor",
 ]
 
 PROJECT = Path(os.environ.get("CODING_PROJECT", "/tmp/threadcast-coding"))
 """What is worked on: the directory that the editor has open."""
 
+HAS_EDITOR = os.environ.get("CODING_EDITOR", "on") != "off"
+"""Set CODING_EDITOR=off to open the project in an editor of your own."""
+
 PYTHON = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
 """All that commands see of our environment, which may hold keys."""
+
+
+@companion()
+async def the_editor(url: str) -> None:
+    """An editor that has a fresh copy of the project open, for the chats of this server. Its panel is a file there."""
+    if not HAS_EDITOR:
+        return
+    if "CODING_PROJECT" not in os.environ:
+        shutil.copytree(Path(__file__).with_name("project"), PROJECT, dirs_exist_ok=True)
+    with (_project() / "panel").open("w", encoding="utf-8") as panel:
+        await watch_all(url, PROJECT, partial(print, file=panel, flush=True))
+
+
+def _project() -> Path:
+    """Raises ToolFailed: it is not there, and what to do."""
+    if not PROJECT.is_dir():
+        example = Path(__file__).with_name("project")
+        raise ToolFailed(f"There is no project in {PROJECT}. Put one there, such as: cp -R {example} {PROJECT}")
+    return PROJECT
 
 
 @tool(retry="safe", label_arg="path")
 def search(word: str, path: Annotated[str, "one file of the project"]) -> list[str]:
     """The lines of a file that have a word in them, with their numbers."""
-    known = {file.name: file for file in sorted(PROJECT.glob("*.py"))}
+    known = {file.name: file for file in sorted(_project().glob("*.py"))}
     if path not in known:
         return [f"There is no {path}; there are {', '.join(known)}."]
     lines = known[path].read_text("utf-8").splitlines()
@@ -46,7 +73,7 @@ def search(word: str, path: Annotated[str, "one file of the project"]) -> list[s
 @tool(policy="ask", category="dangerous", label_arg="command", timeout_seconds=60)
 async def run_command(command: Annotated[str, "a line for sh, in the project's directory"]) -> str:
     """Run a command and wait for its output."""
-    done = await anyio.run_process(["/bin/sh", "-c", command], cwd=PROJECT, env=PYTHON, stderr=STDOUT, check=False)
+    done = await anyio.run_process(["/bin/sh", "-c", command], cwd=_project(), env=PYTHON, stderr=STDOUT, check=False)
     return f"exit code {done.returncode}\n{done.stdout.decode(errors='replace')[-8_000:]}".rstrip()
 
 
@@ -54,6 +81,6 @@ async def run_command(command: Annotated[str, "a line for sh, in the project's d
 async def run_tests(ctx: ToolContext) -> str:
     """Start the project's tests in the background. You are told how they ended."""
     process_id = await ctx.processes.start(
-        ["python3", "-m", "unittest"], cwd=str(PROJECT), env=PYTHON, description="the tests", wake=True
+        ["python3", "-m", "unittest"], cwd=str(_project()), env=PYTHON, description="the tests", wake=True
     )
     return f"Process {process_id} runs the tests."

@@ -2,13 +2,19 @@
 
     python3 examples/help/library.py [PORT]
 
-Threadcast asks it by the tool `my_loans` in threadcast.toml. It stands for a service that a company has already, so it
+The example's server runs it itself (`the_library` in tools.py); Threadcast asks it by the tool `my_loans` in
+threadcast.toml. It stands for a service that a company has already, so it
 knows nothing of Threadcast, and checks tokens by itself.
 """
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+PORT = 8001
 
 LOANS = {
     "Bearer reader-token": [{"title": "The Sleeping Brain", "until": "2026-12-04"}],
@@ -38,7 +44,17 @@ class Library(BaseHTTPRequestHandler):
         """Quiet: the terminal is the page's."""
 
 
-if __name__ == "__main__":
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8001
+@contextmanager
+def serving(port: int) -> Iterator[None]:
+    """Serve in a thread while the block runs."""
     with ThreadingHTTPServer(("127.0.0.1", port), Library) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    with ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else PORT), Library) as server:
         server.serve_forever()

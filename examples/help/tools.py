@@ -1,14 +1,17 @@
 """The tools of a help assistant: what a research library knows of its reports, and a search that tells how far it is.
 
 Where each is offered stands in threadcast.toml; only who may retract an article is said here, beside the code that does
-it. The records are invented.
+it. The records are invented. `the_library` runs the library's API beside the server: no second terminal is needed.
 """
 
 import time
 from collections.abc import Generator
 from typing import Annotated
 
-from server.authoring import Payload, Progress, ToolContext, ToolFailed, ToolResult, Traits, tool
+import anyio
+from library import PORT, serving
+
+from server.authoring import Payload, Progress, ToolContext, ToolFailed, ToolResult, Traits, companion, tool
 
 REPORTS = {"r-7": {"title": "Sleep and memory", "author": "A. Moreau", "year": 2025}}
 
@@ -25,6 +28,13 @@ PUBMED = [
 
 SHARD_SECONDS = 0.2
 """What an index takes here, so that there is progress to see."""
+
+
+@companion()
+async def the_library(url: str) -> None:
+    """The service that `my_loans` asks. It ends with the server."""
+    with serving(PORT):
+        await anyio.sleep_forever()
 
 
 @tool(retry="safe", label_arg="report_id")

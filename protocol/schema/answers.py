@@ -395,14 +395,14 @@ class ChatStarter(msgspec.Struct, frozen=True, kw_only=True):
 
 class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
     """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and
-    `starters` are what its chats show before the first message."""
+    `starters` (null: nobody has said) are what its chats show before the first message."""
 
     id: str
     aliases: list[str]
     title: str
     description: str
     greeting: str
-    starters: list[ChatStarter]
+    starters: list[ChatStarter] | None
     tools_count: int
     thread_defaults: ThreadDefaults
     ui: ModeUi

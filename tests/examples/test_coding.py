@@ -1,12 +1,10 @@
 """The example `coding`: its page as it stands, and behind its claims what editors, watchers and the model were told."""
 
 import json
-import os
 import shutil
-import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -36,12 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_every_line_of_the_page_is_printed(tmp_path: Path, project: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text((CODING / "README.md").read_text("utf-8").replace(PAGES_COPY, str(project)), "utf-8")
-    try:
-        await play(page, tmp_path)
-    finally:
-        if (pid := project / "pid").exists():  # the page did not come to its end
-            with suppress(ProcessLookupError):
-                os.kill(int(pid.read_text()), signal.SIGTERM)
+    await play(page, tmp_path)
 
 
 class Desk:
@@ -85,7 +78,7 @@ class Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     with serve_fake_openai() as model:
         openai = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-x", "OPENAI_MODEL": "tiny"}
-        chosen = {**openai, "THREADCAST_MODELS__DEFAULT": "openai/tiny"}
+        chosen = {**openai, "THREADCAST_MODELS__DEFAULT": "openai/tiny", "CODING_EDITOR": "off"}
         arguments = ["serve", "--config", str(CODING / "threadcast.toml"), "--port", "0", "--memory"]
         with start(*arguments, log=tmp_path / "log", environment=chosen) as server:
             await server.ready()

@@ -35,9 +35,10 @@ async def test_every_line_of_the_page_is_printed(tmp_path: Path, library_port: i
     here = Path(shutil.copytree(HELP, tmp_path / "help"))
     config = here / "threadcast.toml"
     config.write_text(config.read_text("utf-8").replace(":8001/", f":{library_port}/"), "utf-8")
+    library = here / "library.py"
+    library.write_text(library.read_text("utf-8").replace("PORT = 8001", f"PORT = {library_port}"), "utf-8")
     page = here / "README.md"
-    text = page.read_text("utf-8").replace("examples/help/", f"{here}/")
-    page.write_text(text.replace("library.py &", f"library.py {library_port} &"), "utf-8")
+    page.write_text(page.read_text("utf-8").replace("examples/help/", f"{here}/"), "utf-8")
     await play(page, tmp_path)
 
 

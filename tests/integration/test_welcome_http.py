@@ -78,7 +78,7 @@ async def test_modes_say_their_greeting_and_starters_and_in_a_place_those_of_the
     starter = {"title": "Hours", "text": "When?", "model": "", "context": {"desk": 1}}
     found = await modes(server)
     assert (found["desk"]["greeting"], found["desk"]["starters"]) == ("At the desk.", [starter])
-    assert (found["agent"]["greeting"], found["agent"]["starters"]) == ("Hello.", [])
+    assert (found["agent"]["greeting"], found["agent"]["starters"]) == ("Hello.", None)
     there = await modes(server, "?scope=reports/r-7")
     assert (there["desk"]["greeting"], there["desk"]["starters"]) == ("At the reports.", [starter])
     assert there["agent"]["greeting"] == "Hello."

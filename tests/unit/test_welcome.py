@@ -42,7 +42,7 @@ def test_a_profile_says_what_its_settings_say_and_the_most_specific_place_wins(t
     for place in (("reports",), ("reports", "articles")):
         assert (desk.at(place).greeting, desk.at(place).starters) == ("At the reports.", [])
     agent = profiles_of(settings(tmp_path, ""))["agent"]
-    assert (agent.greeting, agent.starters) == ("", [])
+    assert (agent.greeting, agent.starters) == ("", None)
 
 
 def test_the_operators_file_says_what_the_settings_leave_unset(tmp_path: Path) -> None:
@@ -51,11 +51,11 @@ def test_the_operators_file_says_what_the_settings_leave_unset(tmp_path: Path) -
     of_agent = Welcome(greeting="Hello.")
     found = profiles_of(settings(tmp_path, TOML), welcomes=[of_file, of_place, of_agent])
     assert found["desk"].greeting == "At the desk."
-    assert [each.title for each in found["desk"].starters] == ["Hours", "Seven"]
+    assert [each.title for each in found["desk"].starters or ()] == ["Hours", "Seven"]
     assert found["desk"].at(("reports", "articles")).greeting == "At one article."
     assert found["agent"].greeting == "Hello."
     bare = profiles_of(settings(tmp_path, "[profiles.desk]"), welcomes=[of_file])["desk"]
-    assert (bare.greeting, [each.title for each in bare.starters]) == ("From the file.", ["File"])
+    assert (bare.greeting, [each.title for each in bare.starters or ()]) == ("From the file.", ["File"])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
 
     `aliases`: other words that name it in `mode`, in any case. `greeting` and `starters` are for people, before the
-    first message; no prompt has them.
+    first message; no prompt has them. `starters` None: nobody has said, and clients offer their own.
 
     `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
     shortens long histories; '' for none, so that their oldest messages are left out. `delegate_to`: the profiles that
@@ -82,7 +82,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     aliases: list[str] = []
     description: str = ""
     greeting: str = ""
-    starters: list[Starter] = []
+    starters: list[Starter] | None = None
     system_prompt: str = DEFAULT_IDENTITY
     guidelines: str = ""
     custom_instructions: str = ""

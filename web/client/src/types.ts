@@ -158,14 +158,14 @@ export interface ChatList {
   next_cursor: string | null;
 }
 
-/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and `starters` are what its chats show before the first message. */
+/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and `starters` (null: nobody has said) are what its chats show before the first message. */
 export interface ChatMode {
   id: string;
   aliases: string[];
   title: string;
   description: string;
   greeting: string;
-  starters: ChatStarter[];
+  starters: ChatStarter[] | null;
   tools_count: number;
   thread_defaults: ThreadDefaults;
   ui: ModeUi;

@@ -15,6 +15,7 @@ import { edit, editing, send, stopEditing, targetId, write, written } from "../s
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { lazyOf } from "../ui/lazy.tsx";
 import { Pickers } from "./pickers.tsx";
+import { PlaceChips } from "./place_chips.tsx";
 import { Typing, typed } from "./typing.tsx";
 import { attach, uploads } from "./uploads.ts";
 import css from "./composer.module.css";
@@ -83,6 +84,7 @@ export function Composer() {
             <IconButton name="close" label="Stop editing" onClick={stopEditing} />
           </p>
         )}
+        {!isEditing && <PlaceChips />}
         {(files.length > 0 || uploads.value.length > 0) && <Attached />}
         <textarea
           ref={box}

@@ -1,30 +1,26 @@
-/** Which model answers, and in which mode: chosen beside the button that sends, for this chat. */
+/** Which model answers, and in which mode: chosen beside the button that sends, for this chat and the ones that follow. */
 
-import { caps, modeOf, models, modes } from "../state/caps.ts";
+import { caps, models, modes } from "../state/caps.ts";
+import type { Choices } from "../state/choices.ts";
+import { assistant, chosen, isBegun, remember } from "../state/chosen.ts";
 import { command } from "../state/actions.ts";
-import { chat, notifyOf, state } from "../state/session.ts";
-import { begin } from "../state/writing.ts";
+import { chat, state } from "../state/session.ts";
 import css from "./composer.module.css";
 
-/** Sets a parameter of the open chat; one that nobody has begun begins with it. */
-async function setParam(patch: object): Promise<boolean> {
-  try {
-    begin();
-    return await command({ type: "set_params", patch });
-  } catch (wrong) {
-    notifyOf(wrong);
-    return false;
-  }
+/** A chat that has not begun takes it when it begins. */
+function choose(choice: Partial<Choices>): void {
+  remember(choice);
+  if (isBegun.peek()) void command({ type: "set_params", patch: choice });
 }
 
 export function Pickers() {
-  const { model = "", mode } = state.value.thread;
+  const model = (isBegun.value ? state.value.thread.model : chosen.value.model) ?? "";
   const known = models.value;
   const standard = caps.value?.chat_default_model ?? "";
   const isUnknown = model !== "" && !known.some(({ id }) => id === model);
   return (
     <div class={css.pickers} key={chat.value?.id}>
-      <select aria-label="Model" title="Model" value={model} onChange={(event) => void setParam({ model: event.currentTarget.value })}>
+      <select aria-label="Model" title="Model" value={model} onChange={(event) => choose({ model: event.currentTarget.value })}>
         <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
         {isUnknown && <option value={model}>{model}</option>}
         {known.map(({ id }) => (
@@ -34,7 +30,7 @@ export function Pickers() {
         ))}
       </select>
       {modes.value.length > 1 && (
-        <select aria-label="Mode" title="Mode" value={modeOf(mode)} onChange={(event) => void setParam({ mode: event.currentTarget.value })}>
+        <select aria-label="Mode" title="Mode" value={assistant.value?.id} onChange={(event) => choose({ mode: event.currentTarget.value })}>
           {modes.value.map(({ id, title, description }) => (
             <option key={id} value={id} title={description}>
               {title || id}

@@ -6,6 +6,8 @@
 import type { ParamValue } from "threadcast-client";
 
 interface Common {
+  /** Only some providers take it (PROTOCOL §16). */
+  readonly isSampler?: boolean;
   readonly key: string;
   readonly label: string;
   readonly help: string;
@@ -37,7 +39,15 @@ export interface TextParam extends Common {
   readonly placeholder: string;
 }
 
-export type Param = NumberParam | ChoiceParam | SwitchParam | TextParam;
+/** Several texts, one on each line; `\\n` is a line break within one. */
+export interface ListParam extends Common {
+  readonly kind: "list";
+  readonly maxCount: number;
+  readonly maxLength: number;
+  readonly placeholder: string;
+}
+
+export type Param = NumberParam | ChoiceParam | SwitchParam | TextParam | ListParam;
 
 export const ANSWERS: readonly Param[] = [
   {
@@ -108,6 +118,11 @@ export const MORE: readonly Param[] = [
   { kind: "number", key: "top_p", label: "Top p", help: "Only the likeliest words that make up this share are considered.", min: 0, max: 1, step: 0.05, unset: "the model's own" },
   { kind: "number", key: "frequency_penalty", label: "Frequency penalty", help: "Against words that were said often.", min: -2, max: 2, step: 0.1, unset: "the model's own" },
   { kind: "number", key: "presence_penalty", label: "Presence penalty", help: "Against words that were said at all.", min: -2, max: 2, step: 0.1, unset: "the model's own" },
+  { kind: "number", isSampler: true, key: "top_k", label: "Top k", help: "Only so many of the likeliest words are considered; 0 is all.", min: 0, max: 100_000, step: 1, unset: "the model's own" },
+  { kind: "number", isSampler: true, key: "min_p", label: "Min p", help: "Words that are less likely than this share of the likeliest one are left out.", min: 0, max: 1, step: 0.01, unset: "the model's own" },
+  { kind: "number", isSampler: true, key: "repetition_penalty", label: "Repetition penalty", help: "Against words that stand in the text already: above 1 avoids them, below 1 seeks them.", min: 0.01, max: 2, step: 0.01, unset: "the model's own" },
+  { kind: "number", isSampler: true, key: "seed", label: "Seed", help: "The same number, with the same chat, gives the same answer, as far as the provider can.", min: 0, max: 2_147_483_647, step: 1, unset: "another one each time" },
+  { kind: "list", isSampler: true, key: "stop", label: "Stop at", help: "The answer ends before the first of these texts. One on each line, at most 4; \\n is a line break.", maxCount: 4, maxLength: 256, placeholder: "nothing" },
   { kind: "number", key: "context_tokens_cap", label: "History sent", help: "In tokens: the model is sent no more of the chat than this.", min: 1_000, max: 10_000_000, step: 1_000, unset: "all that fits" },
   { kind: "number", key: "max_history_messages", label: "Messages sent", help: "The model is sent so many of the last ones; 0 is all.", min: 0, max: 10_000, step: 1, unset: "all that fit" },
   { kind: "choice", key: "on_abort", label: "When you stop an answer", help: "What becomes of what was written so far.", options: { "": "as set elsewhere", keep: "it is kept", discard: "it is thrown away" } },
@@ -136,9 +151,14 @@ export const CLEARED: Readonly<Record<string, unknown>> = {
   autonomous_no_confirm: false,
 };
 
+/** A value and the layer that it comes from; `browser`: what a chat that has not begun will begin with. */
+export type Shown = Omit<ParamValue, "layer"> & { readonly layer: ParamValue["layer"] | "browser" };
+
 /** Where a value comes from, in words. `mode` is what the chat's mode is called. */
-export function originOf(param: ParamValue | undefined, mode: string): string {
+export function originOf(param: Shown | undefined, mode: string): string {
   switch (param?.layer) {
+    case "browser":
+      return "as in your last chat";
     case "thread":
       return "set in this chat";
     case "profile":
@@ -156,6 +176,25 @@ export function numberFrom(text: string, { min, max, step }: NumberParam): numbe
   const value = Number(text.replace(",", "."));
   const isWhole = step % 1 !== 0 || Number.isInteger(value);
   return Number.isFinite(value) && value >= min && value <= max && isWhole ? value : undefined;
+}
+
+/** What was typed as a list of texts; null clears it, a sentence says what is wrong. */
+export function listFrom(text: string, { maxCount, maxLength }: ListParam): readonly string[] | null | { readonly wrong: string } {
+  const found = text.split("\n").filter((line) => line !== "").map((line) => line.replaceAll("\\n", "\n"));
+  if (found.length > maxCount) return { wrong: `At most ${maxCount} of them.` };
+  if (found.some((each) => [...each].length > maxLength)) return { wrong: `At most ${maxLength} characters each.` };
+  return found.length ? found : null;
+}
+
+/** A list as it is typed. */
+export function listText(value: unknown): string {
+  return Array.isArray(value) ? value.map((each) => String(each).replaceAll("\n", "\\n")).join("\n") : "";
+}
+
+/** Why a sampler has no effect, or ""; `takes`: the samplers of the chat's model, `any`: those of all models. */
+export function samplerNote(key: string, model: string, takes: readonly string[], any: readonly string[]): string {
+  if (!any.includes(key)) return "No model of this server takes it.";
+  return takes.includes(key) ? "" : `The model ${model} does not take it.`;
 }
 
 /** What was chosen as it goes over the wire; null leaves it to the layers below. */

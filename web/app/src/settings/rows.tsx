@@ -3,7 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 
-import { choiceFrom, CLEARED, numberFrom, originOf, type ChoiceParam, type NumberParam, type Param, type SwitchParam, type TextParam } from "./params.ts";
+import { caps } from "../state/caps.ts";
+import { state } from "../state/session.ts";
+import { choiceFrom, CLEARED, listFrom, listText, numberFrom, originOf, samplerNote } from "./params.ts";
+import type { ChoiceParam, ListParam, NumberParam, Param, SwitchParam, TextParam } from "./params.ts";
 import { modeTitle, refusals, refuse, set, values } from "./values.ts";
 import css from "./settings.module.css";
 
@@ -20,10 +23,20 @@ export function Rows({ params }: { params: readonly Param[] }) {
 function ParamRow({ param }: { param: Param }) {
   const id = useId();
   return (
-    <Row id={id} name={param.key} label={param.label} help={param.help} isWide={param.kind === "text"}>
+    <Row id={id} name={param.key} label={param.label} help={`${param.help} ${noteOn(param)}`.trim()} isWide={param.kind === "text"}>
       {control(param, id)}
     </Row>
   );
+}
+
+/** What a model does not take is kept for the next one; what no model takes the server refuses. */
+function noteOn({ key, isSampler }: Param): string {
+  const known = caps.value;
+  if (!isSampler || !known) return "";
+  const model = (String(values.value.model?.value || state.value.thread.model || known.chat_default_model).split("?")[0]) as string;
+  const takes = known.chat_models[model]?.samplers ?? known.samplers[model.split("/")[0] as string] ?? [];
+  const any = [...Object.values(known.samplers), ...Object.values(known.chat_models).map((one) => one.samplers)].flat();
+  return samplerNote(key, model, takes, any);
 }
 
 /** The frame of a setting that is a parameter of the chat. */
@@ -44,7 +57,7 @@ export function Row({
 }) {
   const value = values.value[name];
   const wrong = refusals.value[name];
-  const canReset = value?.layer === "thread";
+  const canReset = value?.layer === "thread" || value?.layer === "browser";
   return (
     <div class={isWide ? `${css.setting} ${css.wide}` : css.setting} data-param={name}>
       <div class={css.what}>
@@ -75,6 +88,8 @@ function control(param: Param, id: string) {
       return <Choice param={param} id={id} value={value} />;
     case "switch":
       return <Switch param={param} id={id} value={value} />;
+    case "list":
+      return <ListField param={param} id={id} value={value} />;
     case "text":
       return <TextField param={param} id={id} value={value} />;
   }
@@ -122,6 +137,23 @@ function Switch({ param, id, value }: Field<SwitchParam>) {
       aria-describedby={`${id}-help`}
       checked={value === true}
       onChange={(event) => void set(param.key, event.currentTarget.checked)}
+    />
+  );
+}
+
+function ListField({ param, id, value }: Field<ListParam>) {
+  return (
+    <textarea
+      id={id}
+      rows={2}
+      aria-describedby={`${id}-help`}
+      placeholder={param.placeholder}
+      value={listText(value)}
+      onChange={(event) => {
+        const typed = listFrom(event.currentTarget.value, param);
+        if (typed && "wrong" in typed) refuse(param.key, typed.wrong);
+        else void set(param.key, typed);
+      }}
     />
   );
 }

@@ -4,8 +4,10 @@ import { signal } from "@preact/signals";
 import { useEffect, useId } from "preact/hooks";
 
 import { caps, models, modes } from "../state/caps.ts";
+import { remembered } from "../state/choices.ts";
+import { backToDefaults, chosen, isBegun, isDefault } from "../state/chosen.ts";
 import { isSettingsOpen } from "../state/layout.ts";
-import { chat, title } from "../state/session.ts";
+import { title } from "../state/session.ts";
 import { THEMES, theme } from "../state/theme.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { ANSWERS, APPROVALS, MORE, TOOLS } from "./params.ts";
@@ -43,7 +45,7 @@ export function Settings() {
         </div>
         <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${tab.value}`} tabIndex={-1}>
           {tab.value !== "browser" && (
-            <p class={css.hint}>{chat.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
+            <p class={css.hint}>{isBegun.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
           )}
           {tab.value === "answers" && <Answers />}
           {tab.value === "tools" && (
@@ -79,15 +81,16 @@ function walk(event: KeyboardEvent): void {
 function Answers() {
   const id = useId();
   const model = values.value.model;
-  const chosen = model?.layer === "thread" ? String(model.value) : "";
-  const below = model && model.layer !== "thread" ? String(model.value) : caps.value?.chat_default_model;
-  const isUnknown = chosen !== "" && !models.value.some((one) => one.id === chosen);
+  const isOwn = model?.layer === "thread" || model?.layer === "browser";
+  const own = isOwn ? String(model.value) : "";
+  const below = model && !isOwn ? String(model.value) : caps.value?.chat_default_model;
+  const isUnknown = own !== "" && !models.value.some((one) => one.id === own);
   return (
     <>
       <Row id={id} name="model" label="Model" help="Who answers in this chat, from the next answer on.">
-        <select id={id} value={chosen} onChange={(event) => void set("model", event.currentTarget.value)}>
+        <select id={id} value={own} onChange={(event) => void set("model", event.currentTarget.value)}>
           <option value="">Default{below && ` (${below})`}</option>
-          {isUnknown && <option value={chosen}>{chosen}</option>}
+          {isUnknown && <option value={own}>{own}</option>}
           {models.value.map((one) => (
             <option key={one.id} value={one.id}>
               {one.id}
@@ -115,19 +118,35 @@ function Answers() {
   );
 }
 
+function modeNameOf(mode: string): string {
+  return modes.value.find(({ id }) => id === mode)?.title || mode;
+}
+
 const THEME_WORDS = { system: "As the system", light: "Light", dark: "Dark" } as const;
 
 function Browser() {
   return (
-    <fieldset class={css.setting}>
-      <legend class={css.what}>Colours</legend>
-      <div class={`${css.control} ${css.choices}`}>
-        {THEMES.map((one) => (
-          <label key={one}>
-            <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
-          </label>
-        ))}
+    <>
+      <fieldset class={css.setting}>
+        <legend class={css.what}>Colours</legend>
+        <div class={`${css.control} ${css.choices}`}>
+          {THEMES.map((one) => (
+            <label key={one}>
+              <input type="radio" name="theme" checked={theme.value === one} onChange={() => (theme.value = one)} /> {THEME_WORDS[one]}
+            </label>
+          ))}
+        </div>
+      </fieldset>
+      <div class={css.setting}>
+        <div class={css.what}>
+          <span id="new-chats">New chats</span>
+          <p>They begin with the model, the mode and the instructions that you chose last in this browser.</p>
+        </div>
+        <div class={css.control} role="group" aria-labelledby="new-chats">
+          <p class={css.origin}>{isDefault.value ? "As the server says." : `With ${remembered(chosen.value, modeNameOf(chosen.value.mode))}.`}</p>
+          <button type="button" disabled={isDefault.value} onClick={backToDefaults}>Back to the defaults</button>
+        </div>
       </div>
-    </fieldset>
+    </>
   );
 }

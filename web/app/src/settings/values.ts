@@ -4,17 +4,24 @@
  */
 
 import { computed, effect, signal } from "@preact/signals";
-import type { Params, ParamValue } from "threadcast-client";
+import type { Params } from "threadcast-client";
 
-import { modeOf, modes } from "../state/caps.ts";
+import { isChoice, patchOf } from "../state/choices.ts";
+import { assistant, chosen, isBegun, remember } from "../state/chosen.ts";
 import { chat, client, onEvent, state } from "../state/session.ts";
 import { begin } from "../state/writing.ts";
+import type { Shown } from "./params.ts";
 
-export const values = signal<Readonly<Record<string, ParamValue>>>({});
+const told = signal<Readonly<Record<string, Shown>>>({});
+/** By key. Of a chat that has not begun, what it will begin with. */
+export const values = computed<Readonly<Record<string, Shown>>>(() => {
+  if (isBegun.value) return told.value;
+  return Object.fromEntries(Object.entries(patchOf(chosen.value) ?? {}).map(([key, value]) => [key, { value, layer: "browser" as const }]));
+});
 export const refusals = signal<Readonly<Record<string, string>>>({});
 
-export const modeId = computed(() => modeOf(state.value.thread.mode));
-export const modeTitle = computed(() => modes.value.find(({ id }) => id === modeId.value)?.title || modeId.value);
+export const modeId = computed(() => assistant.value?.id ?? "");
+export const modeTitle = computed(() => assistant.value?.title || modeId.value);
 
 let asked = 0;
 
@@ -24,12 +31,11 @@ async function refresh(): Promise<void> {
   // A chat that nobody has begun has no values of its own, and the server does not know it.
   const found = id && state.peek().position ? await client.get<Params>(`/v1/chats/${id}/params`).catch(() => null) : null;
   // An answer that comes after a later question is of before.
-  if (own === asked && id === chat.peek()?.id) values.value = found?.params ?? {};
+  if (own === asked && id === chat.peek()?.id) told.value = found?.params ?? {};
 }
 
 /** Keeps `values` up to date until what it returns is called. */
 export function keepUp(): () => void {
-  const isBegun = computed(() => state.value.position > 0);
   const stop = effect(() => {
     void chat.value;
     void isBegun.value;
@@ -45,8 +51,15 @@ export function keepUp(): () => void {
   };
 }
 
-/** Sets a parameter of this chat, or with null leaves it to the layers below. */
+/**
+ * Sets a parameter of this chat, or with null leaves it to the layers below. What new chats begin with is remembered, and
+ * is all that changes where none has begun.
+ */
 export async function set(key: string, value: unknown): Promise<void> {
+  if (isChoice(key)) {
+    remember({ [key]: key === "mode" && value === "agent" ? "" : String(value ?? "") });
+    if (!isBegun.peek()) return;
+  }
   try {
     await begin()?.send({ type: "set_params", patch: { [key]: value } }).acked;
     const { [key]: _, ...others } = refusals.peek();

@@ -4,6 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { newId, type ChatSummary } from "threadcast-client";
 
 import { ask } from "../state/actions.ts";
+import { addressOf } from "../state/route.ts";
 import { fetched } from "../ui/lazy.tsx";
 import { memo } from "../ui/memo.ts";
 import { Menu } from "../ui/menu.tsx";
@@ -49,7 +50,7 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
     <li class={isChild ? `${css.row} ${css.child}` : css.row}>
       <a
         ref={link}
-        href={`/c/${chat.id}`}
+        href={addressOf(chat.id)}
         title={title}
         aria-current={isCurrent ? "page" : undefined}
         onClick={(event) => {

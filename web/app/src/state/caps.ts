@@ -1,10 +1,11 @@
 /** What this server can do: its models, its profiles ("modes") and its limits. Asked when the page begins, and if nobody
  * answered then, when the server is heard of again. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { Capabilities, ChatMode, ChatModes } from "threadcast-client";
 
 import { ask } from "./actions.ts";
+import { scope } from "./handed.ts";
 import { chats } from "./session.ts";
 
 export const caps = signal<Capabilities | null>(null);
@@ -22,18 +23,33 @@ export function limit(name: string): number {
   return caps.peek()?.limits[name] ?? Infinity;
 }
 
+/** Providers whose answers no model writes: the demonstration, and scripts. */
+export function isScripted(model: string): boolean {
+  const provider = model.split("/")[0] as string;
+  return caps.value?.scripted_providers.includes(provider) ?? provider === "demo";
+}
+
+/** The scope that `modes` are shown in; null until they are known. */
+let shownIn: string | null = null;
 let isAsking = false;
 
 async function learn(): Promise<void> {
-  if (isAsking || caps.peek()) return;
+  const here = scope.peek();
+  if (isAsking || (caps.peek() && shownIn === here)) return;
   isAsking = true;
-  const [found, offered] = await Promise.all([ask<Capabilities>("GET", "/v1/caps"), ask<ChatModes>("GET", "/v1/chat-modes")]);
+  const place = here && `?scope=${encodeURIComponent(here)}`;
+  const [found, offered] = await Promise.all([caps.peek() ?? ask<Capabilities>("GET", "/v1/caps"), ask<ChatModes>("GET", `/v1/chat-modes${place}`)]);
   isAsking = false;
-  modes.value = offered?.modes ?? [];
-  caps.value = found;
+  batch(() => {
+    modes.value = offered?.modes ?? modes.peek();
+    caps.value = found;
+  });
+  if (offered) shownIn = here;
+  if (found && offered && here !== scope.peek()) void learn(); // it has changed meanwhile
 }
 
 void learn();
 effect(() => {
+  void scope.value;
   if (chats.value.isLive) void learn();
 });

@@ -1,12 +1,21 @@
-/** Where in the page we are, as the address says it: `/` is a chat that nobody has begun, `/c/<id>` is that chat, and the
- * server gives the page for `/c/` with anything behind it. */
+/**
+ * Where in the page we are, as the address says it: `/` is a chat that nobody has begun, `/c/<id>` is that chat, and the
+ * server gives the page for `/c/` with anything behind it. `?scope=` names the place that messages are written in, and stays
+ * while people go from chat to chat.
+ */
 
 import { signal } from "@preact/signals";
+
+import { scopeFrom } from "./contexts.ts";
 
 export interface Route {
   readonly chatId: string | null;
   /** No chat can have this address (PROTOCOL §1, "Ids"). */
   readonly isUnknown: boolean;
+  /** "reports/articles"; "" for none. */
+  readonly scope: string;
+  /** The address names a scope that is none. */
+  readonly isLost: boolean;
 }
 
 const RESERVED: ReadonlySet<string> = new Set(["subscribe", "feed", "import"]);
@@ -14,7 +23,9 @@ const RESERVED: ReadonlySet<string> = new Set(["subscribe", "feed", "import"]);
 function read(): Route {
   const id = /^\/c\/([A-Za-z0-9_-]{1,128})$/.exec(location.pathname)?.[1] ?? null;
   const chatId = id !== null && RESERVED.has(id) ? null : id;
-  return { chatId, isUnknown: chatId === null && location.pathname !== "/" };
+  const scope = scopeFrom(location.search);
+  const isUnknown = chatId === null && location.pathname !== "/";
+  return { chatId, isUnknown, scope: scope ?? "", isLost: scope === null };
 }
 
 export const route = signal<Route>(read());
@@ -22,10 +33,16 @@ addEventListener("popstate", () => {
   route.value = read();
 });
 
+/** The address of a chat, or with null of a new one, in the place where we are. */
+export function addressOf(chatId: string | null, scope = route.peek().scope): string {
+  const query = scope ? `?scope=${scope.split("/").map(encodeURIComponent).join("/")}` : "";
+  return (chatId === null ? "/" : `/c/${chatId}`) + query;
+}
+
 /** Go to a chat, or with null to the beginning of a new one. `replace`: without a step back. */
-export function go(chatId: string | null, { replace = false } = {}): void {
-  const path = chatId === null ? "/" : `/c/${chatId}`;
-  if (path === location.pathname) return;
-  history[replace ? "replaceState" : "pushState"](null, "", path);
+export function go(chatId: string | null, { replace = false, scope = route.peek().scope } = {}): void {
+  const address = addressOf(chatId, scope);
+  if (address === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"](null, "", address);
   route.value = read();
 }

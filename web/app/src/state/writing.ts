@@ -4,10 +4,13 @@
  */
 
 import { effect, signal } from "@preact/signals";
-import { newId, Refused, type Chat, type Sendable } from "threadcast-client";
+import { newId, Refused, type Chat, type JsonObject, type Sendable } from "threadcast-client";
 
 import { partOf } from "../composer/files.ts";
+import { patchOf } from "./choices.ts";
+import { chosen } from "./chosen.ts";
 import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
+import { withContext } from "./place.ts";
 import { go, route } from "./route.ts";
 import { chat, notifyOf } from "./session.ts";
 import { person } from "./storage.ts";
@@ -57,15 +60,33 @@ export function targetId(): string {
   return route.peek().chatId ?? (nextId ??= homeOf(drafts.read(null)) ?? newId());
 }
 
-/** The open chat; on the page of one that nobody has begun, a new one, which takes over what was written there. */
-export function begin(): Chat | null {
-  if (route.peek().chatId === null) {
+/**
+ * The open chat; on the page of one that nobody has begun, a new one, which takes over what was written there. A chat
+ * begins with what was chosen last, and with `context` as its own when that is given.
+ */
+export function begin(context?: JsonObject): Chat | null {
+  const isNew = route.peek().chatId === null;
+  if (isNew) {
     const id = targetId();
     nextId = null;
     drafts.move(null, id);
     go(id);
   }
-  return chat.peek();
+  const opened = chat.peek();
+  const isUnbegun = isNew || (opened?.isReady && opened.state.position === 0 && !opened.waiting.length);
+  const patch = { ...(isUnbegun && patchOf(chosen.peek())), ...(context && { context }) };
+  if (opened && Object.keys(patch).length) opened.send({ type: "set_params", patch });
+  return opened;
+}
+
+/** Sends a message that stands ready, such as a starter; what is being written stays where it is. */
+export function say({ text, model, context }: { text: string; model?: string; context?: JsonObject }): void {
+  const own = context && Object.keys(context).length ? context : undefined;
+  try {
+    begin(own)?.send({ type: "user_message", content: text, ...withContext(own), ...(model && { params: { model } }) });
+  } catch (wrong) {
+    notifyOf(wrong);
+  }
 }
 
 /** A file has come to the server; it belongs to what is written there, also when somebody looks elsewhere by now. */
@@ -95,7 +116,7 @@ export function send({ now = false } = {}): void {
       stopEditing();
     } else {
       const attachments = draft.files.map(partOf);
-      giveBack(opened, { type: "user_message", content: draft.text, attachments, priority: now }, draft);
+      giveBack(opened, { type: "user_message", content: draft.text, attachments, ...withContext(), priority: now }, draft);
       write(EMPTY);
     }
   } catch (wrong) {

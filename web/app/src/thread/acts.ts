@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { newId, textOf, type Message } from "threadcast-client";
 
 import { ask, command } from "../state/actions.ts";
-import { go } from "../state/route.ts";
+import { addressOf, go } from "../state/route.ts";
 import { chat } from "../state/session.ts";
 import { copied } from "../ui/clipboard.ts";
 import type { Part } from "./parts.tsx";
@@ -52,7 +52,7 @@ export function copyText(messages: readonly Message[]): Promise<boolean> {
 }
 
 export function linkTo(messageId: string): string {
-  return `${location.origin}/c/${chat.peek()?.id ?? ""}#m-${messageId}`;
+  return `${location.origin}${addressOf(chat.peek()?.id ?? "", "")}#m-${messageId}`;
 }
 
 /** Questions that stand above the page: with which model, and whether really. */

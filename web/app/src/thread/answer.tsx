@@ -2,6 +2,7 @@
 
 import { reasoningMsOf, textOf, type Message } from "threadcast-client";
 
+import { assistantName } from "../state/chosen.ts";
 import { isRunning, state } from "../state/session.ts";
 import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
 import { goOn } from "./acts.ts";
@@ -12,6 +13,7 @@ import { memo } from "../ui/memo.ts";
 import { timeOf, type TurnProps } from "./message.tsx";
 import { Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
+import { ScriptNote } from "./scripted.tsx";
 import { AnswerTools, Branches } from "./toolbar.tsx";
 import { ending, spent, usageOf } from "./words.ts";
 import css from "./thread.module.css";
@@ -22,7 +24,7 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
   const isBusy = isLast && isRunning.value;
   const failure = isBusy ? null : failureIn(turn, isLast);
   return (
-    <article class={`${css.message} ${css.assistant}`} id={`m-${turn.id}`} aria-label="Assistant" aria-busy={isBusy} tabIndex={-1}>
+    <article class={`${css.message} ${css.assistant}`} id={`m-${turn.id}`} aria-label={assistantName.value} aria-busy={isBusy} tabIndex={-1}>
       {turn.messages.map((message, at) => (
         <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} />
       ))}
@@ -30,6 +32,7 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
       <div class={css.under}>
         {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} hasFailed={failure !== null} />}
         {!isBusy && <Facts messages={turn.messages} />}
+        {!isBusy && last.model && <ScriptNote model={last.model} />}
       </div>
     </article>
   );

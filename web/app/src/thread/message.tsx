@@ -5,6 +5,7 @@ import { reasoningMsOf, textOf } from "threadcast-client";
 
 import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
+import { labelOf } from "../state/contexts.ts";
 import { isRunning } from "../state/session.ts";
 import { failureIn, FailureOf } from "./failure.tsx";
 import { memo } from "../ui/memo.ts";
@@ -51,6 +52,9 @@ function UserMessage({ turn, hasFailed }: { turn: Turn; hasFailed: boolean }) {
         <>
           {typeof message.content !== "string" && <Parts parts={message.content} />}
           {text && <div class={css.bubble} dir="auto">{text}</div>}
+          {message.context && Object.keys(message.context).length > 0 && (
+            <p class={css.contextFiles} title={JSON.stringify(message.context, null, 2)} dir="auto">Page: {labelOf(message.context)}</p>
+          )}
           {files.length > 0 && <p class={css.contextFiles}>{files.join(", ")}</p>}
           <UserTools message={message} hasFailed={hasFailed} onEdit={() => setEdited(true)} />
         </>

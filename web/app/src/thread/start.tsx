@@ -1,18 +1,16 @@
-/** Before the first message: what one may try here. And what is shown in place of a chat that cannot be. */
+/** Before the first message: who answers here, and what one may begin with. And what is shown in place of a chat that cannot be. */
 
-import { newId } from "threadcast-client";
+import type { ChatStarter } from "threadcast-client";
 
-import { caps } from "../state/caps.ts";
+import { caps, isScripted } from "../state/caps.ts";
+import { assistant, assistantName, backToDefaults, chosen, isBegun, isDefault } from "../state/chosen.ts";
+import { remembered } from "../state/choices.ts";
 import { go } from "../state/route.ts";
-import { chat, notifyOf } from "../state/session.ts";
-import css from "./thread.module.css";
+import { say } from "../state/writing.ts";
+import { ScriptNote } from "./scripted.tsx";
+import css from "./start.module.css";
 
-interface Try {
-  readonly title: string;
-  readonly text: string;
-  /** For this message alone. */
-  readonly model?: string;
-}
+type Try = Pick<ChatStarter, "title" | "text"> & Partial<ChatStarter>;
 
 const TRIES: readonly Try[] = [
   { title: "Explain something", text: "Explain in plain words what a lease is in a distributed system, with a small example." },
@@ -27,30 +25,41 @@ const DEMO_TRIES: readonly Try[] = [
   { title: "Let it use a tool", text: "What time is it? Use the clock tool.", model: "demo/tools" },
 ];
 
+/** What the assistant offers; where its operator has said nothing, what any assistant can do. */
+function triesOf(starters: readonly Try[] | null, standard: string): readonly Try[] {
+  if (starters) return starters;
+  if (standard.startsWith("demo/")) return DEMO_TRIES;
+  return isScripted(standard) ? [] : TRIES;
+}
+
 export function Start() {
   const standard = caps.value?.chat_default_model;
-  const tries = standard === undefined ? [] : standard.startsWith("demo/") ? DEMO_TRIES : TRIES;
-  const begin = ({ text, model }: Try) => {
-    if (!chat.peek()) go(newId());
-    try {
-      chat.peek()?.send({ type: "user_message", content: text, ...(model && { params: { model } }) });
-    } catch (wrong) {
-      notifyOf(wrong);
-    }
-  };
+  const who = assistant.value;
+  const tries = standard === undefined ? [] : triesOf(who?.starters ?? null, standard);
+  const name = assistantName.value;
+  const greeting = who?.greeting || "What shall we talk about?";
+  const isNamed = name !== "Assistant";
   return (
-    <div class={css.start}>
-      <h2>What shall we talk about?</h2>
-      <ul>
+    <div class={css.start} data-start>
+      <h2 dir="auto">{isNamed ? name : greeting}</h2>
+      {isNamed && <p class={css.greeting} dir="auto">{greeting}</p>}
+      <ul aria-label="To begin with">
         {tries.map((each) => (
           <li key={each.title}>
-            <button type="button" onClick={() => begin(each)}>
-              <strong>{each.title}</strong>
-              <span>{each.text}</span>
+            <button type="button" onClick={() => say(each)}>
+              <strong dir="auto">{each.title}</strong>
+              <span dir="auto">{each.text}</span>
             </button>
           </li>
         ))}
       </ul>
+      {standard && isScripted(standard) && <ScriptNote model={standard} isOfServer />}
+      {!isBegun.value && !isDefault.value && (
+        <p class={css.remembered}>
+          As in your last chat: {remembered(chosen.value, name)}.
+          <button type="button" onClick={backToDefaults}>Back to the defaults</button>
+        </p>
+      )}
     </div>
   );
 }
@@ -58,7 +67,7 @@ export function Start() {
 export function Failed({ wrong }: { wrong: Error }) {
   const isGone = "status" in wrong && (wrong.status === 404 || wrong.status === 410);
   return (
-    <div class={css.start}>
+    <div class={css.start} data-start>
       <h2>{isGone ? "This chat is not here" : "This chat cannot be shown"}</h2>
       <p>{isGone ? "It was deleted, or it belongs to somebody else." : wrong.message}</p>
       <button type="button" class="primary" onClick={() => go(null)}>

@@ -1,5 +1,6 @@
 /** What works in the background of this chat: agents, chats of running calls, and processes that have just ended. */
 
+import { addressOf } from "../state/route.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { agents, atWork, ended, subchats } from "./live.ts";
 import { follow } from "./subchat.tsx";
@@ -16,7 +17,7 @@ export function Agents() {
       {running.map((agent) => (
         <li key={String(agent.id)}>
           <i class={css.spin} />
-          <a href={`/c/${String(agent.chat_id ?? agent.id)}`} onClick={(event) => follow(event, String(agent.chat_id ?? agent.id))}>
+          <a href={addressOf(String(agent.chat_id ?? agent.id))} onClick={(event) => follow(event, String(agent.chat_id ?? agent.id))}>
             {String(agent.title || "agent")}
           </a>
           <span class={css.quiet}>running</span>
@@ -25,7 +26,7 @@ export function Agents() {
       {others.map((chat) => (
         <li key={chat.id}>
           <i class={chat.state === "paused" ? css.pulse : css.spin} />
-          <a href={`/c/${chat.id}`} onClick={(event) => follow(event, chat.id)}>{chat.title}</a>
+          <a href={addressOf(chat.id)} onClick={(event) => follow(event, chat.id)}>{chat.title}</a>
           <span class={css.quiet}>{chat.state === "paused" ? "needs your decision" : "running"}</span>
         </li>
       ))}

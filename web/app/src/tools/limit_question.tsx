@@ -4,6 +4,7 @@ import type { PauseReason } from "threadcast-client";
 import { useId } from "preact/hooks";
 
 import { command } from "../state/actions.ts";
+import { withContext } from "../state/place.ts";
 import { Icon } from "../ui/icon.tsx";
 import { answer, isSent, questionKey } from "./decide.ts";
 import { counted } from "./format.ts";
@@ -22,7 +23,7 @@ export function LimitQuestion({ reason, runId }: { reason: PauseReason; runId: s
   /** The run ends, and a question without tools is asked right after it: it waits in the queue until then. */
   const summarize = () => {
     decide(false);
-    void command({ type: "user_message", content: SUMMARY_PLEASE, params: { tool_use: "none" } });
+    void command({ type: "user_message", content: SUMMARY_PLEASE, params: { tool_use: "none" }, ...withContext() });
   };
   return (
     <div class={asksCss.question} role="group" aria-labelledby={heading} data-call={reason.tool_call_id} data-run={runId}>

@@ -3,7 +3,7 @@
 import type { JsonObject } from "threadcast-client";
 import { useEffect, useState } from "preact/hooks";
 
-import { go } from "../state/route.ts";
+import { addressOf, go } from "../state/route.ts";
 import { client } from "../state/session.ts";
 import { Icon } from "../ui/icon.tsx";
 import { agents } from "./live.ts";
@@ -33,7 +33,7 @@ export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean })
   const state = isOver ? (agent ? String(agent.status) : "") : (live?.state ?? "running");
   return (
     <div class={css.below} data-subchat={chatId} data-state={state}>
-      <a href={`/c/${chatId}`} onClick={(event) => follow(event, chatId)}>
+      <a href={addressOf(chatId)} onClick={(event) => follow(event, chatId)}>
         <Icon name="fork" /> {title}
       </a>
       {state && <span role="status">{WORDS[state] ?? state}</span>}

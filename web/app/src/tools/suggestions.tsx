@@ -3,6 +3,7 @@
 import type { JsonObject } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
+import { withContext } from "../state/place.ts";
 import { chat, isRunning, notify } from "../state/session.ts";
 import { copy } from "../ui/clipboard.ts";
 import { Icon } from "../ui/icon.tsx";
@@ -40,7 +41,7 @@ function sendValue(suggested: JsonObject): void {
   const { value } = suggested;
   const isText = typeof value === "string" && value.trim() !== "";
   const data = isText ? null : { value };
-  void command({ type: "user_message", content: isText ? value : labelOf(suggested), interaction: { type: "value_selected", data } });
+  void command({ type: "user_message", content: isText ? value : labelOf(suggested), interaction: { type: "value_selected", data }, ...withContext() });
 }
 
 /**
@@ -52,7 +53,7 @@ async function act(suggested: JsonObject, answer: string): Promise<void> {
   const action = String(suggested.action ?? "");
   const label = labelOf(suggested);
   if (suggested.handler === "server") {
-    void command({ type: "user_message", content: label, interaction: { type: "action_selected", action } });
+    void command({ type: "user_message", content: label, interaction: { type: "action_selected", action }, ...withContext() });
     return;
   }
   const detail = { action, label, chatId: chat.peek()?.id ?? null, messageId: lastMessage.peek()?.message_id ?? null };

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Connection } from "threadcast-client";
 
 import { isTravelling, travel } from "../drawer/way.tsx";
+import { assistantName } from "../state/chosen.ts";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
 import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
@@ -18,6 +19,7 @@ export function ConnectionBar() {
         <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
       )}
       <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
+      {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="Who answers in this chat">{assistantName.value}</span>}
       {chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />

@@ -1,0 +1,81 @@
+/**
+ * What a page around this one may hand over, and what an address may say of the place: read, checked and put together.
+ * Pure; nothing here is trusted before it was checked, since any page may call this one or link to it.
+ */
+
+import type { JsonObject } from "threadcast-client";
+
+/** Bytes of JSON that a context may have (PROTOCOL §2). */
+const CONTEXT_MAX_BYTES = 65_536;
+
+/** Of a label: what fits on one line beside the words around it. */
+const LABEL_MAX_CHARACTERS = 80;
+
+/** A scope as an address has it: one to three names with `/` between (PROTOCOL §13). "" where there is none, null where it is no scope. */
+export function scopeFrom(search: string): string | null {
+  const said = new URLSearchParams(search).get("scope") ?? "";
+  return said && (scopeOf(said) || null);
+}
+
+/** A scope as a context or an address has it, a list of names or a path of them; "" for what is none. */
+export function scopeOf(said: unknown): string {
+  const names = typeof said === "string" ? said.split("/").filter(Boolean) : said;
+  if (!Array.isArray(names) || !names.length || names.length > 3) return "";
+  return names.every((name) => typeof name === "string" && isName(name)) ? names.join("/") : "";
+}
+
+/** 1 to 64 characters that can be printed, and no white space. */
+function isName(name: string): boolean {
+  return name !== "" && [...name].length <= 64 && !/[/\s\p{C}\p{Z}]/u.test(name);
+}
+
+/** Whether pages of this origin may hand context over. An opaque origin ("null") never may. `own`: this page's origin. */
+export function isAllowed(origin: string, allowed: readonly string[], own: string): boolean {
+  return origin !== "null" && allowed.some((each) => (each === "self" ? origin === own : origin === each));
+}
+
+/** What a message asks for: a new context, or with null that the last one is withdrawn; or why it cannot be. */
+export type Handed = { readonly context: JsonObject | null } | { readonly wrong: string };
+
+/** Reads the `data` of a message of the type `threadcast.context`, which may be anything that a browser can copy. */
+export function contextFrom(data: { readonly context?: unknown }): Handed {
+  const { context } = data;
+  if (context === null) return { context: null };
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(context);
+  } catch {
+    // A loop, a BigInt, or nested too deep.
+  }
+  const read: unknown = text === undefined ? undefined : JSON.parse(text);
+  if (typeof read !== "object" || read === null || Array.isArray(read)) return { wrong: "context must be an object of JSON, or null" };
+  const bytes = new TextEncoder().encode(text).length;
+  if (bytes > CONTEXT_MAX_BYTES) return { wrong: `context has ${bytes} bytes of JSON; at most ${CONTEXT_MAX_BYTES} are taken` };
+  return { context: read as JsonObject };
+}
+
+/** What people call the place that a context is about: its own title, else its most telling word. */
+export function labelOf(context: JsonObject): string {
+  const { page, scope } = context;
+  const candidates = [
+    context.title,
+    typeof page === "object" && page !== null ? (page as JsonObject).title : page,
+    context.current_page,
+    Array.isArray(scope) ? scope.join(" / ") : scope,
+    ...Object.entries(context).map(([key, value]) => `${key} ${typeof value === "object" ? "" : String(value)}`),
+  ];
+  const found = candidates.find((each) => typeof each === "string" && each.trim() !== "") ?? "no details";
+  const words = String(found).replace(/[\s\p{C}]+/gu, " ").trim();
+  return [...words].length > LABEL_MAX_CHARACTERS ? `${[...words].slice(0, LABEL_MAX_CHARACTERS).join("")}…` : words;
+}
+
+/**
+ * The `context` that goes with a message; undefined when there is nothing to say. `page`: what the page around this one
+ * handed over; `scope`: that of the address; `own`: the chat's parameter `context`, which a message without a context of
+ * its own has anyway (PROTOCOL §13).
+ */
+export function contextOf(page: JsonObject | null, scope: string, own: JsonObject | null | undefined): JsonObject | undefined {
+  if (!page && !scope) return undefined;
+  const place = scope ? { scope: scope.split("/") } : {};
+  return { ...place, ...(page ?? own ?? {}) };
+}
