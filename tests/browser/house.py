@@ -45,10 +45,12 @@ class House:
 
     def __init__(self, directory: Path, config: str = "", app: Path | None = None) -> None:
         port = free_port()
-        (directory / "threadcast.toml").write_text(config)
+        self.config = directory / "threadcast.toml"
+        """Read at each start."""
+        self.config.write_text(config)
         self.url = f"http://127.0.0.1:{port}"
         self._arguments = ["serve", "--port", str(port), "--data-dir", str(directory / "data")]
-        self._arguments += ["--config", str(directory / "threadcast.toml")]
+        self._arguments += ["--config", str(self.config)]
         self._arguments += ["--app", str(app)] if app else []
         self._log = directory / "log"
         self._process: Process | None = None

@@ -4,15 +4,14 @@ What a cut or a lost event does to the text is the client's promise (`web/client
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from protocol.messages import JsonObject
+from tests.browser.axe import violations
 from tests.browser.house import WORDS, House, People, answered, messages, say, shows
 from tests.browser.line import opened_line
-from tests.integration.harness import ROOT
 
 CONFIG = """
 [models]
@@ -20,8 +19,6 @@ default = "demo/essay?words=300&rate=40"
 """
 
 PHONE = {"width": 390, "height": 844}
-
-AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def said(page: Page, text: str) -> None:
@@ -176,8 +173,6 @@ def test_keys_alone_open_what_there_is_and_leave_it_again(open_page: People, ser
 def test_axe_finds_nothing_serious_on_the_main_screens(
     open_page: People, server: House, chat_id: str, scheme: str, size: dict[str, int]
 ) -> None:
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed; `scripts/web` installs it")
     page = open_page("/", viewport=size, color_scheme=scheme, reduced_motion="reduce")
     name = f"{scheme}-{size['width']}"
     found = {"start": violations(page)}
@@ -206,14 +201,3 @@ def test_axe_finds_nothing_serious_on_the_main_screens(
     expect(page.get_by_role("dialog")).to_be_visible()
     found["shortcuts"] = violations(page)
     assert not any(found.values()), json.dumps(found, indent=1)
-
-
-def violations(page: Page, axe: Path = AXE) -> list[str]:
-    """What keeps somebody out, by axe-core's rules: the rule and where it is broken."""
-    page.evaluate(axe.read_text())
-    run = "axe.run(document, {resultTypes: ['violations']})"
-    found: list[dict[str, object]] = page.evaluate(
-        f"{run}.then(({{violations}}) => violations.map(({{id, impact, nodes}}) => "
-        "({id, impact, at: nodes.map((node) => node.target.join(' ') + ' ' + (node.any[0]?.message ?? ''))})))"
-    )
-    return [f"{one['id']}: {one['at']}" for one in found if one["impact"] in ("serious", "critical")]

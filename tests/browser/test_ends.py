@@ -1,11 +1,13 @@
 """What ends: a line that carries nothing, a chat that was deleted elsewhere, an address that leads nowhere."""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, messages, say, shows
 from tests.browser.line import Line, opened_line
 
@@ -68,7 +70,27 @@ def test_a_message_that_is_answered_while_the_line_is_silent_brings_another_line
     standing(page, "live")
 
 
-def test_try_now_is_offered_while_the_page_waits_and_tries_at_once(open_page: People, line: Line, chat_id: str) -> None:
+AWAY_SECONDS = 600
+"""What a busy server asks to stay away for: longer than a test waits."""
+
+
+@pytest.mark.parametrize("place", ["chat", "start"])
+def test_try_now_tries_without_waiting_any_longer(open_page: People, chat_id: str, place: str) -> None:
+    open_page.expect_complaint("status of 503")
+    profile = open_page.profile()
+    profile.add_init_script("delete window.SharedWorker")  # whose requests a route does not see
+    busy = {"status": 503, "headers": {"Retry-After": str(AWAY_SECONDS)}, "body": '{"detail":"much to do"}'}
+    streams = re.compile(r"/v1/chats/(subscribe|feed)")
+    profile.route(streams, lambda route: route.fulfill(**busy))
+    page = open_page(f"/c/{chat_id}" if place == "chat" else "/")
+    standing(page, "much to do")
+    expect(page.get_by_text(re.compile(r"again in \d+ s"))).to_be_visible()
+    profile.unroute(streams)
+    page.get_by_role("button", name="Try now").click()
+    standing(page, "live")
+
+
+def test_the_chat_and_the_start_page_say_when_they_try_again(open_page: People, line: Line, chat_id: str) -> None:
     pages = [open_page(f"/c/{chat_id}", url=line.url), open_page("/", url=line.url)]
     for page in pages:
         standing(page, "live")
@@ -114,6 +136,7 @@ def test_a_chat_that_was_deleted_elsewhere_takes_no_more_and_loses_nothing_that_
     expect(messages(page)).to_have_count(2)
     expect(page.get_by_role("button", name="Open “Another chat”")).to_be_visible()
     open_page.shoot(page, f"deleted-{name}")
+    assert violations(page) == []
     page.get_by_role("button", name="Write it in a new chat").click()
     expect(page.get_by_role("textbox", name="Message")).to_have_value("Half a thought")
     assert urlsplit(page.url).path == "/"

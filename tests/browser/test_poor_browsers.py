@@ -1,9 +1,10 @@
 """Browsers that keep nothing, lack workers or locks, hold too many chats, or put the page aside for a while."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, Response, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.house import House, People, answered, messages, say, shows, wait_until
 from tests.browser.line import Line, opened_line
@@ -88,6 +89,37 @@ def test_tabs_whose_worker_fails_share_the_connection_of_one_of_them(
         answered(tab)
         shows(tab, server.texts(chat_id))
     assert len(opened) == 1, "a tab beside the elected one has a connection of its own"
+
+
+def test_tabs_whose_worker_is_ended_go_on_without_it(
+    open_page: People, server: House, browser: Browser, chat_id: str
+) -> None:
+    tabs = [open_page(f"/c/{chat_id}") for _ in range(2)]
+    say(tabs[0], "Before")
+    for tab in tabs:
+        answered(tab)
+    end_workers(browser)
+    server.message(chat_id, "After")
+    for tab in tabs:
+        answered(tab, 4)
+        is_live(tab)
+        shows(tab, server.texts(chat_id))
+
+
+def end_workers(browser: Browser) -> None:
+    """All SharedWorkers of the browser end, as where its process crashes."""
+    devtools = browser.new_browser_cdp_session()
+    answers: list[str] = []
+    devtools.on("Target.receivedMessageFromTarget", lambda event: answers.append(event["message"]))
+    workers = [each for each in devtools.send("Target.getTargets")["targetInfos"] if each["type"] == "shared_worker"]
+    assert workers
+    for worker in workers:
+        session = devtools.send("Target.attachToTarget", {"targetId": worker["targetId"], "flatten": False})[
+            "sessionId"
+        ]
+        close = {"id": 1, "method": "Runtime.evaluate", "params": {"expression": "self.close()"}}
+        devtools.send("Target.sendMessageToTarget", {"sessionId": session, "message": json.dumps(close)})
+    devtools.detach()
 
 
 @pytest.mark.parametrize("missing", [NO_LOCKS, NO_CHANNEL])

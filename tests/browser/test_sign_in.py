@@ -1,11 +1,14 @@
 """Sign-in and sign-out: one for all tabs, nothing lost when a session ends, nothing left for the next person."""
 
+import base64
 import hashlib
+from collections.abc import Callable
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, messages, say, wait_until
 
 pytestmark = pytest.mark.slow(20)
@@ -21,6 +24,10 @@ def config(*names: str) -> str:
 
 
 CONFIG = config("ann", "bob")
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +68,7 @@ def test_the_screen_says_what_is_wanted_and_what_is_wrong_before_it_lets_go(open
     sign_in(page, "tc_nobody")
     expect(page.get_by_role("alert").filter(has_text="does not know this token")).to_be_visible()
     open_page.shoot(page, "sign-in-wrong-token")
+    assert violations(page) == []
     sign_in(page, "two words")
     expect(page.get_by_role("alert").filter(has_text="holds spaces")).to_be_visible()
     server.kill()
@@ -132,6 +140,29 @@ def test_a_session_that_ends_in_mid_work_is_taken_up_where_it_was(open_page: Peo
 
 
 @pytest.mark.row("AUTH-1")
+def test_a_token_that_is_taken_back_ends_its_session_and_a_new_one_goes_on_with_it(
+    open_page: People, new_house: Callable[..., House], chat_id: str
+) -> None:
+    open_page.expect_complaint("503")
+    house = new_house(config("ann"))
+    page = open_page(f"/c/{chat_id}#token={token('ann')}", url=house.url)
+    is_in(page, "ann")
+    say(page, "With the old token")
+    answered(page)
+    house.kill()
+    say(page, "Held meanwhile")
+    fresh = hashlib.sha256(b"tc_fresh").hexdigest()
+    house.config.write_text(f'[[auth.tokens]]\nid = "ann"\nsha256 = "{fresh}"\n')
+    house.start()
+    screen(page)
+    assert violations(page) == []
+    sign_in(page, "tc_fresh")
+    is_in(page, "ann")
+    answered(page, 4)
+    expect(messages(page).nth(2)).to_contain_text("Held meanwhile")
+
+
+@pytest.mark.row("AUTH-1")
 def test_another_person_in_the_same_browser_sees_nothing_of_the_former(
     open_page: People, server: House, chat_id: str
 ) -> None:
@@ -185,6 +216,24 @@ def test_sign_out_asks_before_unsent_messages_go_and_says_when_the_server_is_awa
     page.get_by_role("button", name="Sign out").click()
     screen(page)
     assert "Not sent yet" not in kept(page)
+
+
+@pytest.mark.row("AUTH-1")
+def test_pictures_are_shown_to_who_is_signed_in_and_to_nobody_else(open_page: People, chat_id: str) -> None:
+    page = open_page(f"/c/{chat_id}#token={token('ann')}")
+    is_in(page, "ann")
+    page.get_by_label("Files to attach").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": PNG})
+    expect(page.get_by_role("button", name="Remove a.png")).to_be_visible()
+    say(page, "Look at this")
+    answered(page)
+    page.reload()  # so that it comes from the server
+    shown = messages(page).nth(0).locator("img")
+    expect(shown).to_be_visible()
+    wait_until(lambda: shown.evaluate("image => image.naturalWidth > 0"), "a picture")
+    address = shown.get_attribute("src")
+    assert address
+    status = "async ([url, credentials]) => (await fetch(url, {credentials, cache: 'no-store'})).status"
+    assert [page.evaluate(status, [address, how]) for how in ("same-origin", "omit")] == [200, 401]
 
 
 @pytest.mark.row("AUTH-1")

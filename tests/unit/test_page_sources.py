@@ -27,6 +27,10 @@ WANTS_HTTPS = re.compile(r"\bcrypto\.(randomUUID|subtle)\b")
 """Missing in pages that came over plain HTTP from another machine (https://www.w3.org/TR/secure-contexts/), such as on
 a phone in the same network."""
 
+KEEPS = re.compile(r"\b(?:localStorage|sessionStorage|indexedDB)\b|document\.cookie")
+KEEPER = "state/storage.ts"
+"""The getters of these throw where a browser blocks them, and what is kept belongs to a person."""
+
 LINKS = ("/", "/c/{}", "/favicon.svg")
 
 COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
@@ -92,6 +96,11 @@ def test_nothing_becomes_html_but_in_one_place_which_purifies_it_and_nothing_is_
     if writers:
         assert any("dompurify" in text for file, text in sources() if file.startswith(RENDERER))
     assert not [file for file, text in sources() if RUNS_TEXT.search(text)]
+
+
+def test_the_page_keeps_things_in_one_place_which_survives_a_browser_that_refuses() -> None:
+    keepers = {file for file, text in sources() if KEEPS.search(text)}
+    assert keepers <= {KEEPER}
 
 
 def test_the_page_works_over_plain_http_from_another_machine() -> None:

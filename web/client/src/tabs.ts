@@ -93,16 +93,27 @@ function join(membership: Membership, ways: readonly Way[]): void {
   }
 }
 
-const byWorker: Way = ({ hub, options, name, alive }, fail) => {
+const byWorker: Way = ({ hub, options, name, alive, signal }, fail) => {
   const worker = new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });
   worker.onerror = () => {
     worker.port.close();
     fail();
   };
+  const isHere = hub.onHere;
+  hub.onHere = () => {
+    isHere();
+    // A worker that is ended says nothing; its lock is free then.
+    navigator.locks?.request(lockOfWorker(name), { signal }, fail).catch(() => {});
+  };
   const port = messagePort(worker.port);
   void alive.then((lock) => port.post({ options, lock } satisfies Hello));
   hub.move(later(alive, port)); // so after this
 };
+
+/** What the worker of this name holds for as long as it lives. */
+export function lockOfWorker(name: string): string {
+  return `${name} worker`;
+}
 
 /** The tab that has the lock `name` holds the hub. */
 const byElection: Way = ({ hub, options, name, me, alive, signal }, fail) => {
