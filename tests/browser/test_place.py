@@ -141,11 +141,11 @@ def test_a_scope_in_the_address_is_shown_sent_and_kept_until_it_is_taken_away(
     assert last_context(server, chat_id) == {"scope": ["reports", "articles"]}
     if look == "phone":
         page.get_by_role("button", name="Chats").click()
+    link = page.get_by_role("navigation", name="Chats").get_by_role("link").first
+    assert str(link.get_attribute("href")).endswith("?scope=reports/articles")
     page.get_by_role("button", name="New chat").click()
     expect(page).to_have_url(f"{server.url}/?scope=reports/articles")
     expect(chip(page)).to_have_text("Place: reports / articles", use_inner_text=True)
-    link = page.get_by_role("navigation", name="Chats").get_by_role("link").first
-    assert str(link.get_attribute("href")).endswith("?scope=reports/articles")
     page.get_by_role("button", name="Leave this place").click()
     expect(page).to_have_url(f"{server.url}/")
     expect(chip(page)).to_have_count(0)
@@ -185,7 +185,7 @@ def test_a_page_of_a_named_origin_frames_the_chat_and_its_newest_context_goes_wi
     expect(frame.get_by_text('"report_id": "r-7"')).to_be_visible()
     open_page.shoot(page, "p9-framed")
     frame.get_by_role("button", name="This report").click()
-    expect(frame.get_by_text("You said: What is this report?")).to_be_visible()
+    expect(frame.get_by_role("article").get_by_text("You said: What is this report?")).to_be_visible()
     chat_id = newest_chat(server)
     assert last_context(server, chat_id) == REPORT
     expect(frame.get_by_role("article", name="You")).to_contain_text("Page: Sleep and memory")
@@ -287,6 +287,8 @@ def test_a_stranger_who_opens_the_chat_is_ignored_and_counted_and_a_named_page_i
         expect(chip(opened)).to_have_count(0)
         say(opened, "Hello")
         answered(opened)
+        opened.get_by_role("button", name="Developer").click()
+        expect(opened.get_by_text("1 ignored; the browser's console says why")).to_be_visible()
         assert last_context(server, newest_chat(server)) is None
         assert page.evaluate("heard") == [{"type": "threadcast.ready"}], "a stranger is told nothing else"
 

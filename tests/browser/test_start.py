@@ -162,7 +162,7 @@ def test_what_is_not_offered_any_more_is_dropped_with_a_word(open_page: People) 
     page = open_page("/")
     expect(page.get_by_text("The model demo/parrot is not offered any more.")).to_be_visible()
     expect(page.get_by_text("The assistant “pilot” is not offered any more.")).to_be_visible()
-    expect(page.get_by_text("As in your last chat: your instructions “Be brief.”.")).to_be_visible()
+    expect(page.get_by_text("As in your last chat: your instructions “Be brief.”")).to_be_visible()
     page.reload()
     expect(page.get_by_text("As in your last chat")).to_be_visible()
     expect(page.get_by_text("not offered any more")).to_have_count(0)
@@ -186,7 +186,7 @@ def test_a_browser_that_keeps_nothing_remembers_as_long_as_the_page_stands(open_
     answered(page)
     assert server.at_rest(chat_of(page))["thread"]["model"] == "demo/reasoning"
     page.get_by_role("button", name="New chat").click()
-    expect(page.get_by_text("As in your last chat: the model demo/reasoning.")).to_be_visible()
+    expect(page.get_by_text("As in your last chat: the model demo/reasoning")).to_be_visible()
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])

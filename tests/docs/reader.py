@@ -3,6 +3,7 @@
     toml      goes to the end of threadcast.toml; a server must start with the block alone, and with all of them
     python    that imports `server.…` goes to the end of my_tools.py, likewise; else it is a program and must end well
     ts        is compiled and run by node
+    js        is a script of a web page; node reads it and does not run it
     sh        is run command by command; commands that do not end have a terminal of their own for the rest of the page
     text      after one of the others in the same section is what was printed: each line must have come, in this order,
               in one of the terminals. `…` stands for anything, and so does each number of ten digits or more
@@ -162,6 +163,8 @@ class Reader:
                 self._run_program(block)
             case "ts":
                 self._run_typescript(block)
+            case "js":
+                self._read_script(block)
             case "sh":
                 self._run_commands(block)
             case "text":
@@ -244,6 +247,14 @@ class Reader:
         options = f"--strict --target ES2022 --module NodeNext --typeRoots {WEB}/node_modules/@types --types node"
         self._ends_well(block, f"{WEB}/node_modules/.bin/tsc {options} page.ts", program)
         self._ends_well(block, "node page.js", program)
+
+    def _read_script(self, block: Block) -> None:
+        if missing := node_is_missing():
+            self.missing.add(missing)
+            return
+        script = self.here / f"script_{block.line}.mjs"
+        script.write_text(block.text)
+        self._ends_well(block, f"node --check {script.name}")
 
     def _run_commands(self, block: Block) -> None:
         exported = ""

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
+import { ignoredCount } from "../state/place.ts";
 import { chat, client, connection, isRunning, live } from "../state/session.ts";
 import { copy } from "../ui/clipboard.ts";
 import { size } from "../ui/figures.ts";
@@ -45,6 +46,7 @@ export function Numbers() {
         <Pair name="Gaps">
           {gaps} seen, {resyncs} resynced
         </Pair>
+        {ignoredCount.value > 0 && <Pair name="Messages of other pages">{ignoredCount.value} ignored; the browser's console says why</Pair>}
       </dl>
       <div class={css.faults}>
         <button

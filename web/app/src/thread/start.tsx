@@ -56,7 +56,7 @@ export function Start() {
       {standard && isScripted(standard) && <ScriptNote model={standard} isOfServer />}
       {!isBegun.value && !isDefault.value && (
         <p class={css.remembered}>
-          As in your last chat: {remembered(chosen.value, name)}.
+          As in your last chat: {remembered(chosen.value, name)}
           <button type="button" onClick={backToDefaults}>Back to the defaults</button>
         </p>
       )}

@@ -18,8 +18,10 @@ export function ConnectionBar() {
       {isNarrow.value && (
         <IconButton name="menu" label="Chats" pressed={isSidebarOpen.value} onClick={() => (isSidebarOpen.value = true)} />
       )}
-      <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
-      {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="Who answers in this chat">{assistantName.value}</span>}
+      <div class={css.titles}>
+        <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
+        {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="Who answers in this chat">{assistantName.value}</span>}
+      </div>
       {chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />
