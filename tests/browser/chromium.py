@@ -5,13 +5,13 @@ it the same way as the tests do.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserType, sync_playwright
 
-__all__ = ["launched_chromium"]
+__all__ = ["launch", "launched_chromium"]
 
 ARGUMENTS = [
     "--no-sandbox",  # it is root in containers
@@ -28,9 +28,13 @@ ARGUMENTS = [
 @contextmanager
 def launched_chromium() -> Iterator[Browser]:
     """For a block. Raises LookupError, with what to do, where there is none."""
-    with sync_playwright() as playwright:
-        found = shutil.which("chromium") or playwright.chromium.executable_path
-        if not Path(found).is_file():
-            raise LookupError("there is no Chromium; `apt-get install chromium` brings one")
-        with closing(playwright.chromium.launch(executable_path=found, args=ARGUMENTS)) as chromium:
-            yield chromium
+    with sync_playwright() as playwright, closing(launch(playwright.chromium)) as chromium:
+        yield chromium
+
+
+def launch(kind: BrowserType, *, without: Sequence[str] = ()) -> Browser:
+    """Another Chromium; `without` are arguments that playwright gives by itself. Raises LookupError."""
+    found = shutil.which("chromium") or kind.executable_path
+    if not Path(found).is_file():
+        raise LookupError("there is no Chromium; `apt-get install chromium` brings one")
+    return kind.launch(executable_path=found, args=ARGUMENTS, ignore_default_args=list(without) or None)

@@ -99,6 +99,7 @@ def test_the_chat_and_the_start_page_say_when_they_try_again(open_page: People, 
         standing(page, "offline")
         expect(page.get_by_text("again in")).to_be_visible()
         expect(page.get_by_role("button", name="Try now")).to_be_visible()
+        expect(page.get_by_text("network error")).to_have_count(0)  # which is Chromium's word
     open_page.shoot(pages[1], "offline-start")
     line.up()
     for page in pages:

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
+from tests.browser.chromium import launch
 from tests.browser.house import House, People, answered, messages, say, shows, wait_until
 from tests.browser.line import Line, opened_line
 
@@ -215,6 +217,28 @@ def test_of_more_chats_than_a_stream_carries_those_looked_at_last_are_live_and_n
     shows(page, server.texts(chat_id))
     wait_until(lambda: list(page.evaluate("told").values()).count("resting") == 1, "one other chat at rest")
     assert not refused
+
+
+def test_a_page_that_comes_back_from_the_cache_of_the_way_back_goes_on(
+    server: House, browser: Browser, chat_id: str
+) -> None:
+    with (
+        closing(launch(browser.browser_type, without=["--disable-back-forward-cache"])) as other,
+        closing(People(other, server.url, "put-aside")) as people,
+    ):
+        page = people(f"/c/{chat_id}")
+        page.evaluate("addEventListener('pageshow', (event) => { window.wasPutAside = event.persisted; })")
+        say(page, "Before")
+        answered(page)
+        page.goto(f"http://localhost:{server.url.rpartition(':')[2]}/livez")  # another origin
+        server.message(chat_id, "While it was put aside")
+        server.at_rest(chat_id, 4)
+        page.go_back(wait_until="commit")  # nothing is loaded, so no more is told
+        answered(page, 4)
+        assert page.evaluate("window.wasPutAside") is True
+        shows(page, server.texts(chat_id))
+        is_live(page)
+        assert not people.complaints
 
 
 @pytest.mark.parametrize("script", ["", "delete window.SharedWorker"], ids=["worker", "elected"])

@@ -6,7 +6,7 @@
 
 import { Backoff } from "./backoff.js";
 import { after, now, sleep } from "./clock.js";
-import { isSignedOut, Refused } from "./errors.js";
+import { isSignedOut, Refused, ThreadcastError } from "./errors.js";
 import { FrameParser } from "./frames.js";
 import type { ChatSummary, FeedItem } from "./types.js";
 import { Busy, type Wire } from "./wire.js";
@@ -80,7 +80,8 @@ export class Feed {
         [reason, pauseMs] = await this.read(this.connection);
       } catch (wrong) {
         isOut = this.wire.awaitsSignIn && isSignedOut(wrong);
-        reason = wrong instanceof Error ? wrong.message : String(wrong);
+        // Whatever else reading throws has a name of the browser's own.
+        reason = wrong instanceof Busy || wrong instanceof ThreadcastError ? wrong.message : "the connection broke";
         if (wrong instanceof Refused && !isOut) return this.tell({ isLive: false, refused: reason });
         pauseMs = isOut ? SIGN_IN_MS : wrong instanceof Busy ? wrong.retryMs : 0;
       }

@@ -253,7 +253,11 @@ export class Stream {
       return;
     }
     this.chats.delete(chatId);
-    this.take({ kind: "gone", chatId, wrong: new Refused(`there is no chat ${chatId}`, "not_found", 404) });
+    const wrong =
+      event.reason === "not_found"
+        ? new Refused(`there is no chat ${chatId}`, "not_found", 404)
+        : new Refused("this server cannot read the chat", "unavailable", 503);
+    this.take({ kind: "gone", chatId, wrong });
   }
 
   /**

@@ -28,8 +28,8 @@ export function Gone({ wrong }: { wrong: Error }) {
     <section class={css.gone} aria-label="This chat has ended">
       {isReady.value && (
         <p>
-          <strong>{isDeleted ? "This chat was deleted." : "This chat has ended."}</strong>{" "}
-          {isDeleted ? "What you see is what this page still holds of it; it is gone when you leave." : `${wrong.message}.`}
+          <strong>{isDeleted ? "This chat was deleted." : "This chat cannot be followed any more."}</strong>{" "}
+          {isDeleted ? "What you see is what this page still holds of it; it is gone when you leave." : `The reason: ${wrong.message}.`}
         </p>
       )}
       {text && (
