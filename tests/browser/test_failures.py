@@ -197,3 +197,20 @@ def test_how_long_a_model_thought_is_the_same_after_a_reload_and_in_another_tab(
     open_page.shoot(page, "thought-after-reload")
     other = open_page(f"/c/{chat_id}", person="bob")
     expect(messages(other).nth(1)).to_contain_text(told)
+
+
+def test_a_mode_that_this_server_does_not_have_is_told_where_it_is_asked(
+    open_page: People, server: House, model: FakeOpenAI, chat_id: str
+) -> None:
+    header = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": "m1", "thread": {"mode": "gone"}}
+    counts = {"message_count": 1, "payload_count": 0, "agent_count": 0}
+    message = {"role": "user", "content": "From elsewhere", "message_id": "m1"}
+    server.import_chat(
+        "\n".join(json.dumps(each) for each in [header | counts, {"type": "message", "message": message}])
+    )
+    model.replies = [Reply([text("All the same."), STOP, DONE])]
+    page = open_page(f"/c/{chat_id}")
+    expect(page.get_by_text("From elsewhere")).to_be_visible()
+    say(page, "Hello")
+    expect(page.get_by_text("All the same.", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="The mode of this chat is not one of this server")).to_be_visible()

@@ -9,7 +9,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { activePath, textOf } from "threadcast-client";
 
-import { chat, failure, isReady, isRunning, onEvent, state } from "../state/session.ts";
+import { chat, failure, isReady, isRunning, notify, onEvent, state } from "../state/session.ts";
 import { asked } from "./acts.ts";
 import { Waiting } from "./answer.tsx";
 import { enlarged } from "./enlarged.ts";
@@ -36,6 +36,13 @@ const places = new Map<string, Place>();
 // What `bench` measures: from a snapshot until it is seen.
 onEvent((event) => {
   if (event.type === "snapshot") performance.mark("threadcast:snapshot");
+});
+
+/** What a run tells besides its answer, which goes on; other errors stand with the message that they happened to. */
+const TOLD_ONCE: ReadonlySet<string> = new Set(["too_large", "unknown_mode"]);
+
+onEvent((event) => {
+  if (event.type === "error" && !event.fatal && TOLD_ONCE.has(event.code)) notify(event.message);
 });
 
 export function Thread() {
