@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, say
 from tests.ports import free_port
 
@@ -134,6 +135,7 @@ def test_a_scope_in_the_address_is_shown_sent_and_kept_until_it_is_taken_away(
     expect(page.get_by_role("button", name="This report")).to_be_visible()
     expect(chip(page)).to_have_text("Place: reports / articles", use_inner_text=True)
     open_page.shoot(page, f"p9-scope-{look}")
+    assert not violations(page)
     say(page, "Hello")
     answered(page)
     page.wait_for_url("**/c/*?scope=reports/articles")

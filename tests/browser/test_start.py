@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, messages, say, shows
 
 CONFIG = """
@@ -72,6 +73,7 @@ def test_an_assistant_says_its_name_its_greeting_and_what_to_begin_with(
         "About seven",
     ]
     open_page.shoot(page, f"p9-start-{look}")
+    assert not violations(page)
     starters(page).first.click()
     shows(page, ["When is the desk open?", "You said: When is the desk open?"])
     expect(page.get_by_role("article", name="Front desk")).to_have_count(1)
@@ -204,6 +206,7 @@ def test_demonstrations_say_that_they_are_and_how_to_get_a_model(open_page: Peop
     dialog = page.get_by_role("dialog", name="Configure a model")
     expect(dialog).to_contain_text("OPENAI_BASE_URL=")
     open_page.shoot(page, f"p9-demo-how-to-{look}")
+    assert not violations(page)
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
 
