@@ -37,8 +37,8 @@ async function learn(): Promise<void> {
   const here = scope.peek();
   if (isAsking || (caps.peek() && shownIn === here)) return;
   isAsking = true;
-  const place = here && `?scope=${encodeURIComponent(here)}`;
-  const [found, offered] = await Promise.all([caps.peek() ?? ask<Capabilities>("GET", "/v1/caps"), ask<ChatModes>("GET", `/v1/chat-modes${place}`)]);
+  const offers = here ? ask<ChatModes>("GET", `/v1/chat-modes?scope=${encodeURIComponent(here)}`) : ask<ChatModes>("GET", "/v1/chat-modes");
+  const [found, offered] = await Promise.all([caps.peek() ?? ask<Capabilities>("GET", "/v1/caps"), offers]);
   isAsking = false;
   batch(() => {
     modes.value = offered?.modes ?? modes.peek();
