@@ -26,9 +26,14 @@ ARGUMENTS = [
 
 
 @contextmanager
-def launched_chromium() -> Iterator[Browser]:
-    """For a block. Raises LookupError, with what to do, where there is none."""
-    with sync_playwright() as playwright, closing(launch(playwright.chromium)) as chromium:
+def launched_chromium(has_scroll_bars: bool = False) -> Iterator[Browser]:
+    """Start a Chromium for a block, with scroll bars that take room and can be dragged if asked for.
+
+    Raises:
+        LookupError: there is none; the message says what to do.
+    """
+    without = ["--hide-scrollbars"] if has_scroll_bars else []
+    with sync_playwright() as playwright, closing(launch(playwright.chromium, without=without)) as chromium:
         yield chromium
 
 

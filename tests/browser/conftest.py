@@ -40,11 +40,11 @@ def _sources(room: str, kind: str) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def browser(built_page: None) -> Iterator[Browser]:
-    """A real Chromium."""
+def browser(request: pytest.FixtureRequest, built_page: None) -> Iterator[Browser]:
+    """A real Chromium; it shows scroll bars in a file with `HAS_SCROLL_BARS = True`."""
     with ExitStack() as stack:
         try:
-            yield stack.enter_context(launched_chromium())
+            yield stack.enter_context(launched_chromium(getattr(request.module, "HAS_SCROLL_BARS", False)))
         except LookupError as missing:
             pytest.skip(str(missing))
 

@@ -8,10 +8,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from protocol.messages import JsonObject
 from tests.browser.house import SCREEN_MS, House, People, say, wait_until
+from tests.conftest import SCREENS
 
 APP = Path(__file__).with_name("tools_of_test_tools.py")
 
@@ -257,3 +259,58 @@ def test_an_action_of_the_server_is_a_message_that_names_it(open_page: People, s
     page.get_by_role("button", name="Start over").click()
     asked = wait_until(lambda: (server.chat(chat_id)["messages"] or [])[2:3], "the action's message")[0]
     assert (asked["content"], asked["interaction"]["action"]) == ("Start over", "start_over")
+
+
+def test_the_past_shows_a_tool_as_it_was_and_says_which_time_that_is(
+    open_page: People, server: House, chat_id: str, tmp_path: Path
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    say(page, call("send_mail", to="mara"))
+    question(page, "send_mail").get_by_role("button", name="Allow", exact=True).click()
+    ends(page, "send_mail", "done")
+    server.at_rest(chat_id, 4)
+    say(page, call("index_pages", go_on=str(tmp_path / "go on")))
+    expect(card(page, "index_pages").get_by_text("reading page 1 of 4")).to_be_visible()
+    (tmp_path / "go on").touch()
+    server.at_rest(chat_id, 8)
+
+    standing = page.locator("main > header").get_by_role("status")
+    expect(standing).to_have_text("live")
+    page.get_by_role("button", name="Time travel").click()
+    slider = page.get_by_role("slider", name="Position")
+    slider.press("Home")
+    found: dict[str, set[str]] = {"send_mail": set(), "index_pages": set()}
+    last = int(slider.get_attribute("max") or 0)
+    for position in range(last + 1):
+        expect(page.get_by_text(f"As it was at position {position} of {last}")).to_be_visible()
+        expect(standing).to_have_text(re.compile(r"^past, (\d\d:\d\d|before the first message)"))
+        for tool, states in found.items():
+            if card(page, tool).count():
+                states.add(card(page, tool).get_attribute("data-state") or "")
+        if "running" in found["index_pages"] and not (SCREENS / "14-7-past.png").exists():
+            open_page.shoot(page, "14-7-past")
+        slider.press("ArrowRight")
+    assert found["send_mail"] >= {"asking", "done"} and found["index_pages"] >= {"running", "done"}
+    assert "interrupted" not in found["send_mail"] | found["index_pages"]
+    page.get_by_role("button", name="Back to now").click()
+    expect(standing).to_have_text("live")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_name_is_cut_only_where_there_is_no_room_for_it(
+    open_page: People, server: House, chat_id: str, width: int
+) -> None:
+    page = open_page(f"/c/{chat_id}", viewport={"width": width, "height": 844})
+    name = "send_invoice_with_line_items_to_customer_and_accountant"
+    say(page, call(name))
+    ends(page, name, "asking")
+    open_page.shoot(page, "14-7-long-name" + ("-phone" if width < 700 else ""))
+    words = card(page, name).locator("summary b")
+    cut = "(b) => b.scrollWidth - b.clientWidth"
+    free = """(b) => b.parentElement.clientWidth
+        - [...b.parentElement.children].reduce((sum, each) => sum + each.offsetWidth, 0)"""
+    assert words.evaluate(cut) <= 0 if width > 700 else words.evaluate(free) < 60
+    said = question(page, name).locator("b")
+    assert said.evaluate(cut) <= 0 and said.evaluate("(b) => b.getBoundingClientRect().right") <= width
+    question(page, name).get_by_role("button", name="Deny", exact=True).click()
+    server.at_rest(chat_id, 4)

@@ -8,7 +8,16 @@ from pathlib import Path
 from server.authoring import Preview, Progress, ToolResult, Traits, tool
 from server.tools.agents import delegate, start_agent
 
-__all__ = ["delegate", "index_pages", "propose_article", "save_article", "send_mail", "send_parcel", "start_agent"]
+__all__ = [
+    "delegate",
+    "index_pages",
+    "propose_article",
+    "save_article",
+    "send_invoice_with_line_items_to_customer_and_accountant",
+    "send_mail",
+    "send_parcel",
+    "start_agent",
+]
 
 
 @tool(policy="ask")
@@ -21,6 +30,12 @@ def send_mail(to: str, text: str = "") -> str:
 def send_parcel(to: str) -> str:
     """Send a parcel."""
     return f"parcel for {to}"
+
+
+@tool(policy="ask")
+def send_invoice_with_line_items_to_customer_and_accountant() -> str:
+    """Send an invoice; its name is long, and it has no arguments that could stand beside it."""
+    return "sent"
 
 
 @tool(retry="safe", timeout_seconds=60)

@@ -170,7 +170,10 @@ function show(opened: Chat): void {
 }
 
 export const title = computed(() => state.value.thread.title || "New Chat");
-export const isRunning = computed(() => !past.value && !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
+/** A run is open in the chat that is shown: now, or at the moment of the past that somebody looks at. */
+export const isRunShown = computed(() => !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
+/** A run is open now, and the present is shown. */
+export const isRunning = computed(() => !past.value && isRunShown.value);
 effect(() => {
   document.title = chat.value ? `${title.value} · Threadcast` : "Threadcast";
 });

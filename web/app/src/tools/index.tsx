@@ -3,7 +3,7 @@
 import type { Message, PayloadAdded } from "threadcast-client";
 import { useMemo } from "preact/hooks";
 
-import { isRunning } from "../state/session.ts";
+import { isRunShown } from "../state/session.ts";
 import { CallCard, type CallCardProps } from "./call_card.tsx";
 import { PayloadCard } from "./later.tsx";
 import { ideCalls, openDraftId, payloads, reasons, results, statuses, subchats } from "./live.ts";
@@ -33,7 +33,7 @@ export function ToolCalls({ message }: { message: Message }) {
             reason={result ? undefined : reasons.value.find((reason) => reason.tool_call_id === call.id)}
             ideCall={result ? undefined : ideCalls.value.find((waiting) => waiting.tool_call_id === call.id)}
             chats={subchats.value.get(call.id)}
-            isRunOpen={!result && isRunning.value}
+            isRunOpen={!result && isRunShown.value}
           />
         );
       })}

@@ -37,7 +37,7 @@ function Plain({ payload }: { payload: PayloadAdded }) {
       {isDrawn || length <= DRAWN_MAX_CHARACTERS ? (
         <PayloadData type={payload.payload_type} data={payload.data} />
       ) : (
-        <button type="button" class={bodyCss.showAll} onClick={() => setDrawn(true)}>Show ({size(length)})</button>
+        <button type="button" class={bodyCss.showAll} data-unfolds onClick={() => setDrawn(true)}>Show ({size(length)})</button>
       )}
     </section>
   );

@@ -118,7 +118,7 @@ function Changes({ before, after, since, onWhole }: { before: JsonObject; after:
   return (
     <div class={dataCss.changes}>
       <p class={css.quiet}>
-        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class={bodyCss.showAll} onClick={onWhole}>Show the whole</button>
+        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class={bodyCss.showAll} data-unfolds onClick={onWhole}>Show the whole</button>
       </p>
       {changed.map((change) => (
         <ChangeOf key={change.field} change={change} />

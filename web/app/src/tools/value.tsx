@@ -127,5 +127,5 @@ function Linked({ text }: { text: string }) {
 }
 
 function ShowAll({ label, onClick }: { label: string; onClick: () => void }) {
-  return <button type="button" class={bodyCss.showAll} onClick={onClick}>{label}</button>;
+  return <button type="button" class={bodyCss.showAll} data-unfolds onClick={onClick}>{label}</button>;
 }

@@ -1,13 +1,14 @@
 /** The bar above the chat: its title, how we stand to the server, and the ways to what stands beside it. */
 
 import { useEffect, useState } from "preact/hooks";
-import type { Connection } from "threadcast-client";
+import type { ChatState, Connection } from "threadcast-client";
 
+import { clockOf, momentOf } from "../drawer/play.ts";
 import { isTravelling, travel } from "../drawer/way.tsx";
 import { assistantName } from "../state/chosen.ts";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
-import { chat, chats, client, connection, failure, isReady, live, title } from "../state/session.ts";
+import { chat, chats, client, connection, failure, isReady, live, past, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
 import { sentence, standing, type Facts } from "./standing.ts";
 import css from "./frame.module.css";
@@ -22,12 +23,23 @@ export function ConnectionBar() {
         <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
         {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="Who answers in this chat">{assistantName.value}</span>}
       </div>
-      {chat.value ? <OfChat /> : <OfList />}
+      {past.value ? <OfPast was={past.value} /> : chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />
       )}
       <IconButton name="developer" label="Developer" pressed={isDrawerOpen.value} onClick={() => (isDrawerOpen.value = !isDrawerOpen.value)} />
     </header>
+  );
+}
+
+/** What is shown is not how the chat stands, so the connection is not what people ask for; `past.tsx` says the position. */
+function OfPast({ was }: { was: ChatState }) {
+  const moment = momentOf(was);
+  const when = moment === null ? "before the first message" : clockOf(moment, Date.now());
+  return (
+    <span class={css.standing} data-kind="past" title="An earlier state of this chat. Nothing can be changed in it.">
+      <span role="status" class={css.said}>past, {when}</span>
+    </span>
   );
 }
 
