@@ -19,7 +19,7 @@ HAS_SCROLL_BARS = True
 
 LONG = "One line of many.\n\n" * 12
 
-ESSAY = {"model": "demo/essay?words=6000&rate=150"}
+ESSAY = {"model": "demo/essay?words=6000&rate=40"}
 """An answer that grows for longer than any test looks at it."""
 
 NEXT_FRAMES = """async (count) => {
@@ -232,10 +232,12 @@ def test_a_finger_leaves_the_end_and_comes_back(open_page: People, server: House
     grows(page, server, chat_id)
     swipe(page, 200)
     stays(page)
-    for _ in range(20):
+
+    def swiped() -> bool:
         swipe(page, -500)
-        if jump(page).count() == 0:
-            break
+        return jump(page).count() == 0
+
+    wait_until(swiped, "the end, by swiping")
     follows_growth(page)
     server.command(chat_id, "abort")
 
@@ -249,8 +251,14 @@ def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People,
     bar = box["x"] + log(page).evaluate("box => (box.clientLeft + box.clientWidth + box.offsetWidth) / 2")
     page.mouse.move(bar, box["y"] + box["height"] - 20)
     page.mouse.down()
-    page.mouse.move(bar, box["y"] + box["height"] / 2, steps=5)
-    expect(jump(page)).to_be_visible()
+    middle = box["y"] + box["height"] / 2
+
+    def dragged() -> bool:
+        page.mouse.move(bar, middle + 10)
+        page.mouse.move(bar, middle, steps=5)
+        return jump(page).count() > 0
+
+    wait_until(dragged, "the middle, by dragging")
     page.mouse.up()
     stays(page)
     page.mouse.move(bar, box["y"] + box["height"] * log(page).evaluate(THUMB))
