@@ -8,8 +8,9 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import AXE, violations
 from tests.browser.house import House, People, answered, say
-from tests.browser.test_drawer import AXE, PHONE, open_drawer, violations
+from tests.browser.test_drawer import PHONE, open_drawer
 from tests.browser.test_tools import APP, CONFIG, call, question
 
 __all__ = ["APP", "CONFIG"]
