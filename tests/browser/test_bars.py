@@ -8,7 +8,7 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import AXE, violations
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, say
 from tests.browser.test_drawer import PHONE, open_drawer
 from tests.browser.test_tools import APP, CONFIG, call, question
@@ -88,8 +88,6 @@ def test_nothing_jumps_while_an_answer_with_code_tables_and_tools_streams(
 def test_axe_finds_nothing_serious_in_any_panel(
     open_page: People, server: House, chat_id: str, scheme: str, size: dict[str, int]
 ) -> None:
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed; `scripts/web` installs it")
     page = open_page(f"/c/{chat_id}", viewport=size, color_scheme=scheme, reduced_motion="reduce")
     shown = f"-phone{'-dark' * (scheme == 'dark')}" if size == PHONE else "-dark" * (scheme == "dark")
     found: dict[str, list[str]] = {}
