@@ -56,7 +56,7 @@ def queue(page: Page) -> Locator:
     return page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
 
 
-def test_what_waits_is_listed_reworded_sent_now_and_taken_back_in_every_tab(
+def test_what_waits_is_listed_reworded_put_first_and_taken_back_in_every_tab(
     open_page: People, server: House, chat_id: str
 ) -> None:
     server.message(chat_id, "Work", params=SLOW)
@@ -71,7 +71,7 @@ def test_what_waits_is_listed_reworded_sent_now_and_taken_back_in_every_tab(
     expect(queue(one).nth(1)).to_contain_text("better")
     queue(one).filter(has_text="alpha").get_by_role("button", name="Cancel").click()
     expect(queue(two)).to_have_count(2)
-    queue(two).filter(has_text="gamma").get_by_role("button", name="Now").click()
+    queue(two).filter(has_text="gamma").get_by_role("button", name="Next").click()
     expect(queue(one).first).to_contain_text("gamma")
     expect(queue(one).first).to_contain_text("next")
     box(one).press("Escape")
@@ -155,8 +155,8 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
 
 def test_a_file_that_is_too_large_is_refused_before_it_travels(page: Page) -> None:
     paste(page, "huge.png", 12_500_000)
-    expect(page.get_by_role("list", name="Attachments")).to_contain_text(
-        re.compile("huge.png has 1[23] MB; at most 12 MB")
+    expect(page.get_by_role("alert", name="Not attached")).to_contain_text(
+        re.compile("huge.png: 1[23] MB, and at most 12 MB can be attached. Choose a smaller one")
     )
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
 

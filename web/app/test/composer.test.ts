@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { isImage, partOf, refusalOf } from "../src/composer/files.ts";
+import { fileOf } from "../src/composer/held_draft.ts";
+import { listed } from "../src/composer/names.ts";
 import { heldText, isEditable, wordsOf } from "../src/composer/waiting.ts";
 import { Drafts, DRAFTS_MAX_COUNT, EMPTY, homeOf, type DraftFile } from "../src/state/drafts.ts";
 import { SafeStore, type Store } from "../src/state/safe_store.ts";
@@ -61,10 +63,43 @@ test("what cannot be attached says why, by the server's own limits", () => {
   const limits = { images_max_count: 2, binary_max_bytes: 1_000, blob_max_bytes: 2_000, parts_max_count: 4 };
   const png = { name: "a.png", type: "image/png", size: 900 };
   assert.equal(refusalOf(png, [file], limits), null);
-  assert.match(refusalOf({ ...png, size: 1_001 }, [], limits) ?? "", /a.png has 1 kB; at most 1 kB/);
-  assert.match(refusalOf(png, [file, file], limits) ?? "", /At most 2 images/);
-  assert.match(refusalOf({ ...png, type: "text/csv", size: 1_500 }, [file, file, file], limits) ?? "", /At most 3 files/);
-  assert.match(refusalOf({ ...png, size: 0 }, [], limits) ?? "", /empty/);
+  assert.match(refusalOf({ ...png, size: 1_001 }, [], limits) ?? "", /^a little more than the 1 kB that can be attached. Choose a smaller one/);
+  assert.match(refusalOf({ ...png, size: 9_000 }, [], limits) ?? "", /^9 kB, and at most 1 kB can be attached/);
+  assert.match(refusalOf(png, [file, file], limits) ?? "", /at most 2 images .* the next one/);
+  assert.match(refusalOf({ ...png, type: "text/csv", size: 1_500 }, [file, file, file], limits) ?? "", /at most 3 files/);
+  assert.match(refusalOf({ ...png, size: 0 }, [], limits) ?? "", /nothing is in it/);
+});
+
+test("the names of files stand in one line", () => {
+  assert.equal(listed(["a"]), "a");
+  assert.equal(listed(["a", "a", "b"]), "a and b");
+  assert.equal(listed(["a", "b", "c", "d"]), "a, b and 2 more");
+});
+
+test("a tab follows another one's draft, unless it has written something else", () => {
+  const store = new MapStore();
+  const [one, two] = [new Drafts(store), new Drafts(store)];
+  const key = "threadcast.draft.c";
+  const say = (drafts: Drafts, text: string) => {
+    const oldValue = store.getItem(key);
+    drafts.write("c", { text, files: [] });
+    return { key, oldValue, newValue: store.getItem(key) };
+  };
+  assert.equal(two.read("c").text, "");
+  assert.deepEqual(two.heard(say(one, "hel")), ["c", { text: "hel", files: [] }]);
+  two.heard(say(one, "hello"));
+  assert.equal(two.read("c").text, "hello");
+  two.write("c", { text: "mine", files: [] });
+  assert.equal(two.heard({ key, oldValue: JSON.stringify({ text: "hello" }), newValue: null }), undefined);
+  assert.equal(two.read("c").text, "mine");
+  assert.equal(two.heard({ key: "theme", oldValue: null, newValue: "dark" }), undefined);
+});
+
+test("what a part refers to is found again in it", () => {
+  for (const mime of ["image/png", "audio/mpeg", "text/csv"]) {
+    const [found] = fileOf(partOf({ ...file, mime }));
+    assert.deepEqual([found?.hash, found && partOf(found)], ["ab", partOf({ ...file, mime })]);
+  }
 });
 
 test("a file goes as the part that its kind asks for", () => {
@@ -84,5 +119,6 @@ test("what waits is said in words, and only what is known whole can be edited", 
   const held = { chatId: "c", requestId: "r", type: "user_message", body: JSON.stringify({ content: "hi" }) };
   assert.equal(heldText(held), "hi");
   assert.equal(heldText({ ...held, body: JSON.stringify({ content: "", attachments: [{}, {}] }) }), "2 attached");
+  assert.equal(heldText({ ...held, type: "withdrawn" }), "hi");
   assert.equal(heldText({ ...held, type: "set_params" }), "");
 });

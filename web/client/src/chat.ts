@@ -8,7 +8,7 @@
 import { Closed, isSignedOut, Refused, ThreadcastError, Unreachable } from "./errors.js";
 import { after, now } from "./clock.js";
 import { newId } from "./ids.js";
-import type { Held, Outbox } from "./outbox.js";
+import { WITHDRAWN, type Held, type Outbox } from "./outbox.js";
 import { Postman, type Recipient } from "./postman.js";
 import { reduce } from "./reducer.js";
 import { Handle, type Sent } from "./sent.js";
@@ -66,6 +66,7 @@ export class Chat implements Recipient {
   private readonly watchers = new Set<(happening: Happening) => void>();
   private readonly refusals = new Set<(requestId: string, wrong: Refused) => void>();
   private readonly sent = new Map<string, Handle>();
+  private readonly withdrawals = new Map<string, { done(outcome: "gone" | "sent"): void; fail(wrong: ThreadcastError): void }>();
   private readonly unwatch: () => void;
   private isTold = false;
 
@@ -193,6 +194,21 @@ export class Chat implements Recipient {
     }
   }
 
+  /**
+   * Take back a command of ours that the stream has not shown: "gone" when it will have no effect, "sent" when it had
+   * its effect already. One that was never posted is gone at once; else the server is asked as soon as it can be
+   * reached, and nobody posts it again meanwhile, also after a reload. Throws what ended the stream.
+   */
+  withdraw(requestId: string): Promise<"gone" | "sent"> {
+    const held = this.waiting.find((one) => one.requestId === requestId);
+    if (!held) return Promise.resolve("sent");
+    this.sent.delete(requestId);
+    const isGone = held.type !== WITHDRAWN && this.postman.withdraw(held);
+    this.say();
+    if (isGone) return Promise.resolve("gone");
+    return new Promise((done, fail) => this.withdrawals.set(requestId, { done, fail }));
+  }
+
   /** Tell the others that somebody types here, or does no longer. They forget it after a while; say it again. */
   type(isTyping: boolean): void {
     this.source.type(this.id, isTyping);
@@ -275,6 +291,12 @@ export class Chat implements Recipient {
     this.say();
   }
 
+  withdrawn({ requestId }: Held, isGone: boolean): void {
+    this.withdrawals.get(requestId)?.done(isGone ? "gone" : "sent");
+    this.withdrawals.delete(requestId);
+    this.say();
+  }
+
   delayed(wrong: Error): void {
     const { message: reason } = wrong;
     if (isSignedOut(wrong)) this.connect({ ...this.connection, reason, isSignedOut: true });
@@ -295,6 +317,9 @@ export class Chat implements Recipient {
   }
 
   private settle(ack: Ack): void {
+    if (this.outbox.held(this.id).some((held) => held.requestId === ack.client_request_id && held.type === WITHDRAWN)) {
+      return; // the answer to its withdrawal has the last word
+    }
     this.postman.settle(ack.client_request_id);
     if (!ack.accepted) {
       const { error, code } = ack.result;
@@ -365,6 +390,7 @@ export class Chat implements Recipient {
     this.postman.close();
     this.toolCalls.close();
     for (const handle of this.sent.values()) handle.takeRefusal(wrong);
+    for (const { fail } of this.withdrawals.values()) fail(wrong);
     this.connect({ state: "offline", reason: wrong.message });
   }
 }

@@ -7,7 +7,7 @@ export { Closed, isSignedOut, OutboxFull, Refused, ThreadcastError, Unreachable 
 export { failureOf, reasoningMsOf, type Failure } from "./failures.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";
 export { newId } from "./ids.js";
-export { MemoryOutbox, StorageOutbox, type Held, type Outbox } from "./outbox.js";
+export { MemoryOutbox, StorageOutbox, type Held, type Outbox, WITHDRAWN } from "./outbox.js";
 export { reduce, textOf } from "./reducer.js";
 export { activePath, AT_REST, emptyState, isAtRest, snapshotOf, stateFromSnapshot, type ChatState } from "./state.js";
 export type { Sent } from "./sent.js";

@@ -17,6 +17,12 @@ export interface Held {
   body: string;
 }
 
+/**
+ * The type of a command that was posted and is to be taken back: the server may have it, so it is kept, under its own
+ * request id, until the server says what became of it. `body` is still the command's.
+ */
+export const WITHDRAWN = "withdrawn";
+
 export interface Outbox {
   /** Throws OutboxFull. One whose id is kept already stays as it is. */
   add(held: Held): void;
@@ -39,6 +45,7 @@ const EXEMPT: ReadonlySet<string> = new Set([
   "ide_tool_result",
   "ide_tool_claim",
   "edit_queued",
+  WITHDRAWN,
 ]);
 
 /** It does not wait in the server's queue, so it need not wait behind what does. */

@@ -9,8 +9,8 @@
 import { Backoff } from "./backoff.js";
 import { after, sleep } from "./clock.js";
 import { Refused } from "./errors.js";
-import { isExempt, type Held, type Outbox } from "./outbox.js";
-import type { Receipt } from "./types.js";
+import { isExempt, WITHDRAWN, type Held, type Outbox } from "./outbox.js";
+import type { Message, Receipt } from "./types.js";
 import { Busy, pathOf, type Wire } from "./wire.js";
 
 /** Whom the postman tells. */
@@ -21,6 +21,8 @@ export interface Recipient {
   refused(held: Held, wrong: Refused): void;
   /** The server had it long before; it has left the outbox. */
   longDone(held: Held): void;
+  /** The server was asked to take it back. `isGone`: it has no effect and will have none. It has left the outbox. */
+  withdrawn(held: Held, isGone: boolean): void;
   /** The server asked to wait, or was not reached. */
   delayed(wrong: Error): void;
 }
@@ -33,6 +35,8 @@ const DUPLICATE_MS = 30_000;
 
 export class Postman {
   private readonly posted = new Set<string>();
+  /** Put here by this program and never posted: the server cannot have them. What an earlier page left may be there. */
+  private readonly untried = new Set<string>();
   private readonly duplicates = new Map<string, () => void>();
   private readonly backoff: Backoff;
   private generation = 0;
@@ -59,7 +63,19 @@ export class Postman {
   /** Keep it and post it. Throws OutboxFull. */
   put(held: Held): void {
     this.outbox.add(held);
+    this.untried.add(held.requestId);
     this.wake();
+  }
+
+  /** Post it no more; false when the server may have it, and is asked to take it back as soon as it can be reached. */
+  withdraw(held: Held): boolean {
+    const isUntried = this.untried.has(held.requestId);
+    this.settle(held.requestId);
+    if (!isUntried) {
+      this.outbox.add({ ...held, type: WITHDRAWN });
+      this.wake();
+    }
+    return isUntried;
   }
 
   /** A new connection: the server behind it may have lost what an older one took (PROTOCOL §15). */
@@ -76,6 +92,7 @@ export class Postman {
   settle(requestId: string): void {
     this.outbox.remove(this.chatId, requestId);
     this.posted.delete(requestId);
+    this.untried.delete(requestId);
     this.duplicates.get(requestId)?.();
     this.duplicates.delete(requestId);
   }
@@ -108,11 +125,13 @@ export class Postman {
   private async post(held: Held): Promise<void> {
     const { generation } = this;
     let wait = 0;
+    this.untried.delete(held.requestId);
     try {
+      if (held.type === WITHDRAWN) return await this.takeBack(held);
       const receipt = await this.wire.ask<Receipt>("POST", pathOf("chats", this.chatId, "commands"), held.body);
       this.backoff.reset();
-      const isHeld = this.outbox.held(this.chatId).some((other) => other.requestId === held.requestId);
-      // Else it was seen before this answer came, or accepted before the connection that asked for it again.
+      const isHeld = this.outbox.held(this.chatId).includes(held);
+      // Else it was seen or withdrawn before this answer came, or accepted before the connection that asked for it again.
       if (generation === this.generation && isHeld) {
         this.posted.add(held.requestId);
         if (receipt.status === "duplicate") this.watchDuplicate(held);
@@ -120,6 +139,7 @@ export class Postman {
       this.recipient.accepted(held, receipt);
     } catch (wrong) {
       if (wrong instanceof Refused && wrong.status !== 401) {
+        if (!this.outbox.held(this.chatId).includes(held)) return; // withdrawn meanwhile: what takes it back finds nothing
         this.settle(held.requestId);
         return this.recipient.refused(held, wrong);
       }
@@ -141,6 +161,19 @@ export class Postman {
     if (generation === this.generation) await sleep(wait, this.pause.signal);
   }
 
+  /** Throws Refused, Busy, Unreachable. */
+  private async takeBack(held: Held): Promise<void> {
+    const { requestId } = held;
+    const waited = await this.wire.ask<{ status?: string }>("DELETE", pathOf("chats", this.chatId, "queue", requestId)).catch(unlessThere);
+    if (waited?.status === "accepted") throw new Busy("the server does not know yet whether it could be taken back", 0);
+    // What did not wait has had its effect, or was never there. The stream may lag behind that answer; a snapshot does not.
+    const tree = waited ?? (await this.wire.ask<{ messages: Message[] }>("GET", `${pathOf("chats", this.chatId)}?view=tree`).catch(unlessThere));
+    const isSent = tree !== null && "messages" in tree && tree.messages.some(({ client_request_id }) => client_request_id === requestId);
+    this.backoff.reset();
+    this.settle(requestId);
+    this.recipient.withdrawn(held, !isSent);
+  }
+
   private watchDuplicate(held: Held): void {
     const cancel = after(DUPLICATE_MS, () => {
       this.settle(held.requestId);
@@ -148,4 +181,10 @@ export class Postman {
     });
     this.duplicates.set(held.requestId, cancel);
   }
+}
+
+/** Null for what is not there. Throws whatever else went wrong. */
+function unlessThere(wrong: unknown): null {
+  if (wrong instanceof Refused && wrong.status === 404) return null;
+  throw wrong;
 }

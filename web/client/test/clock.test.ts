@@ -93,6 +93,7 @@ function postFrom120Chats(quota: Quota): Promise<void> {
       },
       refused: (_, wrong) => fail(wrong),
       longDone: () => fail(new Error("nothing was a duplicate")),
+      withdrawn: () => {},
       delayed: () => {},
     };
     for (let count = 0; count < 120; count++) {

@@ -8,43 +8,73 @@ import { removeFile, targetId, written } from "../state/writing.ts";
 import { size } from "../ui/figures.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { isImage } from "./files.ts";
-import { cancelUpload, keepPreview, previewOf, retryUpload, uploads, type Upload } from "./uploads.ts";
-import css from "./composer.module.css";
+import { listed } from "./names.ts";
+import { cancelUpload, change, keepPreview, next, previewOf, uploads, type Upload } from "./uploads.ts";
+import css from "./attached.module.css";
 
 export function Attached() {
-  const onTheWay = uploads.value.filter(({ target }) => target === targetId());
+  const ours = uploads.value.filter(({ target }) => target === targetId());
+  const onTheWay = ours.filter(({ error }) => !error);
   const { files } = written.value;
-  if (!files.length && !onTheWay.length) return null;
   return (
-    <ul class={css.attached} aria-label="Attachments">
-      {files.map((file) => (
-        <li key={file.hash} title={file.name}>
-          {isImage(file.mime) ? <Picture file={file} /> : <Icon name="file" />}
-          <span class={css.name}>{file.name}</span>
-          <span class={css.size}>{size(file.bytes)}</span>
-          <IconButton name="close" label={`Remove ${file.name}`} onClick={() => removeFile(file)} />
-        </li>
-      ))}
-      {onTheWay.map((upload) => (
-        <OnTheWay key={upload.id} upload={upload} />
-      ))}
+    <>
+      {(files.length > 0 || onTheWay.length > 0) && (
+        <ul class={css.attached} aria-label="Attachments">
+          {files.map((file) => (
+            <li key={file.hash} title={file.name}>
+              {isImage(file.mime) ? <Picture file={file} /> : <Icon name="file" />}
+              <span class={css.name} dir="auto">{file.name}</span>
+              {file.bytes > 0 && <span class={css.size}>{size(file.bytes)}</span>}
+              <IconButton name="close" label={`Remove ${file.name}`} onClick={() => removeFile(file)} />
+            </li>
+          ))}
+          {onTheWay.map(({ id, file, progress }) => (
+            <li key={id} title={file.name}>
+              <Icon name="file" />
+              <span class={css.name} dir="auto">{file.name}</span>
+              <progress aria-label={`Upload of ${file.name}`} value={progress} max={1} />
+              <IconButton name="close" label={`Remove ${file.name}`} onClick={() => cancelUpload(id)} />
+            </li>
+          ))}
+        </ul>
+      )}
+      <Refusals refused={ours.filter(({ error }) => error)} />
+    </>
+  );
+}
+
+/** What could not be attached: a line for each reason, with the files that it holds for. */
+function Refusals({ refused }: { refused: readonly Upload[] }) {
+  const reasons = [...new Set(refused.map(({ error }) => error))];
+  if (!reasons.length) return null;
+  return (
+    <ul class={css.refusals} aria-label="Not attached" role="alert">
+      {reasons.map((reason) => {
+        const alike = refused.filter(({ error }) => error === reason);
+        const ids = alike.map(({ id }) => id);
+        const names = listed(alike.map(({ file }) => file.name || "The file"));
+        return (
+          <li key={reason}>
+            <Icon name="warn" />
+            <span>
+              <b dir="auto">{names}</b>: {reason}
+            </span>
+            {alike.every(({ mayRetry }) => mayRetry) && <IconButton name="retry" label={`Try ${names} again`} onClick={() => retryUploads(ids)} />}
+            <IconButton name="close" label={`Dismiss ${names}`} onClick={() => dismissUploads(ids)} />
+          </li>
+        );
+      })}
     </ul>
   );
 }
 
-function OnTheWay({ upload: { id, file, progress, error } }: { upload: Upload }) {
-  return (
-    <li class={error ? css.failed : undefined} title={error ?? file.name}>
-      <Icon name={error ? "warn" : "file"} />
-      <span class={css.name}>{error ?? file.name}</span>
-      {error ? (
-        <IconButton name="retry" label={`Try ${file.name} again`} onClick={() => retryUpload(id)} />
-      ) : (
-        <progress aria-label={`Upload of ${file.name}`} value={progress} max={1} />
-      )}
-      <IconButton name="close" label={`Remove ${file.name}`} onClick={() => cancelUpload(id)} />
-    </li>
-  );
+function retryUploads(ids: readonly string[]): void {
+  for (const id of ids) change(id, { error: undefined, progress: 0 });
+  next();
+}
+
+function dismissUploads(ids: readonly string[]): void {
+  uploads.value = uploads.peek().filter((one) => !ids.includes(one.id));
 }
 
 /** An image of ours. After a reload it is asked of the server, with the token that an `img` cannot send. */

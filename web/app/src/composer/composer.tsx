@@ -1,7 +1,8 @@
 /**
  * Where people write. A chat begins with its first message, and so does its address.
  *
- * While a run is open, what is sent waits in the queue, unless it is sent with "now": then the run gives way to it.
+ * While a run is open there are three ways to send: a message waits its turn (Enter), is next after the step that runs
+ * (Alt+Enter), or stops the run and goes at once (Ctrl+Enter). A message that is written anew always waits its turn.
  */
 
 import { signal } from "@preact/signals";
@@ -11,13 +12,14 @@ import { activePath, textOf } from "threadcast-client";
 import { isDrawerOpen, isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
 import { chat, isRunning, notify, notifyOf, state } from "../state/session.ts";
-import { edit, editing, send, stopEditing, targetId, write, written } from "../state/writing.ts";
+import { edit, editing, send, stopEditing, targetId, write, written, type When } from "../state/writing.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { lazyOf } from "../ui/lazy.tsx";
 import { Pickers } from "./pickers.tsx";
 import { PlaceChips } from "./place_chips.tsx";
 import { Typing, typed } from "./typing.tsx";
-import { attach, uploads } from "./uploads.ts";
+import { isTyped, plainText } from "./typed.ts";
+import { attach, forgetRefusals, refuse, uploads } from "./uploads.ts";
 import css from "./composer.module.css";
 
 const Attached = lazyOf(() => import("./attached.tsx").then((room) => room.Attached));
@@ -43,6 +45,8 @@ export function Composer() {
   const isWaiting = uploads.value.some(({ target, error }) => !error && target === targetId());
   const isEmpty = !text.trim() && !files.length && !editing.value?.parts.length;
 
+  const hasWays = isBusy && !isEmpty && !isEditing;
+
   useDrop();
   useStopKey();
   useEffect(() => grow(box.current), [text]);
@@ -50,16 +54,22 @@ export function Composer() {
     if (hasKeyboard.matches || isEditing) box.current?.focus();
   }, [route.value.chatId === null, isEditing]);
 
-  const submit = (now = false) => {
-    if (isWaiting) return notify("The files are still on their way; send it when they have come.");
-    send({ now: now && isBusy });
+  const submit = (when: When = "queue") => {
+    const target = targetId();
+    const ours = uploads.peek().filter((upload) => upload.target === target);
+    if (ours.some(({ error }) => !error)) return notify("The files are still on their way.");
+    if (ours.some(({ mayRetry }) => mayRetry)) return notify("A file could not be uploaded. Try it again or dismiss it, then send.");
+    if (isEmpty) return;
+    send(isBusy ? when : "queue");
+    forgetRefusals(target);
     typed("");
   };
   const keys = (event: KeyboardEvent) => {
-    if (event.isComposing) return;
+    if (!isTyped(event)) return;
     const isBare = !event.shiftKey && !event.altKey && !event.ctrlKey && !event.metaKey;
-    if (event.key === "Enter" && !event.shiftKey && (hasKeyboard.matches || event.ctrlKey || event.metaKey)) {
-      submit(event.ctrlKey || event.metaKey);
+    const isStopping = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && !event.shiftKey && (hasKeyboard.matches || isStopping || event.altKey)) {
+      submit(isStopping ? "stop" : event.altKey ? "next" : "queue");
     } else if (event.key === "Escape" && isEditing) stopEditing();
     else if (event.key === "ArrowUp" && isBare && isEmpty && !isEditing && !isBusy) {
       if (!editLast()) return;
@@ -101,13 +111,14 @@ export function Composer() {
           onBlur={() => typed("")}
           onKeyDown={keys}
           onPaste={(event) => {
-            const pasted = event.clipboardData?.files;
-            if (!pasted?.length || isEditing) return;
+            if (isEditing) return;
+            const pasted = event.clipboardData?.files.length ? event.clipboardData.files : plainText(event.clipboardData, text);
+            if (!pasted) return;
             event.preventDefault();
             attach(pasted);
           }}
         />
-        <div class={css.tools}>
+        <div class={hasWays ? `${css.tools} ${css.ways}` : css.tools}>
           <IconButton name="attach" label="Attach files" disabled={isEditing} onClick={() => file.current?.click()} />
           <input
             ref={file}
@@ -122,10 +133,15 @@ export function Composer() {
           />
           <Pickers />
           <span class={css.space} />
-          {isBusy && !isEmpty && !isEditing && (
-            <button type="button" class={css.now} title="The open answer gives way to this (Ctrl+Enter)" onClick={() => submit(true)}>
-              Send now
-            </button>
+          {hasWays && (
+            <>
+              <button type="button" class={css.way} title="Sent after the step that runs now (Alt+Enter)" onClick={() => submit("next")}>
+                Next
+              </button>
+              <button type="button" class={css.way} title="Stop the answer and send this (Ctrl+Enter)" onClick={() => submit("stop")}>
+                Stop and send
+              </button>
+            </>
           )}
           {isBusy && (
             <button type="button" class={`${css.disc} ${css.stop}`} aria-label="Stop" title="Stop (Escape)" onClick={stop}>
@@ -136,7 +152,7 @@ export function Composer() {
             type="submit"
             class={`${css.disc} primary`}
             aria-label={isBusy ? "Queue" : "Send"}
-            title={isBusy ? "Queue: it is sent when the answer is finished (Enter)" : "Send (Enter)"}
+            title={isBusy ? "Queue: sent in its turn (Enter)" : "Send (Enter)"}
             disabled={isEmpty || isWaiting}
           >
             <Icon name={isBusy ? "queue" : "send"} />
@@ -178,7 +194,11 @@ function useDrop(): void {
       isDropping.value = false;
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
-      if (!editing.peek()) attach(event.dataTransfer.files);
+      if (editing.peek()) return;
+      const items = [...event.dataTransfer.items].filter(({ kind }) => kind === "file");
+      const folders = new Set(items.flatMap((item) => (item.webkitGetAsEntry()?.isDirectory ? [item.getAsFile()?.name ?? "It"] : [])));
+      for (const name of folders) refuse(name, "this is a folder. Choose the files in it.");
+      attach([...event.dataTransfer.files].filter(({ name }) => !folders.has(name)));
     };
     addEventListener("dragover", over);
     addEventListener("dragleave", leave);
@@ -195,7 +215,7 @@ function useDrop(): void {
 function useStopKey(): void {
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
-      if (event.key !== "Escape" || event.defaultPrevented || !isRunning.peek()) return;
+      if (event.key !== "Escape" || !isTyped(event) || event.defaultPrevented || !isRunning.peek()) return;
       const isOpen = isSettingsOpen.peek() || isSidebarOpen.peek() || document.querySelector("dialog[open], [role=menu]");
       const isInField = (event.target as HTMLElement).matches("input, select, [contenteditable]");
       if (isOpen || isInField || (isDrawerOpen.peek() && document.activeElement?.closest("aside"))) return;

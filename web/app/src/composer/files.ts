@@ -25,16 +25,23 @@ export function isImage(mime: string): boolean {
   return IMAGES.has(mime);
 }
 
-/** Why this file cannot be attached to what is there already; null when it can. */
+/** Why this file cannot be attached to what is there already, and what to do; null when it can. The file is named beside it. */
 export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
-  if (!file.size) return `${file.name} is empty.`;
+  if (!file.size) return "nothing is in it. Choose another file.";
   const most = isImage(file.type) ? Math.min(limits.binary_max_bytes, limits.blob_max_bytes) : limits.blob_max_bytes;
-  if (file.size > most) return `${file.name} has ${size(file.size)}; at most ${size(most)} can be attached.`;
+  if (file.size > most) {
+    const [has, may] = [size(file.size), size(most)];
+    return has === may
+      ? `a little more than the ${may} that can be attached. Choose a smaller one.`
+      : `${has}, and at most ${may} can be attached. Choose a smaller one.`;
+  }
   const images = there.filter(({ mime }) => isImage(mime)).length;
-  if (isImage(file.type) && images >= limits.images_max_count) return `At most ${limits.images_max_count} images go with one message.`;
+  if (isImage(file.type) && images >= limits.images_max_count) {
+    return `at most ${limits.images_max_count} images go with one message. Send what is left out with the next one.`;
+  }
   // One part is the text itself.
-  if (there.length >= limits.parts_max_count - 1) return `At most ${limits.parts_max_count - 1} files go with one message.`;
-  return null;
+  const files = limits.parts_max_count - 1;
+  return there.length < files ? null : `at most ${files} files go with one message. Send what is left out with the next one.`;
 }
 
 /** The part of a message that refers to an upload. */

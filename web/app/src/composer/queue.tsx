@@ -1,14 +1,16 @@
 /** Messages that wait for their turn, those that wait for the connection, and those that were not taken. */
 
-import { useState } from "preact/hooks";
-import type { Held, QueuedItem } from "threadcast-client";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Refused, type Held, type QueuedItem } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
-import { chat, connection, notify, notifyOf, state } from "../state/session.ts";
-import { drop, takeUp, unsent } from "../state/writing.ts";
+import { chat, connection, notify, notifyOf, saidElsewhere, state } from "../state/session.ts";
+import { drop, keep, takeUp, unsent } from "../state/writing.ts";
 import { IconButton } from "../ui/icon.tsx";
+import { isTyped } from "./typed.ts";
 import { heldText, isEditable, wordsOf } from "./waiting.ts";
-import css from "./composer.module.css";
+import { isWithdrawn, withdraw } from "./withdrawing.ts";
+import css from "./queue.module.css";
 
 export function Queue() {
   const { queued_items: waiting } = state.value.runtime;
@@ -16,27 +18,47 @@ export function Queue() {
   const held = unseen(waiting);
   if (!waiting.length && !refused.length && !held.length) return null;
   return (
-    <ul class={css.queue} aria-label="Waiting messages">
+    <ul class={css.queue} aria-label="Waiting messages" tabIndex={0}>
       {waiting.map((item, at) => (
         <Waiting key={item.client_request_id} item={item} isFirst={at === 0 && item.priority} />
       ))}
       {held.map((one) => (
-        <li key={one.requestId}>
-          <span class={css.tag}>not sent yet</span>
-          <span class={css.words} dir="auto">{heldText(one)}</span>
-        </li>
+        <NotSent key={one.requestId} held={one} />
       ))}
       {refused.map((one) => (
         <li key={one.id} class={css.refused} title={one.reason}>
           <span class={css.tag}>not taken</span>
           <span class={css.words} dir="auto">{one.draft.text || `${one.draft.files.length} files`}</span>
-          <button type="button" onClick={() => takeUp(one)}>
-            Put back
-          </button>
-          <IconButton name="close" label="Discard" onClick={() => drop(one.id)} />
+          <span class={css.acts}>
+            <button type="button" onClick={() => takeUp(one)}>
+              Put back
+            </button>
+            <IconButton name="close" label="Discard" onClick={() => drop(one.id)} />
+          </span>
         </li>
       ))}
     </ul>
+  );
+}
+
+/** A message that waits for the connection. One that may have reached the server stands there until it is taken back. */
+function NotSent({ held }: { held: Held }) {
+  const take = (isToEdit: boolean) => {
+    const opened = chat.peek();
+    if (opened) void withdraw(opened, held, { isToEdit });
+  };
+  const isOver = isWithdrawn(held);
+  return (
+    <li title={isOver ? "It may have reached the server, which is asked to take it back as soon as the line is there." : undefined}>
+      <span class={css.tag}>{isOver ? "being taken back" : "not sent yet"}</span>
+      <span class={css.words} dir="auto">{heldText(held)}</span>
+      {!isOver && (
+        <span class={css.acts}>
+          {held.type === "user_message" && <IconButton name="edit" label="Edit" onClick={() => take(true)} />}
+          <IconButton name="close" label="Cancel" onClick={() => take(false)} />
+        </span>
+      )}
+    </li>
   );
 }
 
@@ -55,51 +77,83 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
     try {
       if (!(await chat.peek()?.cancel(id))) notify("It does not wait any more: it has been taken up.");
     } catch (wrong) {
-      notifyOf(wrong);
+      notify(`It was not cancelled: ${(wrong as Error).message}. Try again when you are back on line.`);
     }
   };
-  const save = (content: string) => {
-    setEditing(false);
-    if (content.trim() && content !== item.content) void command({ type: "edit_queued", target_request_id: id, content });
-  };
-  if (isEditing) {
-    return (
-      <li>
-        <textarea
-          dir="auto"
-          aria-label="Waiting message"
-          defaultValue={item.content}
-          ref={(box) => box?.focus()}
-          onKeyDown={(event) => {
-            if (event.isComposing || event.shiftKey) return;
-            if (event.key === "Enter") save(event.currentTarget.value);
-            else if (event.key === "Escape") setEditing(false);
-            else return;
-            event.preventDefault();
-            event.stopPropagation();
-          }}
-          onBlur={(event) => save(event.currentTarget.value)}
-        />
-      </li>
-    );
-  }
+  if (isEditing) return <Editor item={item} onClose={() => setEditing(false)} />;
   return (
     <li>
       <span class={css.tag}>{item.priority ? "next" : "waiting"}</span>
       <span class={css.words} dir="auto" title={item.content}>
         {wordsOf(item)}
       </span>
-      {isEditable(item) && <IconButton name="edit" label="Edit" onClick={() => setEditing(true)} />}
-      {!isFirst && (
+      <span class={css.acts}>
+        {isEditable(item) && <IconButton name="edit" label="Edit" onClick={() => setEditing(true)} />}
+        {!isFirst && (
+          <button
+            type="button"
+            title="Sent after the step that runs now"
+            onClick={() => void command({ type: "edit_queued", target_request_id: id, priority: true, position: 0 })}
+          >
+            Next
+          </button>
+        )}
         <button
           type="button"
-          title="The open answer gives way to this"
-          onClick={() => void command({ type: "edit_queued", target_request_id: id, priority: true, position: 0 })}
+          title="Stop the answer and send this at once"
+          onClick={() => void command({ type: "edit_queued", target_request_id: id, interrupt: true })}
         >
-          Now
+          Stop and send
         </button>
-      )}
-      <IconButton name="close" label="Cancel" onClick={() => void cancel()} />
+        <IconButton name="close" label="Cancel" onClick={() => void cancel()} />
+      </span>
+    </li>
+  );
+}
+
+/** New words for a waiting message. If it is taken up meanwhile, they are kept beside the queue. */
+function Editor({ item, onClose }: { item: QueuedItem; onClose: () => void }) {
+  const opened = useRef(chat.peek());
+  const text = useRef(item.content);
+  const isOver = useRef(false);
+  const save = () => {
+    const [content, held] = [text.current, opened.current];
+    if (isOver.current || !held) return;
+    isOver.current = true;
+    onClose();
+    if (!content.trim() || content === item.content) return;
+    const lost = (wrong: unknown) => {
+      if (wrong instanceof Refused) keep(held.id, { text: content, files: [] }, wrong.message);
+    };
+    try {
+      const { acked, requestId } = held.send({ type: "edit_queued", target_request_id: item.client_request_id, content });
+      saidElsewhere.add(requestId);
+      acked.catch(lost).finally(() => saidElsewhere.delete(requestId));
+    } catch (wrong) {
+      notifyOf(wrong);
+    }
+  };
+  useEffect(() => save, []); // it does not wait any more, or somebody looks at another chat
+  return (
+    <li class={css.edited}>
+      <textarea
+        aria-label="Waiting message"
+        dir="auto"
+        defaultValue={item.content}
+        ref={(box) => box?.focus()}
+        onInput={(event) => (text.current = event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (!isTyped(event) || event.shiftKey) return;
+          if (event.key === "Enter") save();
+          else if (event.key === "Escape") {
+            isOver.current = true;
+            onClose();
+          } else return;
+          event.preventDefault();
+          event.stopPropagation();
+        }}
+        onBlur={save}
+      />
     </li>
   );
 }

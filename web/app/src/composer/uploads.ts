@@ -20,7 +20,10 @@ export interface Upload {
   readonly file: File;
   /** 0..1 */
   readonly progress: number;
+  /** What is wrong and what to do; the file's name stands before it. */
   readonly error?: string;
+  /** Trying again may help; while it is not tried, the message does not go without it. */
+  readonly mayRetry?: boolean;
 }
 
 export const uploads = signal<readonly Upload[]>([]);
@@ -75,12 +78,17 @@ export function cancelUpload(id: string): void {
   next();
 }
 
-export function retryUpload(id: string): void {
-  change(id, { error: undefined, progress: 0 });
-  next();
+/** A message of this chat is on its way: what could not go with it is no news any more. */
+export function forgetRefusals(target: string): void {
+  uploads.value = uploads.peek().filter((one) => one.target !== target || !one.error);
 }
 
-function next(): void {
+/** What cannot be attached at all, such as a folder. */
+export function refuse(name: string, error: string): void {
+  uploads.value = [...uploads.peek(), { id: newId(), target: targetId(), file: new File([], name), progress: 0, error }];
+}
+
+export function next(): void {
   for (const upload of uploads.peek()) {
     if (requests.size >= AT_ONCE) return;
     if (!upload.error && !requests.has(upload.id)) start(upload);
@@ -101,12 +109,13 @@ function start({ id, target, file }: Upload): void {
     if (request.status === 201) return arrived(id, target, file, request.response as BlobStored);
     if (request.status === 401) {
       isRefused.value = true;
-      return fail(id, "You are signed out. Try again when you have signed in.");
+      return fail(id, "the upload failed, for you are signed out. Try again when you have signed in.", true);
     }
     const said = (request.response as { detail?: string } | null)?.detail;
-    fail(id, said ?? `The server answered ${request.status}.`);
+    const mayRetry = request.status >= 500 || request.status === 429;
+    fail(id, `the upload failed: ${said ?? `the server answered ${request.status}`}${mayRetry ? ". Try again." : ""}`, mayRetry);
   };
-  request.onerror = () => fail(id, "The connection broke.");
+  request.onerror = () => fail(id, "the upload failed, for the connection broke. Try again.", true);
   request.send(file);
 }
 
@@ -116,12 +125,12 @@ function arrived(id: string, target: string, file: File, stored: BlobStored): vo
   cancelUpload(id);
 }
 
-function fail(id: string, error: string): void {
+function fail(id: string, error: string, mayRetry: boolean): void {
   requests.delete(id);
-  change(id, { error });
+  change(id, { error, mayRetry });
   next();
 }
 
-function change(id: string, to: Partial<Upload>): void {
+export function change(id: string, to: Partial<Upload>): void {
   uploads.value = uploads.peek().map((one) => (one.id === id ? { ...one, ...to } : one));
 }

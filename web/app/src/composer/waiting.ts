@@ -1,6 +1,6 @@
 /** How waiting commands are said to people. Pure. */
 
-import type { Held, QueuedItem } from "threadcast-client";
+import { WITHDRAWN, type Held, type QueuedItem } from "threadcast-client";
 
 const WORDS: Readonly<Record<string, string>> = {
   regenerate: "Answer again",
@@ -25,7 +25,7 @@ export function isEditable({ command_type: type, content, preview }: QueuedItem)
 
 /** What a person sent that the server has not shown yet; "" for what is no words of theirs. */
 export function heldText(held: Held): string {
-  if (held.type !== "user_message") return WORDS[held.type] ?? "";
+  if (held.type !== "user_message" && held.type !== WITHDRAWN) return WORDS[held.type] ?? "";
   try {
     const { content, attachments } = JSON.parse(held.body) as { content?: unknown; attachments?: unknown[] };
     return typeof content === "string" && content ? content : `${attachments?.length ?? 1} attached`;

@@ -2,7 +2,8 @@
  * What is written and not sent yet, of each chat: kept in this browser, so that a reload or a look at another chat loses
  * nothing. Large parts lie on the server already (PROTOCOL §10); a draft holds references to them.
  *
- * The rule: a draft leaves only when the outbox has the message, or when a person empties it. Where nothing can be kept
+ * The rule: a draft leaves only when the outbox has the message, or when a person empties it. A tab that shows what
+ * another one wrote follows it; one that has written something else keeps its own (`heard`). Where nothing can be kept
  * over a reload (a full store, a private window), drafts live as long as the page.
  */
 
@@ -46,7 +47,7 @@ export class Drafts {
   read(chatId: string | null): Draft {
     const key = PREFIX + (chatId ?? NEW);
     const kept = this.written.get(key) ?? parse(this.store.getItem(key));
-    return kept ? { text: kept.text, files: kept.files } : EMPTY;
+    return drafted(kept);
   }
 
   write(chatId: string | null, draft: Draft): void {
@@ -56,6 +57,20 @@ export class Drafts {
     const kept: Kept = { text: draft.text.slice(0, DRAFT_MAX_CHARACTERS), files: draft.files, at: this.now() };
     if (this.store.getItem(key) === null) this.makeRoom();
     this.store.setItem(key, JSON.stringify(kept));
+  }
+
+  /**
+   * Another tab has written the draft under `key` of the store: its chat (null: the one that nobody has begun) and its
+   * draft, if this tab showed the same before; else undefined.
+   */
+  heard({ key, oldValue, newValue }: Pick<StorageEvent, "key" | "oldValue" | "newValue">): [string | null, Draft] | undefined {
+    if (!key?.startsWith(PREFIX)) return undefined;
+    const ours = this.written.get(key);
+    const [before, draft] = [oldValue, newValue].map((value) => drafted(parse(value))) as [Draft, Draft];
+    if (ours && JSON.stringify(drafted(ours)) !== JSON.stringify(before)) return undefined;
+    this.written.set(key, draft);
+    const chatId = key.slice(PREFIX.length);
+    return [chatId === NEW ? null : chatId, draft];
   }
 
   move(from: string | null, to: string): void {
@@ -71,6 +86,10 @@ export class Drafts {
     const byAge = keys.map((key) => ({ key, at: parse(store.getItem(key))?.at ?? 0 })).sort((a, b) => a.at - b.at);
     for (const { key } of byAge.slice(0, keys.length - DRAFTS_MAX_COUNT + 1)) store.removeItem(key);
   }
+}
+
+function drafted(kept: Draft | null): Draft {
+  return kept ? { text: kept.text, files: kept.files } : EMPTY;
 }
 
 /** The chat that the files of a draft lie with. */

@@ -63,6 +63,11 @@ export class SafeStore implements Store {
     return name === this.prefix + key;
   }
 
+  /** The key here that `name`, as a `storage` event has it, stands for; null for a key of others. */
+  keyOf(name: string | null): string | null {
+    return name?.startsWith(this.prefix) ? name.slice(this.prefix.length) : null;
+  }
+
   private keys(): string[] {
     const { store } = this;
     const kept = attempt(() => Array.from({ length: store?.length ?? 0 }, (_, at) => store?.key(at) ?? "")) ?? [];

@@ -83,6 +83,9 @@ export function notifyOf(wrong: unknown): void {
   notify(wrong instanceof Error ? wrong.message : String(wrong));
 }
 
+/** Request ids of commands whose refusals are shown where they were sent from, and so are no notices. */
+export const saidElsewhere = new Set<string>();
+
 export function dismiss(id: string): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }
@@ -158,8 +161,9 @@ function show(opened: Chat): void {
     if (document.visibilityState === "visible") requestAnimationFrame(draw);
     else setTimeout(draw, 250);
   });
-  opened.onRefused((_, wrong) => {
-    if (wrong.code !== "cancelled") notify(wrong.message); // who takes a waiting message back sees it go
+  opened.onRefused((requestId, wrong) => {
+    const isSaid = saidElsewhere.delete(requestId) || wrong.code === "cancelled"; // who takes a waiting message back sees it go
+    if (!isSaid) notify(wrong.message);
   });
   opened.onEvent((event, position, id) => {
     if (chat.peek() === opened) listeners.forEach((listen) => listen(event, position, id));

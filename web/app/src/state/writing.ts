@@ -1,6 +1,6 @@
 /**
  * What is being written into the open chat, and how it leaves: as a message of ours, which is given back if it is not
- * taken. The rule: text is never lost.
+ * taken, or if it is withdrawn (`composer/withdrawing.ts`). The rule: text is never lost.
  */
 
 import { effect, signal } from "@preact/signals";
@@ -35,6 +35,12 @@ export const unsent = signal<readonly Unsent[]>([]);
 effect(() => {
   written.value = drafts.read(route.value.chatId);
   editing.value = null;
+});
+
+addEventListener("storage", (event) => {
+  const { key, oldValue, newValue } = event;
+  const heard = drafts.heard({ key: person.keyOf(key), oldValue, newValue });
+  if (heard && heard[0] === route.peek().chatId && !editing.peek()) written.value = heard[1];
 });
 
 export function write(draft: Partial<Draft>): void {
@@ -100,8 +106,17 @@ export function removeFile(file: DraftFile): void {
   write({ files: written.peek().files.filter((other) => other !== file) });
 }
 
-/** Sends what is written; `now`: the open run gives way to it. */
-export function send({ now = false } = {}): void {
+/** When a message goes that is sent while a run is open: in its turn, after the step that runs, or in place of the run. */
+export type When = "queue" | "next" | "stop";
+
+const WHEN: Readonly<Record<When, { priority?: true; interrupt?: true }>> = {
+  queue: {},
+  next: { priority: true },
+  stop: { interrupt: true },
+};
+
+/** Sends what is written. A message that is written anew is a branch, and goes in its turn. */
+export function send(when: When = "queue"): void {
   const draft = written.peek();
   if (!draft.text.trim() && !draft.files.length && !editing.peek()?.parts.length) return;
   const edited = editing.peek();
@@ -116,7 +131,8 @@ export function send({ now = false } = {}): void {
       stopEditing();
     } else {
       const attachments = draft.files.map(partOf);
-      giveBack(opened, { type: "user_message", content: draft.text, attachments, ...withContext(), priority: now }, draft);
+      const message = { type: "user_message", content: draft.text, attachments, ...withContext(), ...WHEN[when] } as const;
+      sentDrafts.set(giveBack(opened, message, draft), draft);
       write(EMPTY);
     }
   } catch (wrong) {
@@ -124,19 +140,33 @@ export function send({ now = false } = {}): void {
   }
 }
 
-/** Why it was refused is shown by `session.ts`; what was written comes back, here. */
-function giveBack(opened: Chat, command: Sendable, draft: Draft): void {
-  opened.send(command).accepted.catch((wrong: unknown) => {
+/** Drafts of this page by the request ids that they were sent under, for whoever withdraws one. */
+export const sentDrafts = new Map<string, Draft>();
+
+/** Why it was refused is shown by `session.ts`; what was written comes back, here. The request id. */
+function giveBack(opened: Chat, command: Sendable, draft: Draft): string {
+  const { accepted, requestId } = opened.send(command);
+  const forget = () => sentDrafts.delete(requestId);
+  accepted.then(forget, (wrong: unknown) => {
     if (!(wrong instanceof Refused)) return; // the outbox has it still
-    const isOpen = route.peek().chatId === opened.id && !editing.peek();
-    const now = isOpen ? written.peek() : drafts.read(opened.id);
-    if (!now.text && !now.files.length) {
-      if (isOpen) write(draft);
-      else drafts.write(opened.id, draft);
-      return;
-    }
-    unsent.value = [...unsent.peek(), { id: newId(), chatId: opened.id, draft, reason: wrong.message }];
+    forget();
+    putBack(opened.id, draft, wrong.message);
   });
+  return requestId;
+}
+
+/** Into the place where people write, if nothing else stands there; else beside what waits, with the reason. */
+export function putBack(chatId: string, draft: Draft, reason: string): void {
+  const isOpen = route.peek().chatId === chatId && !editing.peek();
+  const now = isOpen ? written.peek() : drafts.read(chatId);
+  if (now.text || now.files.length) return keep(chatId, draft, reason);
+  if (isOpen) write(draft);
+  else drafts.write(chatId, draft);
+}
+
+/** Beside what waits, to be taken up again or dropped. */
+export function keep(chatId: string, draft: Draft, reason: string): void {
+  unsent.value = [...unsent.peek(), { id: newId(), chatId, draft, reason }];
 }
 
 /** Take up what was refused again, after what is written by now. */

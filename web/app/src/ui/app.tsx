@@ -7,7 +7,6 @@ import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import { Composer } from "../composer/composer.tsx";
-import { Queue } from "../composer/queue.tsx";
 import { Drawer } from "../drawer/drawer.tsx";
 import { isTravelling, Journey } from "../drawer/way.tsx";
 import { Sidebar } from "../sidebar/sidebar.tsx";
@@ -25,6 +24,8 @@ import { heedKeys } from "./shortcuts.tsx";
 import css from "./frame.module.css";
 
 
+/** Fetched at once, but after the page is shown: messages may have to wait when nothing can be fetched any more. */
+const Queue = lazyOf(() => import("../composer/queue.tsx").then((room) => room.Queue));
 const SignIn = lazyOf(() => import("./sign_in.tsx").then((room) => room.SignIn));
 const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));
 

@@ -1,0 +1,26 @@
+/** What a message that was sent said, read back from its body. Pure. */
+
+import type { Held } from "threadcast-client";
+
+import type { Draft, DraftFile } from "../state/drafts.ts";
+
+/** What a held message says. Names and sizes of its files are known to the page that sent it alone. */
+export function draftOf({ body }: Held): Draft {
+  const { content, attachments = [] } = JSON.parse(body) as { content?: unknown; attachments?: object[] };
+  return { text: typeof content === "string" ? content : "", files: attachments.flatMap(fileOf) };
+}
+
+/** The upload that a part of a message refers to, as far as the part tells: no size, and a name only of a file. */
+export function fileOf(part: object): DraftFile[] {
+  const { image_url, input_audio, name, mime, blob } = part as {
+    image_url?: { url?: string };
+    input_audio?: { format?: string; blob?: string };
+    name?: string;
+    mime?: string;
+    blob?: string;
+  };
+  const hash = blob ?? input_audio?.blob ?? image_url?.url?.split("/").at(-1);
+  if (!hash) return [];
+  const kind = image_url ? "image/png" : input_audio ? `audio/${input_audio.format === "mp3" ? "mpeg" : "wav"}` : (mime ?? "");
+  return [{ name: name ?? (image_url ? "image" : "sound"), mime: kind, bytes: 0, url: image_url?.url ?? "", hash }];
+}

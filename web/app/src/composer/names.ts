@@ -1,0 +1,8 @@
+/** How several files are named together. Pure. */
+
+/** Names in one line: `a, b and 3 more`. */
+export function listed(names: readonly string[]): string {
+  const [first = "", second = "", ...more] = [...new Set(names)];
+  if (!second) return first;
+  return more.length ? `${first}, ${second} and ${more.length} more` : `${first} and ${second}`;
+}

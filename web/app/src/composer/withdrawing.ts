@@ -1,0 +1,31 @@
+/** Taking back what was sent, while the server has not shown it. */
+
+import { WITHDRAWN, type Chat, type Held } from "threadcast-client";
+
+import { notify, notifyOf } from "../state/session.ts";
+import { putBack, sentDrafts } from "../state/writing.ts";
+import { draftOf } from "./held_draft.ts";
+
+/**
+ * Takes back a message that the server has not shown; with `isToEdit` what was written comes back at once. If it turns
+ * out that the server had it all the same, that is said.
+ */
+export async function withdraw(opened: Chat, held: Held, { isToEdit = false } = {}): Promise<void> {
+  const draft = sentDrafts.get(held.requestId) ?? draftOf(held);
+  try {
+    const outcome = opened.withdraw(held.requestId);
+    if (isToEdit) putBack(opened.id, draft, "taken back");
+    if ((await outcome) === "sent") notify(`It could not be taken back, it had been sent already: “${shorten(draft.text)}”`);
+  } catch (wrong) {
+    notifyOf(wrong);
+  }
+}
+
+function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}
+
+/** What is being taken back stands there until the server has said what became of it. */
+export function isWithdrawn({ type }: Held): boolean {
+  return type === WITHDRAWN;
+}
