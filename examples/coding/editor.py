@@ -26,7 +26,7 @@ from protocol.events import (
 )
 from protocol.messages import Message
 from threadcast import Chat, Client, Refused, ThreadcastError, ToolAnswer
-from threadcast.feed import ChatListed
+from threadcast.feed import ChatListed, FeedEvent, FeedSnapshot
 
 Show: TypeAlias = Callable[[str], None]
 
@@ -90,7 +90,7 @@ class Editor:
 
 
 async def watch_all(url: str, directory: Path, show: Show) -> None:
-    """Watch every chat that begins, or goes on, from now on. Chats that tools begin are not among them."""
+    """Watch the newest chats, and every one that begins or goes on. Chats that tools begin are not among them."""
     async with (
         Client(url) as client,
         client.chats() as chats,
@@ -98,16 +98,24 @@ async def watch_all(url: str, directory: Path, show: Show) -> None:
         anyio.create_task_group() as tasks,
     ):
         async for event in feed:
-            if not isinstance(event, ChatListed) or event.chat.id in chats:
-                continue
-            try:
-                if len(chats) == CHATS_MAX:
-                    await chats.remove(next(iter(chats)))
-                chat = await chats.add(event.chat.id)
-            except ThreadcastError:  # deleted meanwhile
-                continue
-            show(f"watching {chat.id}")
-            tasks.start_soon(_watch, Editor(chat, directory, show))
+            for chat_id in _named(event):
+                if chat_id in chats:
+                    continue
+                try:
+                    if len(chats) == CHATS_MAX:
+                        await chats.remove(next(iter(chats)))
+                    chat = await chats.add(chat_id)
+                except ThreadcastError:  # deleted meanwhile
+                    continue
+                show(f"watching {chat.id}")
+                tasks.start_soon(_watch, Editor(chat, directory, show))
+
+
+def _named(event: FeedEvent) -> list[str]:
+    """The chats to watch, the newest last."""
+    if isinstance(event, FeedSnapshot):
+        return [chat.id for chat in reversed(event.chats[:CHATS_MAX])]
+    return [event.chat.id] if isinstance(event, ChatListed) else []
 
 
 async def _watch(editor: Editor) -> None:
