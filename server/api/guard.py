@@ -21,6 +21,11 @@ from server.api.session import bearer_of_cookie, is_own_origin
 __all__ = ["OriginGuard"]
 
 
+_PUBLIC = "/assets/"
+"""The page's scripts and style sheets, the same for everybody. The page draws diagrams in a frame without an origin,
+which asks with the origin `null` (https://html.spec.whatwg.org/multipage/browsers.html#origin)."""
+
+
 class OriginGuard:
     """ASGI middleware. `checks_host`: there are no tokens, and only loopback names may be asked for. Raises
     Forbidden."""
@@ -37,7 +42,7 @@ class OriginGuard:
             if self._checks_host and not is_loopback(_name_of(host)):
                 raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
             origin = headers.get("origin")
-            is_foreign = origin is not None and not is_own_origin(headers)
+            is_foreign = origin is not None and not is_own_origin(headers) and not _is_public(scope, origin)
             if is_foreign and "*" not in self._allowed and origin not in self._allowed:
                 raise Forbidden(f"the origin {origin!r} is not among server.cors_origins")
             if not self._checks_host and not headers.get("authorization"):
@@ -53,3 +58,7 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if ":" in host else host
+
+
+def _is_public(scope: Scope, origin: str) -> bool:
+    return origin == "null" and scope["method"] in ("GET", "HEAD") and scope["path"].startswith(_PUBLIC)

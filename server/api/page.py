@@ -34,6 +34,13 @@ _POLICY = (
 """What a model or a tool writes is shown, never run (CSP Level 3): scripts come from here alone. Images may come from
 where an answer says, once somebody has asked for one. Inline styles are for `_MISSING`: the page itself has none."""
 
+_DIAGRAM_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "sandbox allow-scripts; frame-ancestors 'self' "
+)
+"""For the frame that draws diagrams, of what a model wrote: it has no origin and fetches nothing but scripts. Mermaid
+writes inline styles. https://www.w3.org/TR/CSP3/#directive-sandbox"""
+
 HEADERS = {
     "Content-Security-Policy": f"{_POLICY}'none'",
     "X-Content-Type-Options": "nosniff",
@@ -69,10 +76,21 @@ def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[Base
             return HTMLResponse(_MISSING, 503, HEADERS)
         return FileResponse(index, headers={**headers, "Cache-Control": "no-cache"})
 
+    async def diagram(_: Request) -> Response:
+        """The document of that frame. Every page around it must be allowed: those around the page, too."""
+        document = STATIC / "diagram.html"
+        if not document.is_file():
+            return error_response(NotFound("the page is not built"))
+        policy = _DIAGRAM_POLICY + " ".join(each for each in frame_origins if each != "self")
+        return FileResponse(
+            document, headers={**HEADERS, "Content-Security-Policy": policy.strip(), "Cache-Control": "no-cache"}
+        )
+
     own = [Mount("/pages", _Pages(pages))] if pages else []
     return [
         Route("/", page),
         Route("/c/{chat_id}", page),
+        Route("/diagram", diagram),
         Route("/favicon.svg", icon),
         Mount("/assets", assets()),
         *own,
@@ -117,6 +135,8 @@ class Assets(StaticFiles):
     def file_response(self, *found: Any, **more: Any) -> Response:  # Any: passed on as it comes
         response = super().file_response(*found, **more)
         response.headers.update({**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"})
+        # The frame of diagrams has no origin, and a module is fetched with CORS. These files are secret to nobody.
+        response.headers["Access-Control-Allow-Origin"] = "*"
         return response
 
 

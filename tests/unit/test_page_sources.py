@@ -31,7 +31,7 @@ KEEPS = re.compile(r"\b(?:localStorage|sessionStorage|indexedDB)\b|document\.coo
 KEEPER = "state/storage.ts"
 """The getters of these throw where a browser blocks them, and what is kept belongs to a person."""
 
-LINKS = ("/", "/c/{}", "/favicon.svg")
+LINKS = ("/", "/c/{}", "/favicon.svg", "/diagram")
 
 COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
 PATH = re.compile(

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { noteParts } from "../src/thread/markdown/grammar.ts";
 import { fenceOf, settled, Splitter } from "../src/thread/markdown/split.ts";
 
 const TEXTS = [
@@ -15,6 +16,13 @@ const TEXTS = [
   "See [one][1] and [two][2].\n\n[1]: https://a.example\n[2]: https://b.example\n  'title'\n\nLast.\n",
   "<div>\nraw\n\nhtml\n</div>\n\n<!-- a\n\ncomment -->\n\nend\r\nof\rit\r\n",
   "- [ ] task\n- [x] done\n* other list\n+ third\n\n\n\n\nfar away\n",
+  "Before\n$$\nx\n\n= y\n$$\nafter $$a\nb$$ end\n\n$$ c \\\\\n- d\n$$\n\n---\n",
+  "$$ no formula\n- one\n- two\n\nText\n$$ neither\n---\n\n$$\nnever\n\nclosed $5 and $6\n\nend",
+  "Text\n\\[\nx\n\\]\n\\[ y \\] after\nmore\n\\[ open\n# Heading\n\nend\n$$z$$.\n===\n",
+  "One.[^1] Two.[^b]\n[^1]: First\nstill first\n\n    more of first\n\nBetween.\n\n[^b]: - a\n[^c]: ```\n    x\n    ```\n---\nEnd\n",
+  "<details>\n<summary>A</summary>\n\nText\n\n```html\n</details>\n```\n\n<details open>\n- x\n</details>\n\n# B\n</details>\nafter\n\nText\n<details>\n\nopen\n\n[^x]: y\n",
+  "| a | b |\n| - | - |\n| $|x|$ | \\(|y|\\) |\n| $5 | $6 |\n$$\nx\n$$\n\n| $|h|$ |\n| - |\n[^t]: note\n",
+  "- item\n\n  $$\n  x\n  $$\n- [^1]\n  <details>\n\n  y\n  </details>\n\n> $$\n> q\n> $$\n\n[^1]: note\n- z\n",
   "Setext\n===\n\nTwo\nlines\n---\n#hashtag\n# Heading\ntext directly\n",
 ];
 
@@ -64,6 +72,27 @@ test("a long text costs no more for each piece than its last block", () => {
   let text = "";
   for (let at = 0; at < 2_000; at++) splitter.take((text += paragraph));
   assert.equal(splitter.take(text).blocks.length, 2_000); // quadratic parsing would not come to an end here
+});
+
+test("formulas, folded parts and footnotes are blocks of their own", () => {
+  const { blocks, notes, labels } = new Splitter().take(
+    "A [^1]\n$$\na\n\nb\n$$\nB `[^no]`\n\n<details>\n<summary>S</summary>\n\n`</details>`\n\nc[^x]\n</details>\nC\n\n[^1]: one\n\n    two\n\nD\n",
+  );
+  assert.deepEqual(blocks.map((raw) => raw.trim()), ["A [^1]", "$$\na\n\nb\n$$", "B `[^no]`", "<details>\n<summary>S</summary>\n\n`</details>`\n\nc[^x]\n</details>", "C", "D"]);
+  assert.deepEqual(notes.map(noteParts), [{ label: "1", text: "one\n\ntwo" }]);
+  assert.deepEqual(labels, [["1"], [], [], ["x"], [], []]);
+});
+
+test("random pieces of Markdown in random order keep the law", () => {
+  const draw = chance(7);
+  const lines = TEXTS.flatMap((text) => text.split(/(?<=\n)/));
+  for (let round = 0; round < 400; round++) {
+    let text = "";
+    while (text.length < 160) text += lines[Math.floor(draw() * lines.length)];
+    const splitter = new Splitter();
+    for (let at = 0; at < text.length; at += 1 + Math.floor(draw() * 7)) splitter.take(text.slice(0, at));
+    assert.deepEqual(splitter.take(text), new Splitter().take(text), JSON.stringify(text));
+  }
 });
 
 test("a fence is taken apart, open or closed", () => {

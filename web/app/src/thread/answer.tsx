@@ -8,7 +8,7 @@ import { PayloadsOf, ToolCalls } from "../tools/index.tsx";
 import { goOn } from "./acts.ts";
 import { sourcesOf } from "./citations.ts";
 import { failureIn, FailureOf } from "./failure.tsx";
-import { Markdown } from "./markdown/markdown.tsx";
+import { Markdown } from "./markdown/late.tsx";
 import { memo } from "../ui/memo.ts";
 import { timeOf, type TurnProps } from "./message.tsx";
 import { Parts } from "./later.tsx";

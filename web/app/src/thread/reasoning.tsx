@@ -1,7 +1,7 @@
 /** What a model thought before it spoke: open while it thinks, folded as soon as it says something. */
 
 import { duration } from "../ui/figures.ts";
-import { Markdown } from "./markdown/markdown.tsx";
+import { Markdown } from "./markdown/late.tsx";
 import css from "./thread.module.css";
 
 /** `ms`: how long it thought, as the server measured; null for chats of older servers and other houses. */

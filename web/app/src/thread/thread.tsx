@@ -14,6 +14,7 @@ import { asked } from "./acts.ts";
 import { Waiting } from "./answer.tsx";
 import { enlarged } from "./enlarged.ts";
 import { Lightbox, MessageQuestions } from "./later.tsx";
+import { room, wantMarkdown } from "./markdown/late.tsx";
 import { TurnView } from "./message.tsx";
 import { ScrollKeeper, type Place } from "./scroll.ts";
 import { Failed, Start } from "./start.tsx";
@@ -29,6 +30,8 @@ const MORE_TURNS = 24;
 
 /** So near an edge of what is drawn more is added there; about two windows. */
 const NEAR_PX = 1_600;
+
+const NO_TURNS: readonly Turn[] = [];
 
 /** Where readers left the chats of this page. */
 const places = new Map<string, Place>();
@@ -52,7 +55,12 @@ export function Thread() {
 }
 
 function Conversation({ id }: { id: string }) {
-  const turns = useTurns();
+  wantMarkdown();
+  const found = useTurns();
+  // A chat that is opened is drawn once, with Markdown; one that is being watched goes on without it.
+  const wasShown = useRef(false);
+  wasShown.current ||= isReady.value && (room.value !== undefined || found.every((turn) => turn.kind === "user"));
+  const turns = wasShown.current ? found : NO_TURNS;
   const [drawn, setDrawn] = useState<Drawn>(NEWEST);
   const end = Math.min(drawn.to, turns.length);
   const first = Math.min(drawn.from, Math.max(0, end - FIRST_TURNS));
@@ -62,7 +70,7 @@ function Conversation({ id }: { id: string }) {
   const top = useRef<HTMLDivElement>(null);
   const bottom = useRef<HTMLDivElement>(null);
   const [, drawAgain] = useState(0);
-  const isShown = isReady.value;
+  const isShown = isReady.value && wasShown.current;
 
   useLayoutEffect(() => {
     if (!box.current || !content.current) return;

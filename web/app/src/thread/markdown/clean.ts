@@ -3,19 +3,19 @@
 import DOMPurify from "dompurify";
 
 const TAGS =
-  "a blockquote br button code del div em figcaption figure h1 h2 h3 h4 h5 h6 hr img input kbd li mark ol p pre span strong sub sup table tbody td th thead tr u ul".split(
+  "a blockquote br button code del details div em figcaption figure h1 h2 h3 h4 h5 h6 hr img input kbd li mark ol p pre span strong sub summary sup table tbody td th thead tr u ul".split(
     " ",
   );
 
 /** Those that lead somewhere are held against ADDRESS, the others are words. */
 const ADDRESSES = ["data-image", "href", "src"];
-const WORDS = "align alt checked class data-copy dir disabled loading rel start tabindex target title type".split(" ");
+const WORDS = "align alt aria-label checked class data-copy data-math data-note dir disabled id loading open rel start tabindex target title type".split(" ");
 
 /** Elsewhere nothing leads: not to scripts, not to data. An image may be data; `render.ts` says which. */
 const ADDRESS = /^(?:https?:|mailto:|tel:|\/(?!\/)|#|data:image\/(?:png|jpe?g|webp|gif);base64,)/i;
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
-  if (node.tagName === "A") {
+  if (node.tagName === "A" && !node.hasAttribute("data-note")) {
     if (/^data:/i.test(node.getAttribute("href") ?? "")) node.removeAttribute("href");
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer nofollow");

@@ -1,6 +1,6 @@
 /**
- * The languages whose code is coloured, loaded when the first code is shown. TypeScript's grammar reads JavaScript too,
- * and costs as much as that.
+ * Colours code. What most people paste comes with the first code; every other language of highlight.js is a file of its
+ * own, loaded when code of it is shown. TypeScript's grammar reads JavaScript too, and costs as much as that.
  */
 
 import hljs from "highlight.js/lib/core";
@@ -17,16 +17,55 @@ import sql from "highlight.js/lib/languages/sql";
 import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
+import { files, names } from "virtual:languages";
 
-const ALL = { bash, cpp, css, diff, go, java, json, python, rust, sql, typescript, xml, yaml };
+import { hcl } from "./hcl.ts";
 
-for (const [name, language] of Object.entries(ALL)) hljs.registerLanguage(name, language);
-hljs.registerAliases(["js", "jsx", "javascript", "mjs"], { languageName: "typescript" });
-hljs.registerAliases(["shell", "console", "sh", "zsh"], { languageName: "bash" });
-hljs.registerAliases(["c", "h"], { languageName: "cpp" });
-hljs.registerAliases(["jsonc", "json5"], { languageName: "json" });
+const FIRST = { bash, cpp, css, diff, go, hcl, java, json, python, rust, sql, typescript, xml, yaml };
 
-/** HTML of the code, everything in it escaped; null for a language that is not known here. */
+/** Also names that people write and highlight.js does not know. */
+const NAMES = new Map<string, string>(
+  Object.entries({
+    ...names,
+    ...{ js: "typescript", jsx: "typescript", "javascript": "typescript", mjs: "typescript", cjs: "typescript", mts: "typescript", cts: "typescript" },
+    ...{ shell: "bash", console: "bash", "shell-session": "bash", shellsession: "bash", shellscript: "bash", fish: "bash", ksh: "bash", env: "bash", dotenv: "bash" },
+    ...{ c: "cpp", h: "cpp", cuda: "cpp", cu: "cpp", jsonc: "json", json5: "json", jsonl: "json", ndjson: "json", ipynb: "json" },
+    ...{ vue: "xml", svelte: "xml", astro: "xml", html5: "xml", htm: "xml", postgres: "sql", postgresql: "sql", mysql: "sql", sqlite: "sql", plsql: "sql", tsql: "sql" },
+    ...{ terraform: "hcl", tf: "hcl", tfvars: "hcl", python3: "python", pyi: "python", "objective-c": "objectivec", "objective-c++": "objectivec", objectivecpp: "objectivec", patch: "diff" },
+    ...{ vb: "vbnet", "visual-basic": "vbnet", "f#": "fsharp", viml: "vim", vimscript: "vim", rlang: "r", wat: "wasm", wast: "wasm", cmd: "dos", batch: "dos", conf: "ini", cfg: "ini", editorconfig: "ini" },
+    hcl: "hcl",
+  }),
+);
+
+for (const [name, language] of Object.entries(FIRST)) hljs.registerLanguage(name, language);
+
+const asked = new Set<string>();
+let arrived = (): void => undefined;
+
+/** Calls back after each language that has come. */
+export function onArrival(call: () => void): void {
+  arrived = call;
+}
+
+/** HTML of the code, everything in it escaped; null for a language that is not known, or not here yet. */
 export function coloured(code: string, language: string): string | null {
-  return hljs.getLanguage(language) ? hljs.highlight(code, { language, ignoreIllegals: true }).value : null;
+  const name = NAMES.get(language);
+  if (!name) return null;
+  if (!hljs.getLanguage(name)) {
+    fetchGrammar(name);
+    return null;
+  }
+  return hljs.highlight(code, { language: name, ignoreIllegals: true }).value;
+}
+
+function fetchGrammar(name: string): void {
+  if (asked.has(name)) return;
+  asked.add(name);
+  void files[name]?.().then(
+    ({ default: grammar }) => {
+      hljs.registerLanguage(name, grammar);
+      arrived();
+    },
+    () => asked.delete(name), // offline: plain, until the next one asks
+  );
 }

@@ -6,18 +6,24 @@
  * `1.5`, three backticks a fence or a word of code). Pure; the law is that a text in pieces gives the blocks of the whole.
  */
 
-import { Lexer } from "marked";
+import { Lexer, Marked } from "marked";
+
+import { blocks, labelsIn } from "./grammar.ts";
+import { withoutBegun } from "./math.ts";
 
 export interface Split {
   /** The source of each block, in order. */
   readonly blocks: readonly string[];
   /** Link definitions (`[1]: https://…`) of the whole text, which each block is rendered with. */
   readonly definitions: string;
+  /** The labels of the footnotes that each block refers to. */
+  readonly labels: readonly (readonly string[])[];
+  /** The source of each footnote. */
+  readonly notes: readonly string[];
 }
 
 export class Splitter {
-  private finished: string[] = [];
-  private definitions: string[] = [];
+  private finished = new Parts();
   /** Of the text, in finished blocks. */
   private length = 0;
   private head = "";
@@ -31,27 +37,47 @@ export class Splitter {
     const lineEnd = source.lastIndexOf("\n") + 1;
     if (lineEnd > this.lineEnd) this.finish(source.slice(this.length, lineEnd));
     this.lineEnd = lineEnd;
-    const open = blocksOf(source.slice(this.length));
-    return {
-      blocks: [...this.finished, ...open.filter((block) => block.type !== "def").map((block) => block.raw)],
-      definitions: [...this.definitions, ...open.filter((block) => block.type === "def").map((block) => block.raw)].join("\n"),
-    };
+    const open = new Parts();
+    for (const block of blocksOf(source.slice(this.length))) open.add(block);
+    return this.finished.with(open);
   }
 
   private finish(lines: string): void {
-    const blocks = blocksOf(lines);
-    const last = blocks.at(-1);
+    const found = blocksOf(lines);
+    const last = found.at(-1);
     if (!last) return;
-    for (const block of blocks.slice(0, -1)) {
-      (block.type === "def" ? this.definitions : this.finished).push(block.raw);
-    }
+    for (const block of found.slice(0, -1)) this.finished.add(block);
     this.length += last.at;
   }
 
   private reset(): void {
-    this.finished = [];
-    this.definitions = [];
+    this.finished = new Parts();
     this.length = this.lineEnd = 0;
+  }
+}
+
+class Parts {
+  private readonly blocks: string[] = [];
+  private readonly labels: string[][] = [];
+  private readonly definitions: string[] = [];
+  private readonly notes: string[] = [];
+
+  add({ type, raw }: Found): void {
+    if (type === "def") this.definitions.push(raw);
+    else if (type === "note") this.notes.push(raw);
+    else {
+      this.blocks.push(raw);
+      this.labels.push(labelsIn(raw));
+    }
+  }
+
+  with(more: Parts): Split {
+    return {
+      blocks: [...this.blocks, ...more.blocks],
+      labels: [...this.labels, ...more.labels],
+      definitions: [...this.definitions, ...more.definitions].join("\n"),
+      notes: [...this.notes, ...more.notes],
+    };
   }
 }
 
@@ -62,15 +88,26 @@ interface Found {
   readonly at: number;
 }
 
+const { defaults } = new Marked(blocks);
+
 /** Without the inline parts, which are read when a block is rendered. */
 function blocksOf(source: string): Found[] {
   const found: Found[] = [];
   let at = 0;
-  for (const { type, raw } of new Lexer({ gfm: true }).blockTokens(source, [])) {
+  for (const { type, raw } of tokensOf(source)) {
     if (type !== "space") found.push({ type, raw, at });
     at += raw.length;
   }
   return found;
+}
+
+function tokensOf(source: string): { type: string; raw: string }[] {
+  try {
+    return new Lexer(defaults).blockTokens(source, []);
+  } catch (wrong) {
+    if (!(wrong instanceof RangeError)) throw wrong;
+    return [{ type: "words", raw: source }]; // quotes within quotes, deeper than the parser's stack
+  }
 }
 
 /** A fenced block of code taken apart; null for any other block. */
@@ -92,7 +129,7 @@ export function fenceOf(raw: string): { language: string; code: string; isClosed
  * bold and code are closed, of half a link its words are shown.
  */
 export function settled(raw: string): string {
-  let text = raw.replace(/(^|\n)[ \t]*(?:[-=*+_#>~]+|`{1,2}|\d{1,3}[.)])[ \t]*$/, "$1");
+  let text = withoutBegun(raw.replace(HALF_TAG, "")).replace(HALF_NOTE, "").replace(/(^|\n)[ \t]*(?:[-=*+_#>~]+|`{1,2}|\d{1,3}[.)])[ \t]*$/, "$1");
   text = text.replace(/!\[[^\]\n]*(?:\]\([^)\n]*)?$/, "").replace(/\[([^\]\n]*)(?:\]\([^)\n]*)$/, "$1");
   const lastParagraph = text.slice(text.lastIndexOf("\n\n") + 1);
   const withoutCode = lastParagraph.replace(/`[^`\n]*`/g, "");
@@ -100,6 +137,12 @@ export function settled(raw: string): string {
   if (count(withoutCode, /\*\*/g) % 2) return /\*\*\s*$/.test(text) ? text.replace(/\*\*\s*$/, "") : `${text.replace(/\*$|\s+$/, "")}**`;
   return text;
 }
+
+/** `<deta`, `<summary`, `</detai`. */
+const HALF_TAG = /<\/?(?:d(?:e(?:t(?:a(?:i(?:l(?:s[^>\n]*)?)?)?)?)?)?|s(?:u(?:m(?:m(?:a(?:r(?:y[^>\n]*)?)?)?)?)?)?)?$/i;
+
+/** `[^1`, and at the beginning of a line `[^1]`, which may become a footnote's text. */
+const HALF_NOTE = /\[\^[^\]\s]{0,64}$|(?<=^|\n) {0,3}\[\^[^\]\s]{1,64}\]$/;
 
 function count(text: string, what: RegExp): number {
   return text.match(what)?.length ?? 0;

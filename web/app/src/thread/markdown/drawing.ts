@@ -1,0 +1,125 @@
+/**
+ * Has diagrams drawn in a frame that is away from everything: without an origin it sees neither the page nor its
+ * storage, its own policy lets it fetch nothing but scripts, and a picture is all that comes back.
+ *
+ * One is drawn after the other. A frame that does not answer in time is thrown away, and the next one gets a new frame.
+ */
+
+import type { Answer } from "../../diagram/main.ts";
+
+export interface Drawing {
+  /** An address for `<img>`: SVG there runs nothing and fetches nothing (https://www.w3.org/TR/SVG2/conform.html#secure-static-mode). */
+  readonly src: string;
+  /** In CSS pixels. */
+  readonly width: number;
+  readonly height: number;
+  readonly title: string;
+}
+
+/** Diagrams that people write have a tenth of it. Mermaid's own bound is 50,000. */
+const MAX_SOURCE_CHARACTERS = 20_000;
+const MAX_SVG_CHARACTERS = 2_000_000;
+
+/** For loading Mermaid (some 300 kB) and the first diagram; and for each one after it. */
+const LOAD_MS = 20_000;
+const DRAW_MS = 4_000;
+
+/** The newest are remembered: a message that is drawn anew shows its diagram at once. */
+const REMEMBERED = 60;
+
+const drawings = new Map<string, Promise<Drawing>>();
+const ready = new Map<string, Drawing>();
+let last: Promise<unknown> = Promise.resolve();
+let frame: HTMLIFrameElement | null = null;
+/** The frame, once it is loaded. */
+let opened: Promise<HTMLIFrameElement> | null = null;
+let count = 0;
+
+/** The picture of it, if it was drawn before. */
+export function drawnBefore(source: string, isDark: boolean): Drawing | null {
+  return ready.get(key(source, isDark)) ?? null;
+}
+
+/** Rejects with an Error with a sentence for people. */
+export function draw(source: string, isDark: boolean): Promise<Drawing> {
+  const known = drawings.get(key(source, isDark));
+  if (known) return known;
+  const drawing = last.then(() => drawNow(source, isDark));
+  last = drawing.catch(() => undefined);
+  drawings.set(key(source, isDark), drawing);
+  void drawing.then((drawn) => ready.set(key(source, isDark), drawn)).catch(() => drawings.delete(key(source, isDark)));
+  for (const old of [...drawings.keys()].slice(0, -REMEMBERED)) {
+    drawings.delete(old);
+    ready.delete(old);
+  }
+  return drawing;
+}
+
+function key(source: string, isDark: boolean): string {
+  return `${isDark ? "dark" : "light"} ${source}`;
+}
+
+async function drawNow(source: string, isDark: boolean): Promise<Drawing> {
+  if (source.length > MAX_SOURCE_CHARACTERS) throw new Error(`A diagram may have ${MAX_SOURCE_CHARACTERS.toLocaleString("en")} characters; this one is longer`);
+  const to = await (opened ??= open());
+  const id = (count += 1);
+  const answered = answerOf(to, id, DRAW_MS, `Drawing this takes longer than ${DRAW_MS / 1_000} seconds`);
+  to.contentWindow?.postMessage({ id, source, isDark }, "*"); // its origin is opaque, so that no other name fits it
+  const { svg, width, height, title, wrong } = await answered.catch((late: unknown) => {
+    close();
+    throw late;
+  });
+  if (typeof wrong === "string") throw new Error(wrong);
+  if (typeof svg !== "string" || svg.length > MAX_SVG_CHARACTERS || !(Number(width) > 0) || !(Number(height) > 0)) throw new Error("The picture of this diagram is too large");
+  return { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`, width: Number(width), height: Number(height), title: String(title) };
+}
+
+/** Loads what draws, for a diagram that is still being written. */
+export function prepare(): void {
+  opened ??= open();
+  opened.catch(() => undefined);
+}
+
+async function open(): Promise<HTMLIFrameElement> {
+  const made = (frame = document.createElement("iframe"));
+  made.setAttribute("sandbox", "allow-scripts");
+  made.src = "/diagram";
+  made.title = "Draws diagrams";
+  made.tabIndex = -1;
+  made.ariaHidden = "true";
+  // Laid out, since Mermaid measures its words, and neither seen nor in the way.
+  Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: "760px", height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
+  const loaded = answerOf(made, 0, LOAD_MS, "What draws diagrams could not be loaded");
+  document.body.append(made);
+  try {
+    await loaded;
+  } catch (wrong) {
+    close();
+    throw wrong;
+  }
+  return made;
+}
+
+function close(): void {
+  frame?.remove();
+  frame = opened = null;
+}
+
+function answerOf(of: HTMLIFrameElement, id: number, ms: number, tooLate: string): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      removeEventListener("message", hear);
+    };
+    const timer = setTimeout(() => {
+      stop();
+      reject(new Error(tooLate));
+    }, ms);
+    const hear = (event: MessageEvent<Answer>) => {
+      if (event.source !== of.contentWindow || event.data?.id !== id) return;
+      stop();
+      resolve(event.data);
+    };
+    addEventListener("message", hear);
+  });
+}

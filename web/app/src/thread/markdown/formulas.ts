@@ -1,0 +1,100 @@
+/**
+ * Sets the formulas of a block once KaTeX is loaded, which the first formula asks for; until then each keeps about the
+ * place that it will take.
+ *
+ * A formula that is wrong stays its source, with what is wrong about it.
+ */
+
+import { signal } from "@preact/signals";
+
+import { replaceContent } from "./patch.ts";
+
+type Typeset = (tex: string, isDisplay: boolean) => DocumentFragment;
+
+/** Beyond it fonts are not waited for: they come over a bad line, and formulas can be read without them. */
+const FONTS_MS = 2_000;
+
+/** Null until KaTeX is loaded. */
+export const typeset = signal<Typeset | null>(null);
+let isAsked = false;
+
+/** Loads KaTeX, if nobody has asked for it yet. A formula that has only begun asks as well: it is then there in time. */
+export function wantFormulas(): void {
+  if (isAsked) return;
+  isAsked = true;
+  void import("./katex.ts").then(
+    async (loaded) => {
+      await Promise.race([loaded.fontsLoaded(), new Promise((done) => setTimeout(done, FONTS_MS))]);
+      typeset.value = loaded.typeset;
+    },
+    () => (isAsked = false), // offline: as placeholders, until the next one asks
+  );
+}
+
+/** Sets those in `box` that are not set yet. */
+export function setFormulas(box: Element): void {
+  const formulas = box.querySelectorAll<HTMLElement>("[data-math=inline], [data-math=display]");
+  if (!formulas.length) return;
+  wantFormulas();
+  for (const element of formulas) {
+    const tex = element.textContent ?? "";
+    if (typeset.value) set(element, tex, typeset.value);
+    else reserve(element, tex);
+  }
+}
+
+function set(element: HTMLElement, tex: string, typeset: Typeset): void {
+  const isDisplay = element.dataset.math === "display";
+  replaceContent(element, () => {
+    element.style.cssText = "";
+    try {
+      element.replaceChildren(typeset(tex, isDisplay));
+      element.dataset.math = isDisplay ? "display set" : "set";
+      if (isDisplay) element.tabIndex = 0; // it scrolls
+    } catch (wrong) {
+      const hint = (wrong as Error).message;
+      const source = document.createElement("code");
+      source.textContent = tex;
+      const note = document.createElement("small");
+      note.textContent = hint;
+      element.dataset.math = isDisplay ? "display wrong" : "wrong";
+      element.title = hint;
+      element.replaceChildren(source, " ", note);
+    }
+  });
+}
+
+/** About the size that the formula will have; its source stays in it, unseen. */
+function reserve(element: HTMLElement, tex: string): void {
+  replaceContent(element, () => {
+    if (element.dataset.math === "display") element.style.minHeight = heightOfFormula(tex);
+    else element.style.width = `${Math.max(0.6, seenLength(tex) * LETTER_EMS + (tex.match(SPACED)?.length ?? 0) * SPACED_EMS)}em`;
+  });
+}
+
+/** Measured in Chromium: KaTeX's letters are 1.21 times as large as the words around, and signs have space around them. */
+const LETTER_EMS = 0.6;
+const SPACED_EMS = 0.6;
+const SPACED = /[=<>+*-]|\\(?:[lgn]eq?|to|in|approx|equiv|times|cdot|pm|subset(?:eq)?|cup|cap|[Rr]ightarrow|Leftrightarrow|implies|iff|mapsto)\b/g;
+
+/** What stands high in a row, and how high the row then is in ems, measured as well. */
+const HIGH: [RegExp, number][] = [
+  [/\\(?:sum|prod|bigcup|bigcap|lim|max|min)\b/, 3.7],
+  [/\\i{1,3}nt\b/, 3.1],
+  [/\\[dc]?frac|\\d?binom|\\over\b/, 2.7],
+];
+const PLAIN_ROW_EMS = 1.8;
+
+/** Of a formula on lines of its own, by what its rows hold: a CSS length. */
+export function heightOfFormula(tex: string): string {
+  const rows = tex.replace(/\\\\\s*(?=\\end|$)/g, "").split(/\\\\|\\cr\b/);
+  const ems = rows.map((row) => HIGH.find(([sign]) => sign.test(row))?.[1] ?? PLAIN_ROW_EMS);
+  return `${ems.reduce((sum, each) => sum + each, 0).toFixed(1)}em`;
+}
+
+/** How many letters and signs are seen, those above and below at two thirds. */
+function seenLength(tex: string): number {
+  const words = tex.replace(/\\(?:left|right|math[a-z]+|text[a-z]*|operatorname|[cd]?frac|sqrt|[,;!:>])|[&\s]/g, "").replace(/\\[a-zA-Z]+/g, "x");
+  const small = words.match(/[\^_](?:\{[^{}]*\}|.)/g)?.join("").replace(/[\^_{}]/g, "").length ?? 0;
+  return words.replace(/[\^_{}]/g, "").length - small / 3;
+}

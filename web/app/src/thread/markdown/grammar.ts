@@ -1,0 +1,195 @@
+/**
+ * What this page reads beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of marked. Pure.
+ *
+ * `split.ts` parts a growing text into blocks with `blocks`, and `render.ts` makes HTML of one block with `inlines` as well.
+ * Each of these blocks begins a block of its own wherever a line begins with its sign. That decision needs no line behind it,
+ * so that a text which comes in pieces is parted like the whole.
+ */
+
+import { Tokenizer, type MarkedExtension, type TokenizerExtension, type Tokens } from "marked";
+
+import { covered, formulaAt, mathBlockAt, withBars } from "./math.ts";
+
+/** What the extensions find, for the renderers of `render.ts`. */
+export interface MathToken extends Tokens.Generic {
+  tex: string;
+  isDisplay: boolean;
+}
+
+export interface DetailsToken extends Tokens.Generic {
+  summary: Tokens.Generic[];
+  tokens: Tokens.Generic[];
+  isUnfolded: boolean;
+}
+
+/** A line that begins one of the blocks below. */
+const BEGINNING = /\n(?= {0,3}(?:\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:))/i;
+
+/** Where the next of these blocks begins, if the paragraph that `src` begins with reaches so far. */
+function nextBlock(src: string): number | undefined {
+  const end = src.search(/\n[ \t]*\n/);
+  const at = (end < 0 ? src : src.slice(0, end)).search(BEGINNING);
+  return at < 0 ? undefined : at + 1;
+}
+
+/** `isWhole`: a formula whose end has not come is text; else it lasts to the end of what has come. */
+const mathBlock = (isWhole: boolean): TokenizerExtension => ({
+  name: "mathBlock",
+  level: "block",
+  start: nextBlock,
+  tokenizer(src) {
+    const found = mathBlockAt(src);
+    if (found && (found.isClosed || !isWhole)) return { type: "mathBlock", raw: found.raw, tex: found.tex, isDisplay: true };
+    if (!/^ {0,3}(?:\$\$|\\\[)/.test(src)) return undefined;
+    // No formula: still a paragraph of its own. Of another type, since marked would join the next paragraph to it.
+    const text = src.slice(0, nextBlock(src) ?? src.length).replace(/\n[ \t]*\n[\s\S]*/, "\n");
+    return { type: "words", raw: text, tokens: this.lexer.inline(text.trim()) };
+  },
+});
+
+/** Deeper ones are text: each is read by a call within a call. */
+export const DETAILS_MAX_DEPTH = 8;
+
+const details = (isWhole: boolean): TokenizerExtension => {
+  let depth = 0;
+  return {
+    name: "details",
+    level: "block",
+    tokenizer(src) {
+      const parts = depth < DETAILS_MAX_DEPTH ? detailsAt(src) : null;
+      if (!parts || !isWhole) return parts ? { type: "details", raw: parts.raw } : undefined;
+      const { raw, isUnfolded } = parts;
+      depth += 1;
+      try {
+        return { type: "details", raw, isUnfolded, summary: this.lexer.inline(parts.summary, []), tokens: this.lexer.blockTokens(parts.body, []) };
+      } finally {
+        depth -= 1;
+      }
+    },
+  };
+};
+
+export interface DetailsParts {
+  readonly raw: string;
+  readonly summary: string;
+  readonly body: string;
+  readonly isUnfolded: boolean;
+  readonly isClosed: boolean;
+}
+
+const DETAILS = /^ {0,3}<details\b([^>\n]*)>/i;
+
+/** `<details>` at the beginning of `src`, with those inside it; without an end it goes as far as the text does. */
+export function detailsAt(src: string): DetailsParts | null {
+  const opening = DETAILS.exec(src);
+  if (!opening) return null;
+  const tag = /<(\/?)details\b[^>\n]*>/gi;
+  // Tags in code are words. Covered with as many letters, code leaves everything at its place.
+  const seen = src.replace(/(?:^|\n) {0,3}(`{3,}|~{3,})[\s\S]*?(?:\n {0,3}\1[`~]*[ \t]*(?=\n|$)|$)|(`+)(?!`)[^`\n]*\2/g, (code) => code.replace(/[<>]/g, "a"));
+  let depth = 0;
+  let end: RegExpExecArray | null = null;
+  while ((end = tag.exec(seen))) {
+    depth += end[1] ? -1 : 1;
+    if (depth === 0) break;
+  }
+  const inner = src.slice(opening[0].length, end?.index ?? src.length);
+  const summary = /^\s*<summary\b[^>\n]*>([\s\S]*?)(?:<\/summary>|$)/i.exec(inner);
+  const after = end ? (/^[ \t]*\n?/.exec(src.slice(tag.lastIndex))?.[0].length ?? 0) : 0;
+  return {
+    raw: end ? src.slice(0, tag.lastIndex + after) : src,
+    summary: (summary?.[1] ?? "").trim().replace(/<\/?[a-z][^>]*>/gi, ""),
+    body: inner.slice(summary?.[0].length ?? 0).replace(/^[ \t]*\n/, ""),
+    isUnfolded: /\sopen\b/i.test(opening[1] as string),
+    isClosed: end !== null,
+  };
+}
+
+const NOTE = /^ {0,3}\[\^([^\]\s]{1,64})\]:[ \t]*([^\n]*(?:\n|$))/;
+
+/** A line that goes on with the paragraph before it. */
+const CONTINUED = /^(?!\s*(?:$|#{1,6}\s|>|`{3}|~{3}|[-*+]\s|\d{1,9}[.)]\s|\$\$|\\\[|<|\[\^|\|))[^\n]*(?:\n|$)/;
+
+/** A footnote's text: its first line, lines that go on with it, and what is indented below, also after an empty line. */
+const note: TokenizerExtension = {
+  name: "note",
+  level: "block",
+  tokenizer(src) {
+    const first = NOTE.exec(src);
+    if (!first || !this.lexer.state.top) return undefined;
+    let raw = first[0];
+    for (let isParagraph = true; raw.length < src.length; ) {
+      const rest = src.slice(raw.length);
+      const more: RegExpExecArray | null = /^(?:[ \t]*\n)*(?: {2,}|\t)[^\n]*\S[^\n]*(?:\n|$)/.exec(rest) ?? (isParagraph ? CONTINUED.exec(rest) : null);
+      if (!more?.[0]) break;
+      isParagraph &&= !/^[ \t]*\n/.test(more[0]);
+      raw += more[0];
+    }
+    return { type: "note", raw, label: first[1] as string };
+  },
+};
+
+/** A footnote's label and its text, as Markdown of its own. */
+export function noteParts(raw: string): { label: string; text: string } {
+  const [all = "", label = "", first = ""] = NOTE.exec(raw) ?? [];
+  return { label, text: (first + raw.slice(all.length).replace(/^(?: {1,4}|\t)/gm, "")).trimEnd() };
+}
+
+const math: TokenizerExtension = {
+  name: "math",
+  level: "inline",
+  start: (src) => positive(src.search(/\$|\\[([]/)),
+  tokenizer(src, tokens) {
+    const found = formulaAt(src, tokens.at(-1)?.raw.at(-1));
+    return found ? { type: "math", ...found } : undefined;
+  },
+};
+
+/** `isNote`: whether there is a footnote of that label. */
+const reference = (isNote: (label: string) => boolean): TokenizerExtension => ({
+  name: "note",
+  level: "inline",
+  start: (src) => positive(src.indexOf("[^")),
+  tokenizer(src) {
+    const found = REFERENCE.exec(src);
+    return found && isNote(found[1] as string) ? { type: "note", raw: found[0], label: found[1] as string } : undefined;
+  },
+});
+
+const REFERENCE = /^\[\^([^\]\s]{1,64})\](?!\()/;
+
+/** The labels that a block of Markdown refers to, in order. */
+export function labelsIn(block: string): string[] {
+  if (!block.includes("[^")) return [];
+  const words = block.replace(/(`+)[\s\S]*?\1/g, "");
+  return [...words.matchAll(/\[\^([^\]\s]{1,64})\](?![(:])/g)].map((found) => found[1] as string);
+}
+
+function positive(at: number): number | undefined {
+  return at < 0 ? undefined : at;
+}
+
+const tokenizer: MarkedExtension["tokenizer"] = {
+  /** A `|` within a formula parts no cells, and a table ends where another block begins. */
+  table(src) {
+    const own = src.slice(0, nextBlock(src) ?? src.length);
+    const barred = withBars(own);
+    if (own === src && barred === own) return false;
+    const found = Tokenizer.prototype.table.call(this, barred);
+    if (!found) return undefined;
+    // A bar has as many characters as what it stands for, so the table ends at the same place.
+    return { ...found, raw: own.slice(0, found.raw.length) };
+  },
+  /** An underline makes no heading of a paragraph that one of these blocks has ended. */
+  lheading(src) {
+    const at = nextBlock(src);
+    return at === undefined || /\n {0,3}(?:=+|-+)[ \t]*\n/.test(src.slice(0, at)) ? false : undefined;
+  },
+};
+
+/** What parts a text into blocks. */
+export const blocks: MarkedExtension = { gfm: true, extensions: [mathBlock(false), details(false), note], tokenizer };
+
+/** What reads one block whole. */
+export function inlines(isNote: (label: string) => boolean): MarkedExtension {
+  return { gfm: true, extensions: [mathBlock(true), details(true), math, reference(isNote)], tokenizer, hooks: { emStrongMask: covered } };
+}

@@ -1,0 +1,60 @@
+/** KaTeX with its style sheet and fonts, loaded with the first formula. */
+
+import DOMPurify from "dompurify";
+import katex from "katex";
+
+import "katex/dist/katex.min.css";
+
+/** What `\rule{…}`, `\kern{…}` and the like may ask for, in ems; KaTeX's own default is any size. */
+const MAX_SIZE_EMS = 30;
+
+/** How often macros may be replaced in one formula: KaTeX's default, which formulas of papers stay far below. */
+const MAX_EXPANSIONS = 1_000;
+
+const MATHML =
+  "math semantics annotation mrow mi mo mn ms mtext mspace msup msub msubsup munder mover munderover mfrac msqrt mroot mtable mtr mtd mpadded mphantom menclose mstyle".split(
+    " ",
+  );
+const TAGS = [...MATHML, "span", "svg", "path", "line", "g"];
+const ATTRIBUTES =
+  "accent accentunder aria-hidden class columnalign columnlines columnspacing depth display displaystyle encoding fence form height linebreak linethickness lspace mathbackground mathcolor mathsize mathvariant maxsize minsize notation preserveAspectRatio rowlines rowspacing rspace scriptlevel separator stretchy style symmetric viewBox voffset width x1 x2 xmlns y1 y2 d stroke-width".split(
+    " ",
+  );
+
+/**
+ * A formula as elements for a box to hold, with MathML for screen readers beside what is seen. KaTeX sets styles
+ * through the DOM, which no Content Security Policy refuses.
+ *
+ * Throws an Error with a sentence for people if the formula is wrong.
+ */
+export function typeset(tex: string, isDisplay: boolean): DocumentFragment {
+  const box = document.createElement("span");
+  try {
+    katex.render(tex, box, {
+      displayMode: isDisplay,
+      trust: false,
+      strict: false,
+      maxSize: MAX_SIZE_EMS,
+      maxExpand: MAX_EXPANSIONS,
+      errorColor: "var(--bad)",
+    });
+  } catch (wrong) {
+    throw new Error(sentence(wrong));
+  }
+  DOMPurify.sanitize(box, { IN_PLACE: true, ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES });
+  const fragment = document.createDocumentFragment();
+  fragment.append(...box.childNodes);
+  return fragment;
+}
+
+function sentence(wrong: unknown): string {
+  if (!(wrong instanceof katex.ParseError)) return "The formula is nested too deeply"; // a RangeError of the stack
+  const at = wrong.position === undefined ? "" : ` (character ${wrong.position + 1})`;
+  return wrong.rawMessage.replace(/\.?$/, at);
+}
+
+/** Until the common letters are there: a formula that is drawn before changes its width when they come. */
+export async function fontsLoaded(): Promise<void> {
+  const fonts = ["1em KaTeX_Main", "italic 1em KaTeX_Math", "1em KaTeX_Size1", "1em KaTeX_Size2"];
+  await Promise.allSettled(fonts.map((font) => document.fonts.load(font)));
+}

@@ -1,0 +1,175 @@
+/**
+ * Finds formulas in Markdown: `$…$`, `$$…$$`, `\(…\)` and `\[…\]`. Pure.
+ *
+ * A dollar sign is more often money or a shell variable than a formula. The rules for a single dollar are Pandoc's (no
+ * space behind the first, none before the last, no digit after it, https://pandoc.org/MANUAL.html#math) and stricter
+ * ones below, so that "$5 and $6", `$HOME/$USER` and `${a}${b}` stay text.
+ */
+
+export interface Formula {
+  /** As it stands in the text, with its delimiters. */
+  readonly raw: string;
+  readonly tex: string;
+  readonly isDisplay: boolean;
+}
+
+/** Longer ones are shown as text: no formula that people read has so many characters. */
+const BLOCK_MAX_CHARACTERS = 5_000;
+const INLINE_MAX_CHARACTERS = 1_000;
+
+/** Signs that stand in formulas and hardly ever between two amounts of money. */
+const MATH_SIGN = /[\\^_={}<>+*]/;
+
+/** What an inline formula may be followed by if it is a letter: "the $n$th term", "two $x$s". */
+const SUFFIX = /^(?:th|st|nd|rd|s|ary|fold)\b/;
+
+/** A formula at the beginning of `src`. `before`: the character in front of it, or nothing. */
+export function formulaAt(src: string, before = ""): Formula | null {
+  if (src[0] === "\\") return bracketed(src);
+  if (src.startsWith("$$")) return doubled(src);
+  return src[0] === "$" ? single(src, before) : null;
+}
+
+function bracketed(src: string): Formula | null {
+  const found = /^\\\(([\s\S]{1,1000}?)\\\)|^\\\[([\s\S]{1,5000}?)\\\](?!\()/.exec(src);
+  const tex = found?.[1] ?? found?.[2];
+  if (!found || !tex?.trim() || /\n[ \t]*\n/.test(tex)) return null;
+  return { raw: found[0], tex: tex.trim(), isDisplay: found[2] !== undefined };
+}
+
+function doubled(src: string): Formula | null {
+  const found = /^\$\$((?:[^$\\]|\\[\s\S]){1,5000}?)\$\$(?!\$)/.exec(src);
+  const tex = found?.[1];
+  if (!found || !tex?.trim() || /\n[ \t]*\n/.test(tex) || isPriceRange(tex)) return null;
+  return { raw: found[0], tex: tex.trim(), isDisplay: true };
+}
+
+/** "$$ to $$$" says how dear a restaurant is. */
+function isPriceRange(tex: string): boolean {
+  return /^\s|\s$/.test(tex) && /^[\s\w,.;:–—-]*$/.test(tex) && !/\d/.test(tex) && !/^\s*\w\s*$/.test(tex);
+}
+
+function single(src: string, before: string): Formula | null {
+  const found = /^\$((?:[^$\\`]|\\[\s\S]){1,1000}?)\$/.exec(src);
+  const tex = found?.[1];
+  if (!found || tex === undefined || !mayOpen(tex, before)) return null;
+  const after = src.slice(found[0].length);
+  if (/\s$/.test(tex) || tex === "|" || /\n[ \t]*\n/.test(tex) || /^[\d$]/.test(after)) return null;
+  if (/^[A-Za-z_]/.test(after) && !SUFFIX.test(after)) return null;
+  if (/^[({]/.test(tex) && after[0] === tex[0]) return null; // `${a}${b}`, `$(a)$(b)`
+  if (/^\d/.test(tex) && /\s/.test(tex) && !MATH_SIGN.test(tex) && !/^[\d\s.,()/:-]+$/.test(tex)) return null;
+  return { raw: found[0], tex, isDisplay: false };
+}
+
+/** Whether what follows a single dollar can be a formula's beginning. */
+function mayOpen(tex: string, before: string): boolean {
+  return !/[\w$\\]/.test(before) && !/^[\s)\]},.;:!?%"'’”]/.test(tex);
+}
+
+export interface MathBlock {
+  readonly raw: string;
+  readonly tex: string;
+  readonly isClosed: boolean;
+}
+
+/**
+ * A formula that fills whole lines, at the beginning of `src`, which begins with `$$` or `\[`. Where the delimiter has its
+ * line for itself, the formula may hold empty lines. Null if it is none; one whose end is not there yet is not closed.
+ * The answer depends on no line behind the one that decides it, as `split.ts` wants it.
+ */
+export function mathBlockAt(src: string): MathBlock | null {
+  const opening = /^ {0,3}(\$\$|\\\[)([ \t]*\n)?/.exec(src);
+  if (!opening) return null;
+  const close = opening[1] === "$$" ? "$$" : "\\]";
+  const begin = src.indexOf(opening[1] as string) + 2;
+  const end = src.indexOf(close, begin);
+  const limit = opening[2] ? begin + BLOCK_MAX_CHARACTERS : begin + emptyLine(src.slice(begin, begin + BLOCK_MAX_CHARACTERS));
+  if (end < 0 || end > limit) return src.length < limit && end < 0 ? { raw: src, tex: src.slice(begin), isClosed: false } : null;
+  const after = /^([.,;:]?)[ \t]*(?:\n|$)/.exec(src.slice(end + 2, end + 100));
+  const tex = src.slice(begin, end).trim();
+  if (!after || !tex) return null;
+  return { raw: src.slice(0, end + 2 + after[0].length), tex: tex + after[1], isClosed: true };
+}
+
+function emptyLine(text: string): number {
+  const at = text.search(/\n[ \t]*\n/);
+  return at < 0 ? BLOCK_MAX_CHARACTERS : at;
+}
+
+interface Step {
+  readonly raw: string;
+  /** "last": a formula at the very end, of which the next character may yet say that it is money. */
+  readonly kind: "text" | "formula" | "last" | "begun";
+}
+
+/** The text in steps: formulas, one at its end that has only begun, and what is between them; code in backticks is text. */
+function* steps(text: string): Generator<Step> {
+  for (let at = 0; at < text.length; ) {
+    const step = stepAt(text, at);
+    yield step;
+    at += step.raw.length;
+  }
+}
+
+function stepAt(text: string, at: number): Step {
+  const plain = /[`\\$]/g;
+  plain.lastIndex = at;
+  const next = plain.exec(text)?.index ?? text.length;
+  if (next > at) return { raw: text.slice(at, next), kind: "text" };
+  const rest = text.slice(at);
+  if (text[at] === "`") {
+    const code = /^(`+)(?!`)([\s\S]*?[^`])\1(?!`)/.exec(rest);
+    const isCode = code && ((code[1] as string).length > 2 || !/\n[ \t]*\n/.test(code[0]));
+    return { raw: isCode ? code[0] : (/^`+/.exec(rest)?.[0] as string), kind: "text" };
+  }
+  const formula = formulaAt(rest, text[at - 1]);
+  if (formula) return { raw: formula.raw, kind: formula.raw.length === rest.length && rest.endsWith("$") ? "last" : "formula" };
+  if (hasBegun(rest, text[at - 1] ?? "")) return { raw: rest, kind: "begun" };
+  return { raw: rest.slice(0, text[at] === "\\" || rest.startsWith("$$") ? 2 : 1), kind: "text" };
+}
+
+/** Whether the rest of a growing text may be the first part of a formula; for words and money only briefly. */
+function hasBegun(rest: string, before: string): boolean {
+  if (/\n[ \t]*\n/.test(rest)) return false;
+  if (/^\\(?:$|[([])/.test(rest)) return rest.length < INLINE_MAX_CHARACTERS && !/\\[)\]]/.test(rest);
+  if (rest.startsWith("$$")) return rest.length < INLINE_MAX_CHARACTERS && !rest.slice(2).includes("$$") && !isPriceRange(rest.slice(2));
+  const tex = rest.slice(1);
+  if (rest[0] !== "$" || tex.replace(/\\[\s\S]/g, "").includes("$") || !mayOpen(tex, before)) return false;
+  if (/^\d/.test(tex)) return /^[\d.,]{1,9}$/.test(tex) || (MATH_SIGN.test(tex) && tex.length < INLINE_MAX_CHARACTERS);
+  return tex.length < (MATH_SIGN.test(tex) ? INLINE_MAX_CHARACTERS : MAX_HELD_WORDS);
+}
+
+/** So much after a dollar is held back before it is taken for words: a third of a second at 50 words a second. */
+const MAX_HELD_WORDS = 60;
+
+/** The text without a formula at its end that has only begun. */
+export function withoutBegun(text: string): string {
+  if (!/[$\\]/.test(text)) return text;
+  let length = 0;
+  for (const { raw, kind } of steps(text)) {
+    if (kind === "begun" || kind === "last") return text.slice(0, length);
+    if (/^`/.test(raw) && !/[^`]/.test(raw) && !/\n[ \t]*\n/.test(text.slice(length))) return text; // code that has only begun
+    length += raw.length;
+  }
+  return text;
+}
+
+/** Stands for a `|` of a formula while a table's row is cut into cells: a character without a meaning (private use). */
+export const BAR = "\uE07C";
+
+/** Text of a table in which no `|` of a formula parts cells. It has as many lines as before. */
+export function withBars(text: string): string {
+  if (!/[$\\]/.test(text)) return text;
+  const bars = (line: string) => [...steps(line)].map(({ raw, kind }) => (isFormula(kind) ? raw.replaceAll("|", BAR) : raw)).join("");
+  return text.split("\n").map(bars).join("\n");
+}
+
+/** The text with the formulas covered by letters: none of their signs means anything outside. */
+export function covered(text: string): string {
+  if (!/[$\\]/.test(text)) return text;
+  return [...steps(text)].map(({ raw, kind }) => (isFormula(kind) ? "a".repeat(raw.length) : raw)).join("");
+}
+
+function isFormula(kind: Step["kind"]): boolean {
+  return kind === "formula" || kind === "last";
+}

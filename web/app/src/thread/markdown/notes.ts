@@ -1,0 +1,55 @@
+/** The footnotes below an answer: their numbers, their texts, and the ways between a reference and its note. */
+
+import type { Split } from "./split.ts";
+import { noteParts } from "./grammar.ts";
+import type { Notes } from "./render.ts";
+
+export interface Note {
+  readonly label: string;
+  readonly text: string;
+  readonly number: number;
+}
+
+/** A label of digits is hardly ever anything but a footnote: it is numbered before its text has come. */
+const SURE_LABEL = /^\d{1,3}$/;
+
+/**
+ * Numbers those that are referred to, in the order of their first references; notes that nothing refers to are left out,
+ * as GitHub does. `owners`: the block of each label's first reference.
+ */
+export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isGrowing: boolean): { notes: Note[]; owners: Map<string, number> } {
+  const texts = new Map<string, string>();
+  for (const note of notes.map(noteParts)) if (!texts.has(note.label)) texts.set(note.label, note.text);
+  const owners = new Map<string, number>();
+  for (const [block, found] of labels.entries()) {
+    for (const label of found) {
+      if (!owners.has(label) && (texts.has(label) || (isGrowing && SURE_LABEL.test(label)))) owners.set(label, block);
+    }
+  }
+  return { notes: [...owners.keys()].map((label, at) => ({ label, text: texts.get(label) ?? "", number: at + 1 })), owners };
+}
+
+/** What a block has to know to write its references, as one string, so that a block whose notes are the same is not drawn anew. */
+export function notesOf(labels: readonly string[], block: number, { notes, owners }: ReturnType<typeof numbered>): string {
+  const found = notes.filter((note) => labels.includes(note.label));
+  return found.map(({ label, number }) => `${number}${owners.get(label) === block ? "*" : ""} ${label}`).join("\n");
+}
+
+/** `prefix`: what makes ids of this text its own. */
+export function read(said: string, prefix: string): Notes {
+  const notes = said.split("\n").map((line) => /^(\d+)(\*?) (.*)$/.exec(line));
+  return new Map(
+    notes.flatMap((found) => {
+      if (!found) return [];
+      const [, number, owns, label = ""] = found;
+      return [[label, { number: Number(number), href: `#${prefix}-note-${number}`, id: owns ? `${prefix}-ref-${number}` : "" }]];
+    }),
+  );
+}
+
+/** Goes from a reference to its note or back, within the page: the address stays that of the chat. */
+export function goToNote(link: HTMLAnchorElement): void {
+  const place = document.getElementById(link.hash.slice(1));
+  place?.scrollIntoView({ block: "nearest" });
+  place?.focus({ preventScroll: true });
+}
