@@ -17,6 +17,10 @@ GLOBAL_SHEETS = {"styles/base.css", "styles/ui.css"}
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 BLOCK = re.compile(r"(?P<head>[^{};]*)\{|\}")
 GLOBAL = re.compile(r":global\(\.([\w-]+)\)")
+
+LIBRARIES = ("hljs-", "katex")
+"""What highlight.js and KaTeX call their own classes."""
+
 CLASS = re.compile(r"\.([a-zA-Z_][\w-]*)")
 IMPORT = re.compile(r'^import (\w+) from "(\.[\w./]*\.module\.css)";$', re.MULTILINE)
 LITERAL = re.compile(r"""\bclass(?:Name)?=(?:"([^"]*)"|\{([^{}]*(?:\$\{[^{}]*\}[^{}]*)*)\})""")
@@ -87,9 +91,9 @@ def global_classes() -> set[str]:
     return {name for selector in selectors_in(sheet) for name in CLASS.findall(selector)}
 
 
-def test_sheets_name_foreign_classes_only_of_the_global_sheet_and_of_the_highlighter() -> None:
+def test_sheets_name_foreign_classes_only_of_the_global_sheet_and_of_libraries() -> None:
     named = {name for sheet in modules().values() for name in GLOBAL.findall(sheet)}
-    assert not {name for name in named - global_classes() if not name.startswith("hljs-")}
+    assert not {name for name in named - global_classes() if not name.startswith(LIBRARIES)}
 
 
 def test_scoped_names_of_two_sheets_differ() -> None:
@@ -129,8 +133,11 @@ def test_literal_class_names_are_those_of_the_global_sheet() -> None:
 
 
 def test_browser_tests_find_nothing_by_class() -> None:
-    """Class names are the build's; roles, labels, texts and `data-` attributes are what people and tests see."""
-    by_class = re.compile(r"""(?:locator|querySelector(?:All)?|closest)\(\s*f?["'`][^"'`]*(?<![\w/\d])\.[a-z][\w-]*""")
+    """Class names are the build's; roles, labels, texts and `data-` attributes are what people and tests see. KaTeX's
+    classes are KaTeX's, and formulas have nothing else."""
+    by_class = re.compile(
+        r"""(?:locator|querySelector(?:All)?|closest)\(\s*f?["'`][^"'`]*(?<![\w/\d])\.(?!katex)[a-z][\w-]*"""
+    )
     found = [
         f"{path.name}: {match[0]}"
         for room in ("tests/browser", "tests/web", "bench")
