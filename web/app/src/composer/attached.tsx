@@ -9,7 +9,8 @@ import { size } from "../ui/figures.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { isImage } from "./files.ts";
 import { listed } from "./names.ts";
-import { cancelUpload, change, keepPreview, next, previewOf, uploads, type Upload } from "./uploads.ts";
+import { begin, cancelUpload, keepPreview, previewOf } from "./uploading.ts";
+import { uploads, type Upload } from "./uploads.ts";
 import css from "./attached.module.css";
 
 export function Attached() {
@@ -59,18 +60,13 @@ function Refusals({ refused }: { refused: readonly Upload[] }) {
             <span>
               <b dir="auto">{names}</b>: {reason}
             </span>
-            {alike.every(({ mayRetry }) => mayRetry) && <IconButton name="retry" label={`Try ${names} again`} onClick={() => retryUploads(ids)} />}
+            {alike.every(({ mayRetry }) => mayRetry) && <IconButton name="retry" label={`Try ${names} again`} onClick={() => ids.forEach(begin)} />}
             <IconButton name="close" label={`Dismiss ${names}`} onClick={() => dismissUploads(ids)} />
           </li>
         );
       })}
     </ul>
   );
-}
-
-function retryUploads(ids: readonly string[]): void {
-  for (const id of ids) change(id, { error: undefined, progress: 0 });
-  next();
 }
 
 function dismissUploads(ids: readonly string[]): void {

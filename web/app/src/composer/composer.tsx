@@ -195,8 +195,7 @@ function useDrop(): void {
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
       if (editing.peek()) return;
-      const items = [...event.dataTransfer.items].filter(({ kind }) => kind === "file");
-      const folders = new Set(items.flatMap((item) => (item.webkitGetAsEntry()?.isDirectory ? [item.getAsFile()?.name ?? "It"] : [])));
+      const folders = new Set([...event.dataTransfer.items].flatMap((item) => (item.webkitGetAsEntry()?.isDirectory ? [item.getAsFile()?.name ?? "It"] : [])));
       for (const name of folders) refuse(name, "this is a folder. Choose the files in it.");
       attach([...event.dataTransfer.files].filter(({ name }) => !folders.has(name)));
     };

@@ -1,17 +1,10 @@
-/**
- * Files on their way to the server. `fetch` does not tell how much has left, so this is the one request of the page that
- * goes by XMLHttpRequest.
- */
+/** Files that are to go with a message, and how far each is. What brings them to the server comes when the first one does. */
 
 import { signal } from "@preact/signals";
-import { newId, type BlobStored } from "threadcast-client";
+import { newId } from "threadcast-client";
 
-import { limit } from "../state/caps.ts";
-import { isRefused } from "../state/session.ts";
-import { caller } from "../state/storage.ts";
-import { token } from "../state/token.ts";
-import { addFile, targetId, written } from "../state/writing.ts";
-import { isImage, refusalOf } from "./files.ts";
+import { targetId } from "../state/writing.ts";
+import { fetched } from "../ui/lazy.tsx";
 
 export interface Upload {
   readonly id: string;
@@ -28,56 +21,6 @@ export interface Upload {
 
 export const uploads = signal<readonly Upload[]>([]);
 
-/** Pictures of files that were chosen or shown in this page, by the hash of their upload; each holds its file. */
-const previews = new Map<string, string>();
-/** A few messages full of them. What was let go is asked of the server when it is shown again. */
-const PREVIEWS_MAX_COUNT = 32;
-
-export function previewOf(hash: string): string | undefined {
-  return previews.get(hash);
-}
-
-export function keepPreview(hash: string, picture: Blob): string {
-  const known = previews.get(hash);
-  if (known !== undefined) return known;
-  for (const [oldest, url] of previews) {
-    if (previews.size < PREVIEWS_MAX_COUNT) break;
-    URL.revokeObjectURL(url);
-    previews.delete(oldest);
-  }
-  const url = URL.createObjectURL(picture);
-  previews.set(hash, url);
-  return url;
-}
-
-/** More at once would only share the line. */
-const AT_ONCE = 2;
-const requests = new Map<string, XMLHttpRequest>();
-
-export function attach(files: Iterable<File>): void {
-  const target = targetId();
-  const limits = {
-    images_max_count: limit("images_max_count"),
-    binary_max_bytes: limit("binary_max_bytes"),
-    blob_max_bytes: Math.min(limit("blob_max_bytes"), limit("body_max_bytes")),
-    parts_max_count: limit("parts_max_count"),
-  };
-  for (const file of files) {
-    const onTheWay = uploads.peek().filter((one) => one.target === target && !one.error);
-    const there = [...written.peek().files, ...onTheWay.map((one) => ({ mime: one.file.type }))];
-    const error = refusalOf(file, there, limits) ?? undefined;
-    uploads.value = [...uploads.peek(), { id: newId(), target, file, progress: 0, error }];
-  }
-  next();
-}
-
-export function cancelUpload(id: string): void {
-  requests.get(id)?.abort();
-  requests.delete(id);
-  uploads.value = uploads.peek().filter((one) => one.id !== id);
-  next();
-}
-
 /** A message of this chat is on its way: what could not go with it is no news any more. */
 export function forgetRefusals(target: string): void {
   uploads.value = uploads.peek().filter((one) => one.target !== target || !one.error);
@@ -88,47 +31,13 @@ export function refuse(name: string, error: string): void {
   uploads.value = [...uploads.peek(), { id: newId(), target: targetId(), file: new File([], name), progress: 0, error }];
 }
 
-export function next(): void {
-  for (const upload of uploads.peek()) {
-    if (requests.size >= AT_ONCE) return;
-    if (!upload.error && !requests.has(upload.id)) start(upload);
-  }
-}
-
-function start({ id, target, file }: Upload): void {
-  const request = new XMLHttpRequest();
-  requests.set(id, request);
-  request.open("POST", `/v1/chats/${target}/blobs`);
-  request.setRequestHeader("Content-Type", file.type || "application/octet-stream");
-  const bearer = token();
-  if (bearer) request.setRequestHeader("Authorization", `Bearer ${bearer}`);
-  if (caller) request.setRequestHeader("Threadcast-Principal", caller);
-  request.responseType = "json";
-  request.upload.onprogress = ({ loaded, total }) => change(id, { progress: total ? loaded / total : 0 });
-  request.onload = () => {
-    if (request.status === 201) return arrived(id, target, file, request.response as BlobStored);
-    if (request.status === 401) {
-      isRefused.value = true;
-      return fail(id, "the upload failed, for you are signed out. Try again when you have signed in.", true);
-    }
-    const said = (request.response as { detail?: string } | null)?.detail;
-    const mayRetry = request.status >= 500 || request.status === 429;
-    fail(id, `the upload failed: ${said ?? `the server answered ${request.status}`}${mayRetry ? ". Try again." : ""}`, mayRetry);
-  };
-  request.onerror = () => fail(id, "the upload failed, for the connection broke. Try again.", true);
-  request.send(file);
-}
-
-function arrived(id: string, target: string, file: File, stored: BlobStored): void {
-  if (isImage(stored.mime)) keepPreview(stored.hash, file);
-  addFile(target, { name: file.name || "file", mime: stored.mime, bytes: stored.bytes, url: stored.url, hash: stored.hash });
-  cancelUpload(id);
-}
-
-function fail(id: string, error: string, mayRetry: boolean): void {
-  requests.delete(id);
-  change(id, { error, mayRetry });
-  next();
+/** They stand there at once, so that no message goes without them. */
+export function attach(files: Iterable<File>): void {
+  const added = Array.from(files, (file) => ({ id: newId(), target: targetId(), file, progress: 0 }));
+  uploads.value = [...uploads.peek(), ...added];
+  void fetched(() => import("./uploading.ts")).then((room) => {
+    for (const { id } of added) room ? room.begin(id) : change(id, { error: "the upload failed. Try again.", mayRetry: true });
+  });
 }
 
 export function change(id: string, to: Partial<Upload>): void {
