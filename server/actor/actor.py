@@ -39,7 +39,7 @@ from server.agent.place.profile import ChatTools
 from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
-from server.store.load import NewerVersion, fold_checked, fold_loaded
+from server.store.load import NewerVersion, fold_checked, fold_whole
 from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
 __all__ = ["Actor", "End"]
@@ -207,8 +207,12 @@ class Actor:
         loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
         if loaded.head != taken.head:
             raise Fenced
-        state = fold_loaded(self.chat_id, loaded, with_facts=True)
-        return self._new_writer(taken, state, Upkeep.of(loaded))
+        folded = await self._patience.until_answered(
+            lambda: fold_whole(place.store, self.chat_id, loaded, with_facts=True)
+        )
+        if folded.state.head != taken.head:
+            raise Fenced
+        return self._new_writer(taken, folded.state, Upkeep.of(folded.extent))
 
     def _new_writer(self, taken: Taken, state: ChatState, upkeep: Upkeep) -> Writer:
         return Writer(

@@ -11,7 +11,7 @@ from protocol.reducer import Gap
 from protocol.state import ChatState
 from server.actor.patience import Patience
 from server.store.blob_copy import copy_way
-from server.store.load import NewerVersion, fold_loaded
+from server.store.load import NewerVersion, load_folded
 from server.store.port import Store
 
 __all__ = ["source_of"]
@@ -30,8 +30,7 @@ async def source_of(
     if meta is None or meta.deleted or meta.owner != by.id:
         return None
     try:
-        loaded = await patience.until_answered(lambda: store.load(source_id))
-        source = fold_loaded(source_id, loaded, with_facts=True)
+        source, _ = await patience.until_answered(lambda: load_folded(store, source_id, with_facts=True))
     except (Gap, NewerVersion) as trouble:
         _log.error("chat.unfoldable", chat_id=source_id, error=str(trouble))
         return None

@@ -17,7 +17,7 @@ from server.api.chats import own_chat
 from server.api.commands import carry_out
 from server.api.edge import edge_of
 from server.api.errors import answer
-from server.store.load import fold_loaded
+from server.store.load import load_folded
 
 __all__ = ["forget_approval", "list_approvals"]
 
@@ -27,7 +27,7 @@ async def list_approvals(request: Request) -> Response:
     `mcp__SERVER__*` is all tools of an MCP server."""
     edge = edge_of(request)
     meta = await own_chat(edge, request)
-    state = fold_loaded(meta.chat_id, await edge.store.load(meta.chat_id), with_facts=True)
+    state, _ = await load_folded(edge.store, meta.chat_id, with_facts=True)
     return answer(200, {"tools": list(state.private.allowed_tools)})
 
 

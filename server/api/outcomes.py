@@ -73,12 +73,12 @@ async def outcome_within(
 
 async def outcome_of(store: Store, notice: Notice, request_id: str) -> Ack | None:
     """Return the final outcome of a command that an entry tells, or None when it tells none. After a rebuilt channel
-    the log is read, because the entry may have been published in between. Raises Unavailable."""
+    the newest page of the log is read, because the entry may have been published in between. Raises Unavailable."""
     entries: list[RawEntry | None] = [notice.entry]
     if notice.kind == "large":
         entries = [await store.read_entry(notice.chat_id, Head.parse(notice.head).entry_id)]
     elif notice.kind == "reconnected":
-        entries = [*await store.read_log(notice.chat_id)]
+        entries = [*await store.read_log(notice.chat_id, newest=True)]
     for entry in entries:
         for word in decode_acks(entry.acks) if entry is not None else ():
             if entry is not None and word.request_id == request_id and word.final:

@@ -15,7 +15,7 @@ from protocol.params import PARAMS, SAMPLERS, effective
 from protocol.thread import read_patch
 from server.api.edge import Edge, edge_of
 from server.api.errors import answer
-from server.store.load import fold_loaded
+from server.store.load import load_folded
 
 __all__ = ["chat_params", "checked_params", "in_order"]
 
@@ -30,7 +30,7 @@ async def chat_params(request: Request) -> Response:
     edge = edge_of(request)
     chat_id = check_chat_id(request.path_params["chat_id"])
     await edge.own(chat_id, edge.principal(request.scope))
-    state = fold_loaded(chat_id, await edge.store.load(chat_id), with_facts=True)
+    state, _ = await load_folded(edge.store, chat_id, with_facts=True)
     defaults = edge.profiles.params_of(state)
     found = {key: effective(state, key, defaults) for key in PARAMS}
     model = found["model"]

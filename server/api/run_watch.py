@@ -106,11 +106,16 @@ class RunWatch:
         self._checked_at = time.monotonic()
         if head == self._head:
             return []
-        entries = await self._store.read_log(self._chat_id)
-        befores = [entry.before for entry in entries]
-        if self._head in befores:
-            return self._take(entries[befores.index(self._head) :])
-        raise Gap(_LOST)
+        entries: list[RawEntry] = []
+        while head and (entries[-1].head if entries else self._head) != head:
+            after = entries[-1].entry_id if entries else self._entry_id
+            page = await self._store.read_log(self._chat_id, Head.parse(head).entry_id, after=after)
+            if not page:
+                break
+            entries += page
+        if not entries or entries[-1].head != head:
+            raise Gap(_LOST)
+        return self._take(entries)
 
     def _take(self, entries: Sequence[RawEntry]) -> Sequence[Event]:
         events: list[Event] = []

@@ -25,7 +25,7 @@ from protocol.sse import Frame, snapshot_frame
 from protocol.state import empty_state
 from server.relay.connection import EndReason
 from server.relay.subscriber import Subscriber
-from server.store.load import NewerVersion, fold_checked, fold_loaded
+from server.store.load import NewerVersion, entries_after, fold_checked, fold_whole
 from server.store.port import Notice, Store
 from server.telemetry import Metrics
 
@@ -169,7 +169,7 @@ class Relay:
             return None
         head, history = self._state.head, self._histories
         async with self._loads:
-            entries = await self._store.read_log(self.chat_id)
+            entries = await self._store.read_log(self.chat_id, newest=True)
         if self._histories != history or all(entry.head != head for entry in entries):
             return None
         return self._frames_from_log(entries, place.position)
@@ -186,7 +186,7 @@ class Relay:
                 return
             head, history = self._state.head, self._histories
             async with self._loads:
-                entries = await self._store.read_log(self.chat_id)
+                entries = await self._store.read_log(self.chat_id, newest=True)
             if self._histories != history or all(entry.head != head for entry in entries):
                 return
             self._recalled_at = history
@@ -305,12 +305,12 @@ class Relay:
             return
         if self._state.head:
             self._metrics.relay_reloads.labels(reason).inc()
-            befores = [entry.before for entry in loaded.entries]
-            if self._state.head in befores:
-                for entry in loaded.entries[befores.index(self._state.head) :]:
+            if entries := await entries_after(self._store, self.chat_id, loaded, self._state.head):
+                for entry in entries:
                     await self._fold(entry)
                 return
-        state = fold_loaded(self.chat_id, loaded, with_facts=False)
+        async with self._loads:
+            state, _ = await fold_whole(self._store, self.chat_id, loaded, with_facts=False)
         # Before the state is changed: should the store be away, the next load must find again that readers need it.
         await self._know_owner()
         self._state = state

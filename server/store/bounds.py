@@ -13,6 +13,7 @@ __all__ = [
     "EMPTY_CHAT_TTL_SECONDS",
     "FAST_TAKEOVER_MS",
     "INBOX_MAX",
+    "LOG_PAGE_BYTES",
     "PUBLISH_MAX_BYTES",
     "QUEUE_COUNTS",
     "SEEN_GENERATION",
@@ -50,6 +51,10 @@ DEAD_MAX = 1_000
 
 BEAT_BATCH = 200
 """Chats a beat script takes: 0.25 ms of Redis; ten thousand in one script would block it (DISPATCH §8, trap 19)."""
+
+LOG_PAGE_BYTES = 8 * 1_024 * 1_024
+"""Entries that one call reads from a log, unless a single one is larger: some 10 ms of Redis. The log of a chat of
+ordinary size fits: a checkpoint is due after 256 kB or as much as the last one, and 64 MB at most."""
 
 TRACES_MAX_COUNT = 200
 """Records of traces that a chat keeps, the newest: some twenty runs with tools. A record is at most 64 KiB, so 12.8 MB

@@ -14,7 +14,7 @@ from protocol.entries import Fence, RawEntry
 from protocol.errors import Internal
 from protocol.ids import EntryId
 from server.store import checkpoint
-from server.store.bounds import EMPTY_CHAT_TTL_SECONDS, PUBLISH_MAX_BYTES
+from server.store.bounds import EMPTY_CHAT_TTL_SECONDS, LOG_PAGE_BYTES, PUBLISH_MAX_BYTES
 from server.store.channels import Subscriptions
 from server.store.chat_meta import check_owner
 from server.store.connection import Commands, Reply, Value
@@ -100,12 +100,12 @@ class RedisLog:
         return Appended.OK if answer == b"OK" else Appended.DUP
 
     async def load(self, chat_id: str) -> Loaded:
-        keys = self._keys.chat(chat_id)
-        snap, entries, head = await self._redis.call("load", (keys.snap, keys.log, keys.head))
+        snap, entries, head, more = await self._read(chat_id, b"", b"+")
         return Loaded(
             checkpoint=await checkpoint.split(snap),
             entries=[parse_entry(entry) for entry in entries],
             head=head.decode(),
+            is_whole=not more,
         )
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
@@ -113,10 +113,22 @@ class RedisLog:
         found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).log, place, place)
         return parse_entry(found[0]) if found else None
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        end = b"+" if through is None else str(through)
-        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).log, b"-", end)
-        return [parse_entry(entry) for entry in found]
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        begin, end = b"-" if after is None else str(after), b"+" if through is None else str(through)
+        _, entries, _, _ = await self._read(chat_id, begin, end, newest=newest)
+        return [parse_entry(entry) for entry in (reversed(entries) if newest else entries)]
+
+    async def _read(self, chat_id: str, after: Value, through: Value, *, newest: bool = False) -> Reply:
+        keys = self._keys.chat(chat_id)
+        arguments = (LOG_PAGE_BYTES, after, through, b"1" if newest else b"")
+        return await self._redis.call("load", (keys.snap, keys.log, keys.head), *arguments)
 
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         found = await self._redis.all([(b"GET", self._keys.chat(chat_id).head) for chat_id in chat_ids])

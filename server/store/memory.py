@@ -21,6 +21,7 @@ from server.store.bounds import (
     EMPTY_CHAT_TTL_SECONDS,
     FAST_TAKEOVER_MS,
     INBOX_MAX,
+    LOG_PAGE_BYTES,
     PUBLISH_MAX_BYTES,
     QUEUE_COUNTS,
 )
@@ -28,7 +29,7 @@ from server.store.chat_meta import META_FIELDS, check_owner, page_of, read_meta
 from server.store.keys import BUCKETS, Keys
 from server.store.memory_blobs import MemoryBlobs
 from server.store.memory_channels import MemoryChannels
-from server.store.memory_records import Bucket, Chat
+from server.store.memory_records import Bucket, Chat, first_of
 from server.store.memory_traces import MemoryTraces
 from server.store.news import DELETED
 from server.store.port import (
@@ -65,6 +66,7 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
     def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:
         super().__init__()
         self._now = clock_ms
+        self.page_bytes = LOG_PAGE_BYTES
         self._keys = Keys(BUCKETS)
         self._chats: dict[str, Chat] = {}
         self.dead: list[tuple[str, InboxEntry, str]] = []
@@ -356,15 +358,29 @@ class MemoryStore(MemoryBlobs, MemoryTraces, MemoryChannels):
     async def load(self, chat_id: str) -> Loaded:
         chat, _, _ = await self._arrive(chat_id)
         after = Head.parse(chat.snap[0]).entry_id if chat.snap else EntryId(0, 0)
-        return Loaded(chat.snap, [entry for entry in chat.log if entry.entry_id > after], chat.head)
+        entries = [entry for entry in chat.log if entry.entry_id > after]
+        page = first_of(entries, self.page_bytes)
+        return Loaded(chat.snap, page, chat.head, len(page) == len(entries))
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         chat, _, _ = await self._arrive(chat_id)
         return next((entry for entry in chat.log if entry.entry_id == entry_id), None)
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
         chat, _, _ = await self._arrive(chat_id)
-        return [entry for entry in chat.log if through is None or entry.entry_id <= through]
+        entries = [
+            entry
+            for entry in chat.log
+            if (through is None or entry.entry_id <= through) and (after is None or entry.entry_id > after)
+        ]
+        return first_of(entries[::-1], self.page_bytes)[::-1] if newest else first_of(entries, self.page_bytes)
 
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
         chat, _, _ = await self._arrive(chat_id)

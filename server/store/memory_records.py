@@ -3,6 +3,7 @@
 Plain records without a clock: times come in. They expire when they are looked at, as Redis's do.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocol.blobs import Blob
@@ -10,7 +11,19 @@ from protocol.entries import RawEntry
 from server.store.bounds import SEEN_GENERATION, SEEN_TTL_SECONDS
 from server.store.port import InboxEntry, TraceRecord
 
-__all__ = ["Bucket", "Chat", "KeptBlob"]
+__all__ = ["Bucket", "Chat", "KeptBlob", "first_of"]
+
+
+def first_of(entries: Sequence[RawEntry], max_bytes: int) -> list[RawEntry]:
+    """The first entries that are not larger together than `max_bytes`, or the very first if it is larger alone."""
+    page: list[RawEntry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.events) + len(entry.facts) + len(entry.acks)
+        if page and size > max_bytes:
+            break
+        page.append(entry)
+    return page
 
 
 @dataclass

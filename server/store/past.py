@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from protocol.codec import decode_events
 from protocol.entries import RawEntry
+from protocol.errors import Unavailable
 from protocol.reducer import Gap, reduce_event
 from protocol.state import ChatState, empty_state
-from server.store.load import fold_checked, fold_loaded
+from server.store.load import READS_MAX, fold_checked, fold_loaded, in_thread_if
 from server.store.port import Loaded, Store
 
 __all__ = ["NoLongerHeld", "fold_until", "state_at"]
@@ -34,17 +35,33 @@ async def state_at(store: Store, chat_id: str, position: int) -> ChatState:
         Gap, NewerVersion: as `fold_loaded`.
         Unavailable: the store does not answer.
     """
-    loaded = await store.load(chat_id)
-    entries = loaded.entries
-    checkpoint = loaded.checkpoint
-    if checkpoint is not None:
-        base = fold_loaded(chat_id, Loaded(checkpoint, [], checkpoint[0]), with_facts=False)
-        if base.position <= position:
-            return fold_until(base, entries, position)
-        entries = await store.read_log(chat_id)
-        if not entries or entries[0].before:
-            raise NoLongerHeld(base.position)
-    return fold_until(empty_state(chat_id), entries, position)
+    for _ in range(READS_MAX):
+        loaded = await store.load(chat_id)
+        state, page, is_last = empty_state(chat_id), loaded.entries, loaded.is_whole
+        if loaded.checkpoint is not None:
+            only = Loaded(loaded.checkpoint, [], loaded.checkpoint[0])
+            base = await in_thread_if(len(loaded.checkpoint[2]), fold_loaded, chat_id, only, False)
+            if base.position <= position:
+                state = base
+            else:
+                page, is_last = await store.read_log(chat_id), False
+                if not page or page[0].before:
+                    raise NoLongerHeld(base.position)
+        while not is_last and page[-1].position <= position:
+            state = await _fold_page(state, page)
+            page = await store.read_log(chat_id, after=page[-1].entry_id)
+            is_last = not page
+            if (page and page[0].before != state.head) or (is_last and state.position < position):
+                break  # trimmed in between
+        else:
+            return fold_until(state, page, position)
+    raise Unavailable("the log of this chat is trimmed faster than it can be read; try again")
+
+
+async def _fold_page(state: ChatState, page: Sequence[RawEntry]) -> ChatState:
+    """All of the page. Raises Gap, NewerVersion."""
+    size = sum(len(entry.events) for entry in page)
+    return await in_thread_if(size, fold_until, state, page, page[-1].position)
 
 
 def fold_until(state: ChatState, entries: Sequence[RawEntry], position: int) -> ChatState:

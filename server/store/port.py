@@ -149,11 +149,13 @@ class Appended(Enum):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Checkpoint (head string, format version, state) if there is one, the entries after it, the head now."""
+    """Checkpoint (head string, format version, state) if there is one, the entries after it, the head now. `is_whole`:
+    the entries reach up to that head; else they are a first page, and `read_log` gives the others."""
 
     checkpoint: tuple[str, int, bytes] | None
     entries: list[RawEntry]
     head: str
+    is_whole: bool = True
 
 
 class BlobOutcome(Enum):
@@ -319,13 +321,23 @@ class Store(Protocol):
     async def append(self, request: AppendRequest) -> Appended:
         """Raises Fenced."""
 
-    async def load(self, chat_id: str) -> Loaded: ...
+    async def load(self, chat_id: str) -> Loaded:
+        """The chat as of one moment, its entries at most LOG_PAGE_BYTES. `load.py` reads what is longer."""
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         """One entry with its head string; None when trimmed or deleted."""
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        """All entries still held, oldest first, up to and including `through`."""
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        """A page of the entries still held, behind `after` and up to and including `through`, oldest first: at most
+        LOG_PAGE_BYTES of the oldest of them (of the newest, if so asked), but at least one if there is any. What lies
+        between two pages may be trimmed meanwhile, so compare each entry's `before`."""
 
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
         """The oldest commands not yet consumed."""

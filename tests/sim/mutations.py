@@ -26,7 +26,7 @@ from server.agent import recovery
 from server.relay.hub import Hub
 from server.relay.relay import Relay
 from server.store import load
-from server.store.load import fold_checked, fold_loaded
+from server.store.load import extent_of, fold_checked, fold_loaded
 from server.store.memory import MemoryStore
 from server.store.port import (
     Appended,
@@ -70,7 +70,7 @@ def _read_before_the_fence(put: Put) -> None:
         loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
         taken = await self._patience.until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
         state = fold_loaded(self.chat_id, loaded, with_facts=True) if loaded.head else empty_state(self.chat_id)
-        return self._new_writer(taken, _with_fence(state, taken, place.worker, self._why), Upkeep.of(loaded))
+        return self._new_writer(taken, _with_fence(state, taken, place.worker, self._why), Upkeep.of(extent_of(loaded)))
 
     put(Actor, "_open", open_carelessly)
 

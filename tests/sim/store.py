@@ -339,8 +339,16 @@ class Way(MemoryStore):
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         return await self._call("read_entry", str(entry_id), partial(self._house.read_entry, chat_id, entry_id))
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        return await self._call("read_log", "", partial(self._house.read_log, chat_id, through))
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        step = partial(self._house.read_log, chat_id, through, after=after, newest=newest)
+        return await self._call("read_log", "", step)
 
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
         return await self._call("read_inbox", "", partial(self._house.read_inbox, chat_id, limit))

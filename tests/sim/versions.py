@@ -38,7 +38,7 @@ def understood_all(loaded: Loaded) -> Loaded:
     checkpoint = loaded.checkpoint
     if checkpoint is not None and checkpoint[1] == NEWER:
         checkpoint = (checkpoint[0], FORMAT_VERSION, checkpoint[2])
-    return Loaded(checkpoint, [understood(entry) for entry in loaded.entries], loaded.head)
+    return replace(loaded, checkpoint=checkpoint, entries=[understood(entry) for entry in loaded.entries])
 
 
 def _half_understood(entry: RawEntry) -> RawEntry:
@@ -54,7 +54,7 @@ def _half_understood_all(loaded: Loaded) -> Loaded:
     if checkpoint is not None and checkpoint[1] == NEWER:
         COUNTS["newer log met by an older process"] += 1
         checkpoint = (checkpoint[0], NEWER, _without_beginnings(checkpoint[2]))
-    return Loaded(checkpoint, [_half_understood(entry) for entry in loaded.entries], loaded.head)
+    return replace(loaded, checkpoint=checkpoint, entries=[_half_understood(entry) for entry in loaded.entries])
 
 
 def _without_beginnings(data: bytes) -> bytes:
@@ -82,8 +82,16 @@ class MixedWay(Way):
         entry = await super().read_entry(chat_id, entry_id)
         return None if entry is None else self._read(entry)
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        return [self._read(entry) for entry in await super().read_log(chat_id, through)]
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        entries = await super().read_log(chat_id, through, after=after, newest=newest)
+        return [self._read(entry) for entry in entries]
 
     @asynccontextmanager
     async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:

@@ -198,8 +198,16 @@ class FaultyStore(MemoryStore):
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
         return await self._through("read_inbox", partial(super().read_inbox, chat_id, limit))
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        return await self._through("read_log", partial(super().read_log, chat_id, through))
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        step = partial(super().read_log, chat_id, through, after=after, newest=newest)
+        return await self._through("read_log", step)
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         return await self._through("read_entry", partial(super().read_entry, chat_id, entry_id))

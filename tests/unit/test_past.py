@@ -36,8 +36,15 @@ class Shelf(MemoryStore):
     async def load(self, chat_id: str) -> Loaded:
         return Loaded(self.checkpoint, self.chat.entries[self.after :], self.chat.state.head)
 
-    async def read_log(self, chat_id: str, through: EntryId | None = None) -> list[RawEntry]:
-        return self.held
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        return [entry for entry in self.held if after is None or entry.entry_id > after]
 
 
 def conversation(turns: int = 3) -> PureChat:

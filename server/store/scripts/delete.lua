@@ -20,7 +20,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local epoch = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+)-')
 local floor = math.max(meta[3] or 0, epoch or 0)
 for _, hash in ipairs(redis.call('HKEYS', KEYS[11])) do redis.call('UNLINK', KEYS[11] .. ':' .. hash) end
-redis.call('DEL', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1])
+redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1])
 redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'died', now, 'floor', string.format('%.0f', floor))
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 
