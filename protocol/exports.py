@@ -150,7 +150,10 @@ def export_of(state: ChatState) -> ChatExport:
 
 def hashes_of(chat: ChatExport) -> tuple[str, ...]:
     """The blobs that its messages and payloads refer to, each once, in the order of the lines."""
-    return blob_hashes(*map(_encode, chat.messages), *map(_encode, chat.payloads))
+    found: dict[str, None] = {}
+    for each in (*chat.messages, *chat.payloads):  # one after the other: all of them may be 1 GiB of JSON
+        found.update(dict.fromkeys(blob_hashes(_encode(each))))
+    return tuple(found)
 
 
 def _set_fields(thread: Thread) -> ThreadChanges:

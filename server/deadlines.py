@@ -7,6 +7,7 @@ bytes that a paused connection has left in the kernel.
 """
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -21,8 +22,12 @@ class Deadline:
     """Like `asyncio.timeout`, with a last look at the sockets: the block raises TimeoutError when `seconds`, and then
     `LOOK_SECONDS`, have gone by. For one block."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, progress: Callable[[], object] | None = None) -> None:
+        """`progress` tells how far the block is, such as the bytes of a large answer that have come. When the time is
+        up and that is not what it was when it was last asked, the block gets another `seconds`."""
+        self._seconds = self._silence_seconds = seconds
+        self._progress = progress
+        self._seen = None if progress is None else progress()
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -46,6 +51,9 @@ class Deadline:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._judge)
 
     def _judge(self) -> None:
+        if self._progress is not None and (now := self._progress()) != self._seen:
+            self._seen = now
+            self._seconds = max(self._seconds, self._loop.time() - self._begun_at + self._silence_seconds)
         left = self._begun_at + self._seconds - self._loop.time()
         if left > 0:  # more was given in the meantime
             self._timer = self._loop.call_later(left, self._look)

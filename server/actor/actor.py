@@ -39,14 +39,14 @@ from server.agent.place.profile import ChatTools
 from server.agent.plan import advance, carry_out, next_deadline_ms, stops, wanted_model
 from server.agent.recovery import recover
 from server.agent.steps import Step, Wait
-from server.store.load import NewerVersion, fold_checked, fold_whole
+from server.store.load import NewerVersion, fold_checked, load_folded
 from server.store.port import Fenced, InboxEntry, Lost, Released, Taken
 
 __all__ = ["Actor", "End"]
 
 _log = structlog.get_logger()
 
-COMMANDS_AT_ONCE = 100
+COMMANDS_AT_ONCE = 8  # in one reply of the store: a part of an import has 2 MiB, a client's command up to 16 MiB
 POISON_ATTEMPTS = 3
 """Takeovers without progress before somebody is blamed (DESIGN §4.7)."""
 
@@ -204,12 +204,7 @@ class Actor:
             )
             state, _ = fold_checked(state, fence, with_facts=True)
             return self._new_writer(taken, state, upkeep)
-        loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
-        if loaded.head != taken.head:
-            raise Fenced
-        folded = await self._patience.until_answered(
-            lambda: fold_whole(place.store, self.chat_id, loaded, with_facts=True)
-        )
+        folded = await self._patience.until_answered(lambda: load_folded(place.store, self.chat_id, with_facts=True))
         if folded.state.head != taken.head:
             raise Fenced
         return self._new_writer(taken, folded.state, Upkeep.of(folded.extent))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import IO
 
+import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
@@ -77,7 +78,8 @@ async def spooled(request: Request, max_bytes: int) -> AsyncIterator[Spool]:
         TooLarge, BodyTooSlow: as `hand_body`.
         Unavailable: the disk has no room for it.
     """
-    with tempfile.TemporaryFile() as file:
+    file = await anyio.to_thread.run_sync(tempfile.TemporaryFile)
+    try:
         pending = bytearray()
 
         async def take(chunk: bytes) -> None:
@@ -89,7 +91,10 @@ async def spooled(request: Request, max_bytes: int) -> AsyncIterator[Spool]:
         try:
             await hand_body(request, max_bytes, take)
             await anyio.to_thread.run_sync(file.write, bytes(pending))
-            file.flush()
+            await anyio.to_thread.run_sync(file.flush)
         except OSError as full:
             raise Unavailable(f"the server has no room for this body: {full.strerror}") from None
         yield Spool(file)
+    finally:
+        with anyio.CancelScope(shield=True):  # in a thread: freeing 1 GiB takes the kernel a second
+            await anyio.to_thread.run_sync(file.close)

@@ -8,7 +8,7 @@ chat that is there is never touched.
 
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -28,6 +28,7 @@ from protocol.errors import Forbidden, Internal, NotFound, QueueFull, Threadcast
 from protocol.exports import ChatExport, blob_line, export_lines, export_of, hashes_of
 from protocol.import_files import ChatInFile, check_exports, read_blobs, read_parts
 from protocol.principal import SYSTEM, Principal
+from protocol.state import ChatState
 from server.api.chats import own_chat
 from server.api.edge import Edge, edge_of
 from server.api.errors import ANSWER_HEADERS, answer
@@ -66,13 +67,23 @@ async def export_chat(request: Request) -> Response:
     """`GET /v1/chats/{chat_id}/export`: the whole tree as JSON Lines, header first."""
     edge = edge_of(request)
     meta = await own_chat(edge, request)
-    chat = await read_chat_as(edge.store, meta.chat_id, export_of)
-    held = await edge.store.hold_blobs(meta.chat_id, meta.owner, hashes_of(chat), BLOB_TTL_SECONDS)
+    chat, hashes = await read_chat_as(edge.store, meta.chat_id, _export_and_hashes)
+    held = await edge.store.hold_blobs(meta.chat_id, meta.owner, hashes, BLOB_TTL_SECONDS)
+    there = [name for name in hashes if name in held]
     headers = {**ANSWER_HEADERS, "content-disposition": f'attachment; filename="{meta.chat_id}.jsonl"'}
-    return StreamingResponse(_export(edge, meta, chat, held), headers=headers, media_type="application/jsonl")
+    return StreamingResponse(
+        _export(edge, meta, chat, there),
+        headers=headers,
+        media_type="application/jsonl",
+    )
 
 
-async def _export(edge: Edge, meta: ChatMeta, chat: ChatExport, held: Collection[str]) -> AsyncGenerator[bytes]:
+def _export_and_hashes(state: ChatState) -> tuple[ChatExport, tuple[str, ...]]:
+    chat = export_of(state)
+    return chat, hashes_of(chat)
+
+
+async def _export(edge: Edge, meta: ChatMeta, chat: ChatExport, held: Sequence[str]) -> AsyncGenerator[bytes]:
     """Yield the export in pieces, because a chat may be too large to hold in memory. A blob that is gone when its turn
     comes ends the answer early; the reader notices it by the counts in the header."""
     piece = bytearray()
@@ -81,14 +92,13 @@ async def _export(edge: Edge, meta: ChatMeta, chat: ChatExport, held: Collection
         if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
-    for name in hashes_of(chat):
-        if name in held:
-            blob = await edge.store.get_blob(meta.chat_id, meta.owner, name)
-            if blob is None:
-                raise NotFound("the chat was deleted while it was exported")
-            piece += blob_line(blob)
-            yield bytes(piece)
-            piece.clear()
+    for name in held:
+        blob = await edge.store.get_blob(meta.chat_id, meta.owner, name)
+        if blob is None:
+            raise NotFound("the chat was deleted while it was exported")
+        piece += blob_line(blob)
+        yield bytes(piece)
+        piece.clear()
     yield bytes(piece)
 
 

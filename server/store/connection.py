@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from protocol.errors import Internal, ThreadcastError, Unavailable
 from server.deadlines import Deadline
-from server.store.route import CONNECT_TIMEOUT_SECONDS, Route, Value, pack
+from server.store.route import CONNECT_TIMEOUT_SECONDS, Route, Value, pack, progress_of
 from server.store.scripts import SCRIPTS
 
 __all__ = [
@@ -42,8 +43,17 @@ __all__ = [
 Reply = Any  # Any: a reply is whatever nest of bytes, ints, None and lists the command promises; its caller knows
 
 COMMAND_TIMEOUT_SECONDS = 2.0
-"""For the wait until a lane is free, and again for the exchange: a command has its answer or its error after 4 s at
-most. No lease depends on it: an owner whose beat hangs fences itself by a clock of its own (`actor/host.py`)."""
+"""For the wait until a lane is free, and again for the exchange: a command of ordinary size has its answer or its error
+after 4 s, and later only while its bytes keep moving, at least every 2 s. No lease depends on it: an owner whose
+beat hangs fences itself by a clock of its own (`actor/host.py`)."""
+
+SECONDS_PER_MB = 0.5
+"""What a command has beyond that, by its size: a store on a busy machine takes a blob of 16 MB from its socket in
+seconds."""
+
+LARGE_BYTES, LARGE_LANES = 262_144, 2
+"""A larger command leaves alone, since a beat behind 16 MB on a slow line would lose its lease; and at most on so many
+lanes at a time, so that others are left for all the rest."""
 
 LANES = 4
 """Pipelines in flight at most: one slow reply (a load of megabytes) leaves three ways past it, and more would only
@@ -54,6 +64,8 @@ BATCH_MAX = 256
 
 PENDING_MAX = 20_000
 """Commands waiting for a lane. Reached: Unavailable at once, since waiting longer than the deadline helps nobody."""
+
+_ASKING = pack(b"ASKING")
 
 _REFUSALS = {
     "OOM": "the store's memory is full",
@@ -127,9 +139,25 @@ class _Command:
         self.answer = answer
         self.expires_at = expires_at
 
+    @property
+    def is_large(self) -> bool:
+        return len(self.packed) > LARGE_BYTES
+
     def fail(self, wrong: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(explain_error(wrong))
+
+
+def _seconds_for(size_bytes: int) -> float:
+    """What is given to commands of this size together, to wait for a lane and again for the exchange."""
+    return COMMAND_TIMEOUT_SECONDS + SECONDS_PER_MB * size_bytes / 1_000_000
+
+
+def _is_wanted(command: _Command, now: float) -> bool:
+    """Its time is not up yet (else it fails), nor was its caller cancelled."""
+    if command.expires_at < now:
+        command.fail(TimeoutError())
+    return not command.answer.done()
 
 
 class AccessRefused(Unavailable):
@@ -175,6 +203,8 @@ class Redis:
         self.route = route
         self._lane_count = lanes
         self._pending: deque[_Command] = deque()
+        self._large: deque[list[_Command]] = deque()  # batches of one, taken from the pending ones
+        self._large_lanes = 0
         self._idle: list[asyncio.Future[None]] = []
         self._is_waking = False
         self._exit = AsyncExitStack()
@@ -204,8 +234,10 @@ class Redis:
             await tasks.__aexit__(kind, wrong, trace)
         else:
             await tasks.__aexit__(None, None, None)
-        while self._pending:
-            self._pending.popleft().fail(Unavailable("the store is being closed"))
+        for command in (*self._pending, *(each for batch in self._large for each in batch)):
+            command.fail(Unavailable("the store is being closed"))
+        self._pending.clear()
+        self._large.clear()
         if self.route.finder is not None:
             await self.route.finder.close()
 
@@ -218,7 +250,8 @@ class Redis:
         if self._tasks is None or len(self._pending) >= PENDING_MAX:
             answer.set_exception(Unavailable("the store is closed" if self._tasks is None else "the store is too slow"))
             return answer
-        self._pending.append(_Command(pack(*command), answer, loop.time() + COMMAND_TIMEOUT_SECONDS))
+        packed = pack(*command)
+        self._pending.append(_Command(packed, answer, loop.time() + _seconds_for(len(packed))))
         if not self._is_waking:
             self._wake_lane()
         return answer
@@ -272,7 +305,7 @@ class Redis:
             while True:
                 batch = self._next_batch(loop.time())
                 if batch:
-                    await self._exchange(connection, batch)
+                    await (self._exchange_large if batch[-1].is_large else self._exchange)(connection, batch)
                     continue
                 rest: asyncio.Future[None] = loop.create_future()
                 self._idle.append(rest)
@@ -287,21 +320,38 @@ class Redis:
         batch: list[_Command] = []
         while self._pending and len(batch) < BATCH_MAX:
             command = self._pending.popleft()
-            if command.expires_at < now:
-                command.fail(TimeoutError())
-            elif not command.answer.done():  # its caller was cancelled before it left
+            if command.is_large:
+                is_asked = bool(batch) and batch[-1].packed == _ASKING  # which speaks of the next command
+                self._large.append([batch.pop(), command] if is_asked else [command])
+            elif _is_wanted(command, now):
                 batch.append(command)
-        if self._pending:
+        while not batch and self._large and self._large_lanes < LARGE_LANES:
+            batch = [command for command in self._large.popleft() if _is_wanted(command, now)]
+        if self._pending or (self._large and self._large_lanes < LARGE_LANES):
             self._wake_lane()
         return batch
+
+    async def _exchange_large(self, connection: AbstractConnection, batch: list[_Command]) -> None:
+        """As `_exchange`. Those that wait for a lane behind it have their time anew once it has gone well."""
+        self._large_lanes += 1
+        try:
+            await self._exchange(connection, batch)
+        finally:
+            self._large_lanes -= 1
+        if batch[-1].answer.cancelled() or batch[-1].answer.exception() is None:
+            now = asyncio.get_running_loop().time()
+            for command in (each for waiting in self._large for each in waiting):
+                command.expires_at = now + _seconds_for(len(command.packed))
 
     async def _exchange(self, connection: AbstractConnection, batch: list[_Command]) -> None:
         """One pipeline, out and back. Boundary: whatever goes wrong goes to the callers, the lane lives on."""
         answered = 0
         try:
-            async with Deadline(COMMAND_TIMEOUT_SECONDS):
+            packed = b"".join([command.packed for command in batch])
+            async with Deadline(COMMAND_TIMEOUT_SECONDS, partial(progress_of, connection)) as deadline:
+                deadline.allow(_seconds_for(len(packed)))
                 await self.route.open(connection)
-                await connection.send_packed_command([b"".join([command.packed for command in batch])], False)
+                await connection.send_packed_command([packed], False)
                 for command in batch:
                     try:
                         reply = await connection.read_response()

@@ -20,7 +20,7 @@ import anyio
 import hiredis
 import structlog
 from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool
+from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, DefaultParser
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -35,6 +35,7 @@ __all__ = [
     "Value",
     "connections_to",
     "pack",
+    "progress_of",
     "reply_or_refusal",
 ]
 
@@ -98,8 +99,28 @@ def connections_to(url: str) -> ConnectionPool:
         socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
         socket_timeout=None,  # a deadline of ours stands around each exchange; a timer per reply costs more
         driver_info=None,
+        parser_class=_Parser,
         **tcp,
     )
+
+
+class _Parser(DefaultParser):  # type: ignore[valid-type,misc] # redis-py picks one of two classes when it is imported
+    """Counts the pieces that arrive, so that a large answer on its way is not taken for silence."""
+
+    pieces_count = 0
+
+    async def read_from_socket(self) -> bool:
+        came: bool = await super().read_from_socket()
+        self.pieces_count += 1
+        return came
+
+
+def progress_of(connection: AbstractConnection) -> tuple[int, int]:
+    """How many pieces of at most 64 kB have arrived on this connection, which a `Route` made, and how many bytes wait
+    to be sent."""
+    parser, writer = connection._parser, connection._writer
+    pieces_count = parser.pieces_count if isinstance(parser, _Parser) else 0
+    return pieces_count, 0 if writer is None else writer.transport.get_write_buffer_size()
 
 
 class Route:

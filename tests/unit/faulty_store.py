@@ -136,6 +136,10 @@ class FaultyStore(MemoryStore):
         chat.snap = None
         chat.inbox.clear()
 
+    def lose_entry(self, chat_id: str, number: int) -> None:
+        """As damage: an entry of the log, counted from 0, is not there any more."""
+        del self._chats[chat_id].log[number]
+
     def publish_again(self, chat_id: str) -> None:
         """The last entry is heard of a second time."""
         self._publish(chat_id, self._chats[chat_id].log[-1])

@@ -83,3 +83,17 @@ async def test_a_tools_answer_that_lies_in_its_socket_is_its_answer() -> None:
 
         assert (await Desk().run(made(ask, timeout_seconds=0.2))).result.content == "here"
         writer.close()
+
+
+async def test_what_makes_progress_is_given_the_same_time_again_until_it_stops() -> None:
+    pieces = 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with anyio.fail_after(20):
+        with pytest.raises(TimeoutError):
+            async with Deadline(0.05, lambda: pieces):
+                for _ in range(40):
+                    await asyncio.sleep(0.02)
+                    pieces += 1
+                await asyncio.Event().wait()
+    assert pieces == 40 and loop.time() - began > 0.8

@@ -11,7 +11,7 @@ from protocol.events import RuntimeUpdated, ThreadUpdated
 from protocol.ids import EntryId, Head
 from protocol.ledger import Ledger
 from protocol.principal import LOCAL
-from server.actor.upkeep import Upkeep
+from server.actor.upkeep import CHECKPOINT_MAX_BYTES, Upkeep
 from server.actor.writer import Writer
 from server.agent.plan import advance
 from tests.unit.actor_house import CHAT, House, say
@@ -141,3 +141,13 @@ def test_while_a_large_import_goes_on_only_what_has_doubled_brings_a_checkpoint(
     assert upkeep.is_due(500_000, at_rest=True), "by its events, and at rest"
     assert not upkeep.is_due(500_000, at_rest=True, is_importing=True)
     assert upkeep.is_due(1_500_000, at_rest=True, is_importing=True)
+
+
+def test_a_state_above_64_mb_gets_no_new_checkpoint_and_its_log_stays_whole() -> None:
+    upkeep = Upkeep(checkpoint_id=EntryId(1, 1), checkpoint_bytes=40_000_000)
+    upkeep.add(EntryId(1, 2), 5_000, 20_000_000)
+    assert upkeep.is_due(CHECKPOINT_MAX_BYTES - 60_000_000, at_rest=True), "what is not larger still gets one"
+    for is_importing in (False, True):
+        assert not upkeep.is_due(CHECKPOINT_MAX_BYTES - 60_000_000 + 1, at_rest=True, is_importing=is_importing)
+    upkeep.add(EntryId(1, 3), 5_000, 900_000_000)
+    assert not upkeep.is_due(1, at_rest=True)
