@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 
+from server.store.bounds import LOG_PAGE_BYTES
 from tests.sim.clock import installed
 from tests.sim.mutations import RULES, Rule, switched_off
 from tests.sim.plan import plan_of
@@ -46,9 +47,11 @@ class Found:
         self.counts += other.counts
 
 
-def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) -> World:
+def run_one(
+    seed: int, mix: str | None = None, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES
+) -> World:
     """One schedule, in this process. The simulation must be installed."""
-    world = World(plan_of(seed, mix), with_history=with_history)
+    world = World(plan_of(seed, mix), with_history=with_history, page_bytes=page_bytes)
     world.run()
     for task in world.loop.tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # they are left where they are
@@ -57,15 +60,20 @@ def run_one(seed: int, mix: str | None = None, *, with_history: bool = False) ->
 
 
 def run_some(
-    seeds: Iterable[int], mix: str | None = None, *, rule: Rule | None = None, stop_at_first: bool = False
+    seeds: Iterable[int],
+    mix: str | None = None,
+    *,
+    rule: Rule | None = None,
+    stop_at_first: bool = False,
+    page_bytes: int = LOG_PAGE_BYTES,
 ) -> Found:
-    """These seeds, one after the other, in this process; `rule` is switched off."""
+    """These seeds, one after the other, in this process; `rule` is switched off. Pages of a log have `page_bytes`."""
     found = Found()
     begun = time.process_time()
     with installed(), switched_off(rule), _without_gc():
         COUNTS.clear()
         for seed in seeds:
-            world = run_one(seed, mix)
+            world = run_one(seed, mix, page_bytes=page_bytes)
             found.seeds += 1
             if world.failures:
                 found.failed.append((seed, world.failures))

@@ -334,7 +334,9 @@ class Way(MemoryStore):
         return await self._call("append", what, partial(self._house.append, request))
 
     async def load(self, chat_id: str) -> Loaded:
-        return await self._call("load", "", partial(self._house.load, chat_id))
+        loaded = await self._call("load", "", partial(self._house.load, chat_id))
+        COUNTS["part of a log loaded"] += not loaded.is_whole
+        return loaded
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         return await self._call("read_entry", str(entry_id), partial(self._house.read_entry, chat_id, entry_id))

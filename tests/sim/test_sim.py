@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.mutations import RULES, Rule
-from tests.sim.search import Found, find_in_haste, pool, run_many
+from tests.sim.search import Found, find_in_haste, pool, run_many, run_some
 from tests.sim.tally import RARE
 
 SEEDS = 7_000
@@ -60,6 +60,12 @@ def test_no_seed_loses_or_repeats_a_command_or_shows_what_never_was(found: Found
 @pytest.mark.parametrize("state", RARE)
 def test_the_seeds_reach_each_rare_state(found: Found, state: str) -> None:
     assert found.counts[state] > 0
+
+
+def test_nothing_changes_where_a_log_is_read_in_many_pages() -> None:
+    paged = run_some(range(1_000), page_bytes=300)
+    assert paged.failed == []
+    assert paged.counts["part of a log loaded"] > 100
 
 
 @pytest.mark.parametrize("mix", ["crash", "failover", "slow"])

@@ -17,6 +17,7 @@ from protocol.codec import decode_acks
 from protocol.entries import RawEntry
 from protocol.events import PauseRequired
 from server.providers.registry import Providers
+from server.store.bounds import LOG_PAGE_BYTES
 from tests.sim.cast import ScriptedModel, SimTool
 from tests.sim.checks import check_end, unsettled
 from tests.sim.clock import WALL_MS, Chance, current, decode_once
@@ -47,7 +48,7 @@ TAKEN_AFTER = 0.3
 class World:
     """`failures` is empty when all is well. `lines` is the history, kept if `with_history`."""
 
-    def __init__(self, plan: Plan, *, with_history: bool = False) -> None:
+    def __init__(self, plan: Plan, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES) -> None:
         self.plan = plan
         self.with_history = with_history
         self.lines: list[str] = []
@@ -66,6 +67,7 @@ class World:
         self.rollbacks = 0
         self.metrics = METRICS
         self.store = SimStore(self)
+        self.store.page_bytes = page_bytes
         self.models = Providers([ScriptedModel(self, can_continue=plan.can_continue)])
         self.tool_runs: Counter[tuple[str, str]] = Counter()
         self.untold = 0
