@@ -8,17 +8,19 @@ rule: a run never waits for its trace and never fails by it; what cannot be kept
 import secrets
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
 import zstandard
+from msgspec.structs import replace
 
 from protocol.codec import encode
 from protocol.errors import Failed
 from protocol.messages import JsonObject
-from server.agent.tracing import Trace
+from server.agent.tracing import RoundRecord, Trace
 from server.foreign import pass_on
 from server.redaction import Redactor
 from server.store.port import Store, TraceRecord
@@ -27,6 +29,7 @@ from server.telemetry import Metrics
 __all__ = ["RECORD_MAX_BYTES", "Traces", "compose", "decompose"]
 
 _log = structlog.get_logger()
+_T = TypeVar("_T")
 
 QUEUE_MAX_COUNT = 1_000
 """Records that wait for the store: some seconds of a busy worker. They share their messages with the chats' states."""
@@ -131,7 +134,25 @@ def decompose(data: bytes) -> JsonObject:
 
 
 def _json(record: Trace) -> str:
-    return encode(record).decode()
+    return encode(_bounded(record)).decode()
+
+
+def _bounded(record: Trace) -> Trace:
+    """`record` without the middle of its messages if they are too large to be encoded: of a request of 1 GiB the rest
+    of the process would stand still for a minute. `_fitted` would leave out as many."""
+    list_max = _CUTS[0][1]
+    if not isinstance(record, RoundRecord) or len(record.messages) <= list_max:
+        return record
+    sizes = (len(each.content) for each in record.messages if isinstance(each.content, str))
+    if sum(sizes) <= TEXT_MAX_BYTES:
+        return record
+    return replace(record, messages=_ends_of(record.messages, list_max), cut=["messages"])
+
+
+def _ends_of(items: list[_T], count: int) -> list[_T]:
+    """So many of them; more of the end than of the beginning."""
+    first = count // 4
+    return [*items[:first], *items[len(items) - (count - first) :]]
 
 
 def _compressed(text: str | bytes) -> bytes:
@@ -145,7 +166,7 @@ def _fitted(text: str) -> bytes:
         return data
     whole: JsonObject = msgspec.json.decode(text)
     for text_max, list_max in _CUTS:
-        cut: list[str] = []
+        cut: list[str] = list(whole.get("cut", []))
         smaller = {key: _cut(value, text_max, list_max, key, cut) for key, value in whole.items()}
         data = _compressed(encode({**smaller, "cut": sorted(set(cut))}))
         if len(data) <= RECORD_MAX_BYTES:
@@ -167,7 +188,6 @@ def _cut(value: object, text_max: int, list_max: int, where: str, cut: list[str]
     if isinstance(value, list):
         if len(value) > list_max:
             cut.append(where)
-            first = list_max // 4
-            value = [*value[:first], *value[len(value) - (list_max - first) :]]
+            value = _ends_of(value, list_max)
         return [_cut(inner, text_max, list_max, where, cut) for inner in value]
     return value
