@@ -45,7 +45,7 @@ WATCH_SHIFTS = """() => {
     new PerformanceObserver((list) => {
         for (const each of list.getEntries()) if (!each.hadRecentInput) window.shifts.push({
             value: each.value,
-            moved: each.sources.map(({ node }) => (node?.parentElement ?? node)?.outerHTML?.slice(0, 90)),
+            moved: each.sources.map(({ node }) => (node?.outerHTML ?? node?.data)?.slice(0, 90)),
         });
     }).observe({ type: 'layout-shift' });
 }"""

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, type Held, type QueuedItem } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
-import { chat, connection, notify, notifyOf, saidElsewhere, state } from "../state/session.ts";
+import { chat, connection, isRunning, notify, notifyOf, saidElsewhere, state } from "../state/session.ts";
 import { drop, keep, takeUp, unsent } from "../state/writing.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { isTyped } from "./typed.ts";
@@ -13,7 +13,7 @@ import { isWithdrawn, withdraw } from "./withdrawing.ts";
 import css from "./queue.module.css";
 
 export function Queue() {
-  const { queued_items: waiting } = state.value.runtime;
+  const waiting = useWaiting(state.value.runtime.queued_items);
   const refused = unsent.value.filter(({ chatId }) => chatId === chat.value?.id);
   const held = unseen(waiting);
   if (!waiting.length && !refused.length && !held.length) return null;
@@ -39,6 +39,21 @@ export function Queue() {
       ))}
     </ul>
   );
+}
+
+/** A chat at rest takes a message up at once; shown for that moment, it would only make the composer jump. */
+const TAKEN_UP_MS = 400;
+
+function useWaiting(items: readonly QueuedItem[]): readonly QueuedItem[] {
+  const isTakenUp = items.length > 0 && !isRunning.value;
+  const [isLate, setLate] = useState(false);
+  useEffect(() => {
+    setLate(false);
+    if (!isTakenUp) return;
+    const timer = setTimeout(() => setLate(true), TAKEN_UP_MS);
+    return () => clearTimeout(timer);
+  }, [isTakenUp]);
+  return isTakenUp && !isLate ? [] : items;
 }
 
 /** A message that waits for the connection. One that may have reached the server stands there until it is taken back. */
