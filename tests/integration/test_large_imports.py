@@ -139,14 +139,25 @@ async def imported(client: httpx2.AsyncClient, path: Path) -> None:
     answer = await client.post("/v1/chats/import", content=chunks())
     assert answer.json() in ({**NOTHING, "imported": ["large"]}, {**NOTHING, "accepted": ["large"]})
     # It is kept, and not in the list before its last part.
-    while "large" not in [item["id"] for item in (await client.get("/v1/chats")).json()["items"]]:
+    while "large" not in [item["id"] for item in (await asked_until_answered(client, "/v1/chats"))["items"]]:
         await anyio.sleep(0.2)
+
+
+async def asked_until_answered(client: httpx2.AsyncClient, path: str) -> JsonObject:
+    """A JSON answer. 503 says that the store does not answer for the moment: a slow disk holds it up for seconds."""
+    while (answer := await client.get(path)).status_code == 503:
+        await anyio.sleep(0.5)
+    body: JsonObject = answer.json()
+    return body
 
 
 async def exported(client: httpx2.AsyncClient, path: Path) -> int:
     """A hash of the export, which is kept in `path`."""
     with path.open("wb") as file:
         async with client.stream("GET", "/v1/chats/large/export") as answer:
+            if answer.status_code == 503:  # as above
+                await anyio.sleep(0.5)
+                return await exported(client, path)
             assert answer.status_code == 200
             async for chunk in answer.aiter_raw():
                 file.write(chunk)
