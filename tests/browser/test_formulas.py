@@ -51,15 +51,15 @@ def set_formulas(page: Page, count: int) -> list[str]:
     return [text.strip() for text in page.locator("annotation").all_text_contents()]
 
 
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+@pytest.mark.parametrize("look", ["", "-dark", "-phone"])
 def test_formulas_are_set_and_money_shells_and_code_stay_as_they_are(
     open_page: People, server: House, chat_id: str, look: str
 ) -> None:
     given(server, chat_id, FORMULAS)
     profiles: dict[str, JsonObject] = {
-        "light": {"viewport": {"width": 1100, "height": 1000}},
-        "dark": {"viewport": {"width": 1100, "height": 1000}, "color_scheme": "dark"},
-        "phone": {"viewport": {"width": 390, "height": 844}},
+        "": {"viewport": {"width": 1100, "height": 1000}},
+        "-dark": {"viewport": {"width": 1100, "height": 1000}, "color_scheme": "dark"},
+        "-phone": {"viewport": {"width": 390, "height": 844}},
     }
     page = open_page(f"/c/{chat_id}", **profiles[look])
     found = set_formulas(page, 9)
@@ -72,7 +72,7 @@ def test_formulas_are_set_and_money_shells_and_code_stay_as_they_are(
     assert page.evaluate("document.fonts.check('1em KaTeX_Main') && document.fonts.check('italic 1em KaTeX_Math')")
     width = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
     assert width <= 0
-    open_page.shoot(page, f"point-8-formulas-{look}")
+    open_page.shoot(page, f"14-8-formulas{look}")
 
 
 def test_what_sets_formulas_is_loaded_by_the_first_formula_and_from_this_server(
@@ -118,7 +118,7 @@ def test_a_wrong_formula_is_its_source_and_says_what_is_wrong(open_page: People,
     expect(wrong.nth(2)).to_contain_text(r"a &= \unknown{b}")
     expect(wrong.nth(2).locator("small")).to_have_text(re.compile(r"Undefined control sequence: \\unknown"))
     expect(answer(page)).to_contain_text("The end.")
-    open_page.shoot(page, "point-8-formulas-wrong")
+    open_page.shoot(page, "14-8-formula-wrong")
 
 
 HOSTILE = r"""

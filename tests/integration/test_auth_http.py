@@ -107,6 +107,10 @@ async def test_configured_origins_may_call_and_error_answers_carry_the_headers_t
         assert refused.headers["access-control-allow-origin"] == "https://app.example"
         foreign = await client.get("/v1/chats", headers={"Origin": "https://evil.example", **bearer("ann")})
         assert foreign.status_code == 403
+        # A frame without an origin: the page's own files, which are no secret, and nothing else.
+        assert (await client.get("/v1/chats", headers={"Origin": "null", **bearer("ann")})).status_code == 403
+        assert (await client.post("/assets/a.js", headers={"Origin": "null"})).status_code == 403
+        assert (await client.get("/assets/a.js", headers={"Origin": "null"})).status_code == 404
 
 
 async def test_a_token_without_the_permission_may_not_approve(tmp_path: Path) -> None:

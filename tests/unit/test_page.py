@@ -107,6 +107,16 @@ def test_exactly_the_origins_that_are_named_may_frame_the_page_and_its_links(bui
     assert "frame-ancestors 'none'" in _policy(get("/favicon.svg", ["self"]).headers)
 
 
+def test_the_frame_of_diagrams_has_no_origin_fetches_nothing_and_stands_in_the_page_alone(built: Path) -> None:
+    assert get("/diagram").status_code == 404
+    (built / "diagram.html").write_text(HTML)
+    policy = _policy(get("/diagram", ["self", "https://app.example.com"]).headers)
+    assert {"default-src 'none'", "script-src 'self'", "sandbox allow-scripts"} <= set(policy)
+    assert "frame-ancestors 'self' https://app.example.com" in policy
+    assert "frame-ancestors 'self'" in _policy(get("/diagram").headers)
+    assert get(f"/{SCRIPT}").headers["access-control-allow-origin"] == "*"  # its modules are fetched with CORS
+
+
 def test_an_operators_pages_are_served_with_a_policy_of_their_own_and_nothing_hidden_is(
     built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

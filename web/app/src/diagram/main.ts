@@ -18,6 +18,8 @@ export interface Question {
 
 export interface Answer {
   readonly id: number;
+  /** Nothing yet: a sign that this goes on, once a second. */
+  readonly isDrawing?: boolean;
   /** SVG as XML. */
   readonly svg?: string;
   /** In CSS pixels. */
@@ -31,13 +33,21 @@ export interface Answer {
 /** Mermaid's layout takes seconds beyond. Its own default is 500. */
 const MAX_EDGES = 300;
 
+const SIGN_MS = 1_000;
+
 const FONT = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 
 addEventListener("message", (event: MessageEvent<Question>) => {
   if (event.source !== parent) return;
   const { id, source, isDark } = event.data;
-  void drawn(id, source, isDark).then((answer) => parent.postMessage(answer, "*")); // only the page may frame this
+  const signs = setInterval(() => answer({ id, isDrawing: true }), SIGN_MS);
+  void drawn(id, source, isDark).then(answer).finally(() => clearInterval(signs));
 });
+
+/** Only the page may frame this (server/api/page.py), so it goes to nobody else. */
+function answer(answer: Answer): void {
+  parent.postMessage(answer, "*");
+}
 
 async function drawn(id: number, source: string, isDark: boolean): Promise<Answer> {
   mermaid.initialize({
@@ -85,4 +95,4 @@ function sentence(wrong: unknown): string {
   return (said.split("\n")[0] ?? "").replace(/[:.\s]+$/, "").slice(0, 200) || "Mermaid cannot read this";
 }
 
-parent.postMessage({ id: 0 }, "*");
+answer({ id: 0 });

@@ -20,9 +20,15 @@ export interface Drawing {
 const MAX_SOURCE_CHARACTERS = 20_000;
 const MAX_SVG_CHARACTERS = 2_000_000;
 
-/** For loading Mermaid (some 300 kB) and the first diagram; and for each one after it. */
-const LOAD_MS = 20_000;
-const DRAW_MS = 4_000;
+/** For loading Mermaid (some 300 kB); and for a diagram, which may have to wait for files of its kind. */
+const LOAD_MS = 30_000;
+const DRAW_MS = 30_000;
+
+/** So long the frame may be silent while it draws: it tells every second that it is not stuck. */
+const SILENT_MS = 8_000;
+
+/** It may work the next time. What is wrong with a diagram, or takes too long, is so for ever. */
+class NotLoaded extends Error {}
 
 /** The newest are remembered: a message that is drawn anew shows its diagram at once. */
 const REMEMBERED = 60;
@@ -47,7 +53,10 @@ export function draw(source: string, isDark: boolean): Promise<Drawing> {
   const drawing = last.then(() => drawNow(source, isDark));
   last = drawing.catch(() => undefined);
   drawings.set(key(source, isDark), drawing);
-  void drawing.then((drawn) => ready.set(key(source, isDark), drawn)).catch(() => drawings.delete(key(source, isDark)));
+  void drawing.then(
+    (drawn) => ready.set(key(source, isDark), drawn),
+    (wrong) => wrong instanceof NotLoaded && drawings.delete(key(source, isDark)),
+  );
   for (const old of [...drawings.keys()].slice(0, -REMEMBERED)) {
     drawings.delete(old);
     ready.delete(old);
@@ -63,7 +72,7 @@ async function drawNow(source: string, isDark: boolean): Promise<Drawing> {
   if (source.length > MAX_SOURCE_CHARACTERS) throw new Error(`A diagram may have ${MAX_SOURCE_CHARACTERS.toLocaleString("en")} characters; this one is longer`);
   const to = await (opened ??= open());
   const id = (count += 1);
-  const answered = answerOf(to, id, DRAW_MS, `Drawing this takes longer than ${DRAW_MS / 1_000} seconds`);
+  const answered = answerOf(to, id, DRAW_MS, new Error("Drawing this takes too long"), SILENT_MS);
   to.contentWindow?.postMessage({ id, source, isDark }, "*"); // its origin is opaque, so that no other name fits it
   const { svg, width, height, title, wrong } = await answered.catch((late: unknown) => {
     close();
@@ -89,7 +98,7 @@ async function open(): Promise<HTMLIFrameElement> {
   made.ariaHidden = "true";
   // Laid out, since Mermaid measures its words, and neither seen nor in the way.
   Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: "760px", height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
-  const loaded = answerOf(made, 0, LOAD_MS, "What draws diagrams could not be loaded");
+  const loaded = answerOf(made, 0, LOAD_MS, new NotLoaded("What draws diagrams could not be loaded"));
   document.body.append(made);
   try {
     await loaded;
@@ -105,18 +114,26 @@ function close(): void {
   frame = opened = null;
 }
 
-function answerOf(of: HTMLIFrameElement, id: number, ms: number, tooLate: string): Promise<Answer> {
+function answerOf(of: HTMLIFrameElement, id: number, ms: number, tooLate: Error, silentMs = ms): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const stop = () => {
       clearTimeout(timer);
+      clearTimeout(silence);
       removeEventListener("message", hear);
     };
-    const timer = setTimeout(() => {
+    const giveUp = () => {
       stop();
-      reject(new Error(tooLate));
-    }, ms);
+      reject(tooLate);
+    };
+    const timer = setTimeout(giveUp, ms);
+    let silence = setTimeout(giveUp, silentMs);
     const hear = (event: MessageEvent<Answer>) => {
       if (event.source !== of.contentWindow || event.data?.id !== id) return;
+      if (event.data.isDrawing) {
+        clearTimeout(silence);
+        silence = setTimeout(giveUp, silentMs);
+        return;
+      }
       stop();
       resolve(event.data);
     };
