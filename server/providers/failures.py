@@ -19,7 +19,15 @@ from protocol.errors import ModelFailed
 from protocol.mending import mend_text
 from server.providers.sse_split import EventTooLarge
 
-__all__ = ["DETAIL_MAX_CHARS", "UNREADABLE", "Cause", "checked", "model_failed", "retry_after"]
+__all__ = [
+    "DETAIL_MAX_CHARS",
+    "RETRY_AFTER_MAX_SECONDS",
+    "UNREADABLE",
+    "Cause",
+    "checked",
+    "model_failed",
+    "retry_after",
+]
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, json.JSONDecodeError, RecursionError, EventTooLarge)
 """What is raised for a stream that cannot be read, not even with repairs. Their sentences name a place and a type."""
@@ -42,8 +50,11 @@ Cause: TypeAlias = Literal[
 DETAIL_MAX_CHARS = 2_000
 """Enough for a provider's whole error object; an HTML page of a proxy is cut."""
 
-RETRY_AFTER_MAX_SECONDS = 7 * 86_400
-"""The longest quotas of providers are weekly; a longer time is a mistake."""
+SAID_MAX_CHARS = 4_000
+"""Of the sentence in an error's body. People are shown 300 characters of it (`server/agent/reasons.py`)."""
+
+RETRY_AFTER_MAX_SECONDS = 86_400
+"""A day. Nobody waits longer in front of a failure, and a longer time may be a mistake or an attack."""
 
 _CAUSES: dict[Cause, tuple[str, str, bool]] = {
     "auth_failed": ("auth_failed", "The model's provider refused the server's credentials.", False),
@@ -86,10 +97,11 @@ def model_failed(
 
 def _said_in(body: object) -> str:
     """The sentence of an error's body: OpenAI's, Anthropic's and Google's `message`, FastAPI's `detail`, Ollama's bare
-    `error`. '' for a page of HTML, which is a proxy's and no reason."""
+    `error`, of at most `SAID_MAX_CHARS`. '' for a page of HTML, which is a proxy's and no reason."""
     for _ in range(3):
         if isinstance(body, str):
-            return "" if body.lstrip().startswith("<") else body
+            said = body[:SAID_MAX_CHARS]
+            return "" if said.lstrip().startswith("<") else said
         if not isinstance(body, Mapping):
             break
         body = next((body[name] for name in ("message", "detail", "error") if body.get(name)), None)
@@ -98,7 +110,7 @@ def _said_in(body: object) -> str:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds until the provider may be asked again, by `Retry-After` (RFC 9110 §10.2.3: seconds or a date) or the
-    `retry-after-ms` of OpenAI; None when it does not say, or says more than a week."""
+    `retry-after-ms` of OpenAI; None when it does not say, or says more than a day."""
     milliseconds, said = headers.get("retry-after-ms"), headers.get("retry-after")
     seconds: float | None = None
     try:
@@ -106,7 +118,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = float(milliseconds) / 1000
         elif said is not None:
             seconds = float(said) if said.strip()[:1].isdigit() else parsedate_to_datetime(said).timestamp() - time()
-    except ValueError:
+    except (ValueError, OverflowError):  # OverflowError: a year or an offset that no calendar has
         return None
     return seconds if seconds is not None and 0 <= seconds <= RETRY_AFTER_MAX_SECONDS else None
 

@@ -136,7 +136,7 @@ class _NoList(Exception):
 
 
 async def _body(request: ListRequest) -> bytes:
-    """Fetch the body. Fetch the body. Raises httpx2.HTTPError, httpx2.InvalidURL, _NoList."""
+    """Fetch the body; that of an error is not read. Raises httpx2.HTTPError, httpx2.InvalidURL, _NoList."""
     import httpx2
 
     # In a thread: reading the certificates (0.1 s) would hold up every chat.

@@ -208,6 +208,7 @@ def test_an_operator_may_keep_the_providers_words_inside() -> None:
         ({}, ""),
         ([1], ""),
         ({"error": {"error": {"error": {"message": "deep"}}}}, ""),
+        ({"message": "m" * 100_000}, "m" * 4_000),
     ],
 )
 def test_the_sentence_of_an_errors_body_is_found(body: object, said: str) -> None:
@@ -225,6 +226,12 @@ def test_the_sentence_of_an_errors_body_is_found(body: object, said: str) -> Non
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
         ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after-ms": "1e400"}, None),
+        ({"retry-after": "86400"}, 86_400.0),
+        ({"retry-after": "86401"}, None),
+        ({"retry-after": "Mon, 01 Jan 2026 00:00:00 +99999999999999"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999 00:00:00 GMT"}, None),
         ({}, None),
     ],
 )

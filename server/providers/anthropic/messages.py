@@ -133,9 +133,14 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         from anthropic import AsyncAnthropic, AsyncAnthropicVertex, DefaultAsyncHttpxClient
 
         import server.providers.anthropic.errors  # noqa: F401
+        from server.providers.error_bodies import guard_errors
         from server.providers.model_http import model_transport
 
-        http = DefaultAsyncHttpxClient(transport=model_transport(self._base_url), timeout=self._timeout)
+        http = DefaultAsyncHttpxClient(
+            transport=model_transport(self._base_url),
+            timeout=self._timeout,
+            event_hooks={"response": [guard_errors]},
+        )
         if self._vertex is not None:
             project, location = self._vertex
             return AsyncAnthropicVertex(

@@ -12,7 +12,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.genai.errors import APIError, UnknownApiResponseError
 
 from protocol.errors import ModelFailed
-from server.providers.failures import Cause, model_failed
+from server.providers.failures import RETRY_AFTER_MAX_SECONDS, Cause, model_failed
 
 __all__ = ["FOREIGN_ERRORS", "from_exception"]
 
@@ -67,9 +67,10 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
 
 def _retry_delay(details: Any) -> float | None:  # Any: JSON
     """Seconds until the model may be asked again: the `retryDelay` ("34s") of a google.rpc.RetryInfo, wherever in the
-    error it stands; None when it does not say."""
+    error it stands; None when it does not say, or says more than a day."""
     found = re.search(r'"retryDelay": ?"(\d{1,6}(?:\.\d+)?)s"', json.dumps(details, default=str))
-    return float(found[1]) if found else None
+    seconds = float(found[1]) if found else None
+    return seconds if seconds is not None and seconds <= RETRY_AFTER_MAX_SECONDS else None
 
 
 def _cause(status: int | None, detail: str) -> Cause:

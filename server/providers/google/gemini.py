@@ -150,12 +150,13 @@ class Google(SdkProvider["Client"]):
 
         import server.providers.google.errors
         import server.providers.google.raw  # noqa: F401
+        from server.providers.error_bodies import guard_errors
         from server.providers.model_http import model_transport
 
         is_usual = self._base_url == GOOGLE_BASE_URL  # Vertex has an address for each location, which the SDK knows
         self._http = httpx2.AsyncClient(
             transport=model_transport(self._base_url),
-            event_hooks={"request": [self._before_request], "response": [_note]},
+            event_hooks={"request": [self._before_request], "response": [guard_errors, _note]},
             follow_redirects=False,
         )
         options = HttpOptions(

@@ -134,6 +134,7 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         import server.providers.openai.errors  # noqa: F401
+        from server.providers.error_bodies import guard_errors
         from server.providers.model_http import model_transport
 
         return AsyncOpenAI(
@@ -141,7 +142,11 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
             base_url=self._base_url,
             timeout=self._timeout,
             max_retries=self._max_retries,
-            http_client=DefaultAsyncHttpxClient(transport=model_transport(self._base_url), timeout=self._timeout),
+            http_client=DefaultAsyncHttpxClient(
+                transport=model_transport(self._base_url),
+                timeout=self._timeout,
+                event_hooks={"response": [guard_errors]},
+            ),
         )
 
     async def _close(self, client: "AsyncOpenAI") -> None:
