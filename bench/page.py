@@ -60,6 +60,21 @@ async def renew(lease: Lease) -> None:
 | the others | read |
 """
 
+RICH_RATE = 300
+
+RICH_ANSWER = (
+    ANSWER
+    + r"""
+The chance that $k$ of $n$ leases end is \(p_k = \binom{n}{k} p^k (1-p)^{n-k}\), which costs $5 at most, and
+
+$$
+\sum_{k=0}^{n} p_k = \left(p + (1 - p)\right)^n = 1
+$$
+
+"""
+)
+"""With formulas: each paragraph and each list of them is drawn while it grows."""
+
 COUNT_FRAMES = """() => {
   const frames = (window.benchFrames = []);
   const step = (now) => { frames.push(now); window.benchStep = requestAnimationFrame(step); };
@@ -122,19 +137,22 @@ def _shown(chromium: Browser, house: House, repeats: int) -> Iterator[Figure]:
     opened: list[Opened] = []
     short: list[Streamed] = []
     long: list[Streamed] = []
+    rich: list[Streamed] = []
     for number in range(repeats):
         progress(f"page: {number + 1} of {repeats}")
         opened.append(_opened(chromium, house, "long"))
         house.import_chat(_export(f"long-{number}"))
         short.append(_streamed(chromium, house, f"short-{number}"))
         long.append(_streamed(chromium, house, f"long-{number}"))
+        rich.append(_streamed(chromium, house, f"rich-{number}", RICH_ANSWER, RICH_RATE))
     what = f"a chat of {LENGTH:,} messages"
     painted = [each.snapshot for each in opened]
     yield figure("open", f"{what}: its snapshot came to the tab → painted", painted, "ms", bar=OPEN_MAX_MS)
     yield figure("link", f"{what}: its link opened → painted", [each.link for each in opened], "ms")
     yield figure("open_cpu", f"{what}: main thread until then, CPU", [each.cpu for each in opened], "ms")
-    for key, where, streamed in (("short", "a new chat", short), ("long", what, long)):
-        at = f"{RATE} words/s in {where}"
+    scenes = (("short", RATE, "a new chat", short), ("long", RATE, what, long))
+    for key, rate, where, streamed in (*scenes, ("rich", RICH_RATE, "a new chat, with formulas", rich)):
+        at = f"{rate} words/s in {where}"
         frames = [each.frames for each in streamed]
         yield figure(f"{key}_frames", f"{at}: frames", frames, "/s", bar=FRAMES_MIN, at_most=False)
         yield figure(
@@ -153,13 +171,13 @@ def _opened(chromium: Browser, house: House, chat_id: str) -> Opened:
         return Opened(snapshot, link, meter() * 1_000)
 
 
-def _streamed(chromium: Browser, house: House, chat_id: str) -> Streamed:
-    """One answer, looked at from its first second on."""
+def _streamed(chromium: Browser, house: House, chat_id: str, words: str = ANSWER, rate: int = RATE) -> Streamed:
+    """One answer of these words, again and again, looked at from its first second on."""
     with _profile(chromium) as context:
         page = context.new_page()
         page.goto(f"{house.url}/c/{chat_id}")
-        text = ANSWER * (1 + RATE * (SECONDS + 2) // len(ANSWER.split()))
-        house.message(chat_id, text, params={"model": f"demo/echo?rate={RATE}"})
+        text = words * (1 + rate * (SECONDS + 2) // len(words.split()))
+        house.message(chat_id, text, params={"model": f"demo/echo?rate={rate}"})
         _wait(page, "() => document.body.innerText.includes('You said')")
         meter = _meter(context, page)
         worked, began_at = meter(), time.perf_counter()
