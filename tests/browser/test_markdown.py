@@ -5,7 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from protocol.messages import JsonObject
 from tests.browser.answers import answer, given, layout_shift, stream, watch_shifts
+from tests.browser.axe import violations
 from tests.browser.house import House, People, answered, messages
 
 CONFIG = """
@@ -112,7 +114,7 @@ def test_folded_parts_hold_markdown_and_stay_as_the_reader_left_them(
     expect(folded.first).to_contain_text("</details> is a word here.")
     expect(folded.first).not_to_contain_text("After it.")
     expect(folded.nth(2).locator("em")).to_be_visible()
-    page.get_by_role("log").evaluate("box => box.scrollTo(0, 0)")
+    messages(page).nth(1).evaluate("said => said.scrollIntoView()")
     open_page.shoot(page, "14-8-folded")
 
 
@@ -288,6 +290,24 @@ def test_what_is_nested_without_an_end_is_shown_somehow(
     given(server, chat_id, nest * 3_000 + "deep", "The end.")
     page = open_page(f"/c/{chat_id}")
     expect(answer(page, 1)).to_contain_text("The end.")
+
+
+@pytest.mark.parametrize("look", ["", "-dark", "-phone"])
+def test_everything_together_keeps_nobody_out(open_page: People, server: House, chat_id: str, look: str) -> None:
+    diagram = '```mermaid\npie title Pets\n  "Dogs" : 386\n  "Cats" : 85\n```\n'
+    formulas = "$x^2$ and $\\foo$\n\n$$\ny = \\frac{1}{2}\n$$\n\n"
+    given(server, chat_id, f"{formulas}{diagram}\n{FOLDED}\n- [x] done\n- [ ] not yet\n\n{NOTED}")
+    profiles: dict[str, JsonObject] = {
+        "": {"viewport": {"width": 1100, "height": 1500}},
+        "-dark": {"viewport": {"width": 1100, "height": 1500}, "color_scheme": "dark"},
+        "-phone": {"viewport": {"width": 390, "height": 844}},
+    }
+    open_page.profile(bypass_csp=True, **profiles[look])  # axe is put into the page
+    page = open_page(f"/c/{chat_id}")
+    expect(page.get_by_role("img", name=re.compile("^Diagram"))).to_be_attached()
+    expect(answer(page).locator("[data-math~=wrong]")).to_have_count(1)
+    assert violations(page) == []
+    open_page.shoot(page, f"14-8-everything{look}")
 
 
 def test_an_answer_is_copied_as_the_markdown_it_was_written_in(open_page: People, server: House, chat_id: str) -> None:
