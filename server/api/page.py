@@ -99,18 +99,18 @@ def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[Base
 
 class _Pages(StaticFiles):
     """An operator's pages. They share the page's origin, and with it what a browser keeps for that, so their scripts
-    come from here alone as well."""
+    come from here alone as well. Every answer says so: also a 404.html, a redirect and an error."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory=directory, html=True)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if any(part.startswith(".") for part in Path(path).parts if part != "."):  # .git, .env: no pages
-            raise HTTPException(404)
-        return await super().get_response(path, scope)
-
-    def file_response(self, *found: Any, **more: Any) -> Response:  # Any: passed on as it comes
-        response = super().file_response(*found, **more)
+            raise HTTPException(404, headers=HEADERS)
+        try:
+            response = await super().get_response(path, scope)
+        except HTTPException as wrong:
+            raise HTTPException(wrong.status_code, wrong.detail, {**(wrong.headers or {}), **HEADERS}) from None
         response.headers.update({**HEADERS, "Cache-Control": "no-cache"})
         return response
 

@@ -121,16 +121,24 @@ def build_app(edge: Edge, *, cors_origins: list[str], checks_host: bool, pages: 
     return app
 
 
-async def _no_such_path(request: Request, _: Exception) -> Response:
+async def _no_such_path(request: Request, wrong: Exception) -> Response:
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):  # somebody's browser
         return no_such_page(request.url.path)
-    return error_response(NotFound(f"there is no {request.url.path}; see protocol/PROTOCOL.md for what there is"))
+    response = error_response(NotFound(f"there is no {request.url.path}; see protocol/PROTOCOL.md for what there is"))
+    return _with_headers(response, wrong)
 
 
-async def _no_such_method(request: Request, _: Exception) -> Response:
+async def _no_such_method(request: Request, wrong: Exception) -> Response:
     """Answer 405 (RFC 9110 §15.5.6): `Allow` names the methods of all routes of the path. Only the page's files have no
     route."""
     at_path = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     allowed = {method for route in at_path for method in getattr(route, "methods", None) or ()} or {"GET", "HEAD"}
     body = {"detail": f"{request.url.path} does not take {request.method}", "code": "bad_request"}
-    return answer(405, body, {"Allow": ", ".join(sorted(allowed))})
+    return _with_headers(answer(405, body, {"Allow": ", ".join(sorted(allowed))}), wrong)
+
+
+def _with_headers(response: Response, wrong: Exception) -> Response:
+    """Add the headers that whoever raised `wrong` wants in its answer, such as the policy of an operator's pages."""
+    for name, value in (getattr(wrong, "headers", None) or {}).items():
+        response.headers.setdefault(name, value)
+    return response

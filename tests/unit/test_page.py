@@ -30,13 +30,19 @@ def built(static: Path) -> Path:
     return static
 
 
-def get(path: str, frame_origins: Sequence[str] = (), pages: str = "") -> httpx2.Response:
+def get(
+    path: str,
+    frame_origins: Sequence[str] = (),
+    pages: str = "",
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+) -> httpx2.Response:
     app = Starlette(routes=rooms.page_routes(frame_origins, pages))
 
     async def ask() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
+            return await client.request(method, path, headers=headers)
 
     return anyio.run(ask)
 
@@ -137,3 +143,23 @@ def test_an_operators_pages_are_served_with_a_policy_of_their_own_and_nothing_hi
         assert answer.status_code == 404, path
         assert "not for the web" not in answer.text
     assert get("/pages/").status_code == 404
+
+
+def test_every_answer_about_an_operators_pages_has_the_policy(
+    built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    pages = tmp_path_factory.mktemp("pages")
+    (pages / "404.html").write_text("<!doctype html><script src=//evil.example></script>")
+    (pages / "host.js").write_text("go()")
+    (pages / "inner").mkdir()
+    (pages / "inner" / "index.html").write_text("<!doctype html>")
+    etag = get("/pages/host.js", pages=str(pages)).headers["etag"]
+    for answer, status in (
+        (get("/pages/nothing", pages=str(pages)), 404),
+        (get("/pages/.env", pages=str(pages)), 404),
+        (get("/pages/inner", pages=str(pages)), 307),
+        (get("/pages/host.js", pages=str(pages), headers={"If-None-Match": etag}), 304),
+        (get("/pages/host.js", pages=str(pages), method="POST"), 405),
+    ):
+        assert answer.status_code == status
+        assert all(answer.headers.get(name) == value for name, value in rooms.HEADERS.items()), status
