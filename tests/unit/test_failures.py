@@ -269,6 +269,12 @@ def test_an_answer_that_is_written_on_adds_to_its_time_and_no_time_is_still_some
     assert thought(Thinking({}, clock=lambda: 1.0), ReasoningDelta(""), TextDelta("b")) == [None, None]
 
 
+@pytest.mark.parametrize("before", [10**400, 1e308, float("inf"), float("nan"), True, -5, 10**12 + 1, None, [1]])
+def test_a_time_of_thinking_that_cannot_be_counts_as_none(before: object) -> None:
+    thinking = Thinking({"reasoning_ms": before}, clock=lambda: 1.0)
+    assert thought(thinking, ReasoningDelta("a"), TextDelta("b")) == [None, 1]
+
+
 def test_an_error_of_ours_has_no_reason() -> None:
     assert Reasons().failure(ModelFailed("llm_error", "No such model."), "x/y", 5) == Failure(
         code="llm_error", message="No such model.", model="x/y"

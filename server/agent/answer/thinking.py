@@ -17,13 +17,18 @@ __all__ = ["TOLD_EVERY_SECONDS", "Thinking"]
 TOLD_EVERY_SECONDS = 1.0
 """People read whole seconds; a delta a second costs nothing beside those of the reasoning itself."""
 
+THOUGHT_MAX_MS = 10**12
+"""30 years. An imported message may say anything (PROTOCOL §8); a longer time, like no number, counts as none."""
+
 
 class Thinking:
     """One model call. `extra` is the message's own, when it is written on; `clock` gives seconds that never go back."""
 
     def __init__(self, extra: JsonObject, clock: Callable[[], float] = time.monotonic) -> None:
         before = extra.get("reasoning_ms")
-        self._seconds = before / 1000 if isinstance(before, int | float) else 0.0
+        self._seconds = 0.0
+        if isinstance(before, int | float) and not isinstance(before, bool) and 0 <= before <= THOUGHT_MAX_MS:
+            self._seconds = before / 1000
         self._clock = clock
         self._since: float | None = None
         self._told_at: float | None = None
