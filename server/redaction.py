@@ -8,6 +8,7 @@ and no trace.
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -15,7 +16,7 @@ import msgspec
 
 from server.settings.values import Secret
 
-__all__ = ["MASK", "SECRET_MIN_CHARACTERS", "Redactor", "secrets_of"]
+__all__ = ["MASK", "SECRET_MIN_CHARACTERS", "Redactor", "secrets_of", "seen"]
 
 MASK = "***"
 
@@ -42,6 +43,16 @@ _NAMED_SECRET = re.compile(
     r"[^\s\"',;&]{3,}[^\s\"',;&.]"
 )
 
+_JOINERS = "\u200c\u200d"
+"""Format characters that Persian words and emoji are written with; they move nothing else."""
+
+_UNSEEN = re.compile(
+    r"(?<=[!-~])[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2800\u3164\ufe00-\ufe0f\uffa0"
+    r"\U000e0100-\U000e01ef]+(?=[!-~])"
+)
+"""Joiners, fillers and variation selectors, which some scripts need, between ASCII signs, where they only hide what is
+written (Default_Ignorable_Code_Point of Unicode, UAX #44; U+2800 is the empty pattern of Braille)."""
+
 
 class Redactor:
     """Masks `secrets`, also as JSON writes them inside a string and as URLs quote them."""
@@ -51,6 +62,8 @@ class Redactor:
         # Longest first: of two secrets, one may be the beginning of the other.
         self._forms = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, self._forms), _BEARER]))
+        self._folded_forms = [form.lower() for form in self._forms]
+        self._any_case = re.compile("|".join(map(re.escape, self._forms)), re.IGNORECASE)
 
     def text(self, text: str) -> str:
         """`text` with every secret in it masked.
@@ -63,9 +76,13 @@ class Redactor:
         return self._pattern.sub(MASK, text)
 
     def foreign(self, text: str) -> str:
-        """`text` of a stranger, such as a provider's error, without what we know to be secret and without what looks
-        like a key, a password or an account. For short texts: this takes a millisecond for 4,000 characters."""
+        """`text` of a stranger, such as a provider's error, without what we know to be secret, in upper or lower case,
+        and without what looks like a key, a password or an account. For short texts: this takes a millisecond for 4,000
+        characters."""
         known = self.text(text)
+        folded = known.lower()
+        if any(form in folded for form in self._folded_forms):
+            known = self._any_case.sub(MASK, known)
         return _LOOKS_SECRET.sub(MASK, _NAMED_SECRET.sub(rf"\1{MASK}", known))
 
 
@@ -88,6 +105,21 @@ def secrets_of(settings: object) -> Iterator[str]:
     elif isinstance(settings, list | tuple):
         for value in settings:
             yield from secrets_of(value)
+
+
+def seen(text: str) -> str:
+    """`text` without the marks that nobody sees, so that a secret with one inside is found; every blank and line end
+    as a blank. For short texts: each character is looked at."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSEEN.sub("", "".join(map(_plain, text)))
+
+
+def _plain(sign: str) -> str:
+    if sign.isspace():
+        return " "
+    kind = unicodedata.category(sign)
+    return "" if kind in ("Cc", "Cf", "Co", "Cn", "Cs") and sign not in _JOINERS else sign
 
 
 def _passwords_in(url: str) -> Iterator[str]:

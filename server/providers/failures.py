@@ -18,6 +18,7 @@ from protocol.bodies import NESTING_MAX, is_too_deep
 from protocol.errors import ModelFailed
 from protocol.mending import mend_text
 from server.providers.sse_split import EventTooLarge
+from server.redaction import seen
 
 __all__ = [
     "DETAIL_MAX_CHARS",
@@ -50,8 +51,8 @@ Cause: TypeAlias = Literal[
 DETAIL_MAX_CHARS = 2_000
 """Enough for a provider's whole error object; an HTML page of a proxy is cut."""
 
-SAID_MAX_CHARS = 4_000
-"""Of the sentence in an error's body. People are shown 300 characters of it (`server/agent/reasons.py`)."""
+SAID_MAX_CHARS = 20_000
+"""Of the sentence in an error's body. More than `server/agent/reasons.py` looks at: it must see that there is more."""
 
 RETRY_AFTER_MAX_SECONDS = 86_400
 """A day. Nobody waits longer in front of a failure, and a longer time may be a mistake or an attack."""
@@ -81,13 +82,14 @@ def model_failed(
     status: int | None = None,
     retry_after_seconds: float | None = None,
 ) -> ModelFailed:
-    """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`. `body` is what the provider answered with,
+    """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`, and loses the marks that nobody
+    sees: a secret with one inside is masked by nobody. `body` is what the provider answered with,
     decoded; `status` and `retry_after_seconds` as ModelFailed has them."""
     code, sentence, retryable = _CAUSES[cause]
     return ModelFailed(
         code,
         sentence,
-        detail=mend_text(detail[:DETAIL_MAX_CHARS]),
+        detail=seen(mend_text(detail[:DETAIL_MAX_CHARS])),
         retryable=retryable,
         reason=_said_in(body),
         status=status,

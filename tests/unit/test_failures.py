@@ -3,6 +3,8 @@
 What a provider says of it is a stranger's text: cleaned, cut, without secrets and without the system prompt.
 """
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -170,6 +172,49 @@ def test_a_providers_words_are_one_clean_line_without_secrets(said: str, shown: 
     assert Reasons(Redactor(["planted-secret-1"])).cleaned(said, SYSTEM) == shown
 
 
+KEY = "correct-horse-battery"
+UNSEEN = "\u200b\u00ad\u200c\u200d\u2060\u202e\ufeff\u034f\ufe0f\u3164\0\x7f\U000e0001"
+
+
+@pytest.mark.row("ERR-2")
+@pytest.mark.parametrize("mark", UNSEEN)
+def test_a_secret_with_marks_inside_that_nobody_sees_is_masked(mark: str) -> None:
+    reasons = Reasons(Redactor([KEY]))
+    for hidden in (KEY[:5] + mark + KEY[5:], mark.join(KEY), KEY[:3] + mark * 9 + KEY[3:]):
+        assert reasons.cleaned(f"bad key {hidden}.", "") == "bad key ***."
+        assert Redactor([KEY]).text(model_failed("refused", f"bad key {hidden}.").detail) == "bad key ***."
+    assert reasons.cleaned("bad key " + mark.join("sk-abcdef1234567890"), "") == "bad key ***"
+
+
+@pytest.mark.row("ERR-2")
+def test_a_secret_is_masked_in_either_case_and_not_shown_by_half_where_the_text_is_cut() -> None:
+    reasons = Reasons(Redactor([KEY]))
+    assert reasons.cleaned(f"bad {KEY.upper()}", "") == "bad ***"
+    for size in range(3_970, 4_020):
+        assert "correct" not in reasons.cleaned("a" + " \u200b" * size + KEY, "")
+    for size in range(15_970, 16_010):
+        assert "correct" not in reasons.cleaned("a" + " " * size + KEY, "")
+
+
+def test_scripts_with_joiners_and_without_blanks_are_shown() -> None:
+    assert Reasons().cleaned("字" * 30_000, "") == "字" * 299 + "…"
+    assert Reasons().cleaned("می\u200cخواهم 👩\u200d💻", "") == "می\u200cخواهم 👩\u200d💻"
+
+
+@pytest.mark.row("ERR-2")
+@given(st.integers(0, 300), st.integers(0, 60), st.integers(30, 34))
+def test_a_quotation_of_the_system_prompt_is_found_wherever_it_stands(before: int, at: int, size: int) -> None:
+    prompt = "".join(chr(0x4E00 + (7 * place) % 5_000) for place in range(400))
+    said = "x" * at + prompt[before : before + size] + "y"
+    assert (Reasons().cleaned(said, prompt) == "") is (len(prompt[before : before + size]) >= 32)
+
+
+def test_a_hostile_prompt_is_searched_in_a_moment() -> None:
+    begun = time.process_time()
+    assert Reasons().cleaned(("ab" * 15 + "c") * 130, "ab" * 500_000)
+    assert time.process_time() - begun < 2.0, "it took nine seconds to look for each piece in all of it"
+
+
 @given(st.text(max_size=6_000))
 def test_whatever_a_provider_says_is_bounded_and_holds_no_control_characters(said: str) -> None:
     shown = Reasons().cleaned(said, SYSTEM)
@@ -208,7 +253,7 @@ def test_an_operator_may_keep_the_providers_words_inside() -> None:
         ({}, ""),
         ([1], ""),
         ({"error": {"error": {"error": {"message": "deep"}}}}, ""),
-        ({"message": "m" * 100_000}, "m" * 4_000),
+        ({"message": "m" * 100_000}, "m" * 20_000),
     ],
 )
 def test_the_sentence_of_an_errors_body_is_found(body: object, said: str) -> None:
