@@ -310,6 +310,8 @@ def test_a_name_is_cut_only_where_there_is_no_room_for_it(
     free = """(b) => b.parentElement.clientWidth
         - [...b.parentElement.children].reduce((sum, each) => sum + each.offsetWidth, 0)"""
     assert words.evaluate(cut) <= 0 if width > 700 else words.evaluate(free) < 60
+    panel, composer = question(page, name).bounding_box(), page.locator("form").last.bounding_box()
+    assert panel is not None and composer is not None and panel["width"] > 0.9 * min(composer["width"], 736)
     said = question(page, name).locator("b")
     assert said.evaluate(cut) <= 0 and said.evaluate("(b) => b.getBoundingClientRect().right") <= width
     question(page, name).get_by_role("button", name="Deny", exact=True).click()
