@@ -142,7 +142,13 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
     assert fields["Description-Content-Type"] == "text/markdown"
     assert description.startswith("# Threadcast") and not relative_links(description)
     assert "server/static/index.html" in names
-    assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {"js", "css"}
+    assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {
+        "js",
+        "css",
+        "woff2",
+    }
+    assert "server/static/diagram.html" in names
+    assert len([name for name in names if "KaTeX_" in name]) == 20  # KaTeX's fonts, in one format
     transcripts = {path.name for path in (ROOT / "tests" / "conformance").glob("*.json")}
     kit = "server/console/conformance/transcripts/"
     assert {name.removeprefix(kit) for name in names if name.startswith(kit)} == transcripts
