@@ -14,7 +14,7 @@ SOURCES = ROOT / "web" / "app" / "src"
 OPENAPI = ROOT / "protocol/schema/openapi.json"
 
 ASKS = re.compile(r"\bfetch\s*\(|\bXMLHttpRequest\b|\bEventSource\b|\bWebSocket\b|\bsendBeacon\b")
-UPLOADER = "composer/uploads.ts"
+UPLOADER = "composer/uploading.ts"
 """The one file beside the client's that asks by itself: only XMLHttpRequest tells how far an upload has come."""
 
 WRITES_HTML = re.compile(r"innerHTML|dangerouslySetInnerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc")
