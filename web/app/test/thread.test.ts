@@ -139,6 +139,8 @@ test("a failure stands with the last message of its turn until an answer follows
   );
   assert.deepEqual(causeOf(turns[0] as Turn, null), { code: "timeout", message: "Late.", status: 504, retryAt: 5, reason: "slow", model: "a/b" });
   assert.deepEqual(causeOf(turns[7] as Turn, "Something failed."), { code: "", message: "Something failed." });
+  const [whole] = turnsAfter([], [message("assistant", "a6", { finish_reason: "stop" })]);
+  assert.equal(causeOf(whole as Turn, "Something failed on another branch."), null);
   assert.equal(turnsAfter(turns, turns.flatMap((turn) => [...turn.messages, ...(turn.failed?.role === "tool" ? [turn.failed] : [])])), turns);
 });
 

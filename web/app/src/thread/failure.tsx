@@ -6,6 +6,7 @@ import { textOf } from "threadcast-client";
 import { past, state } from "../state/session.ts";
 import { Icon } from "../ui/icon.tsx";
 import { asked, goOn, regenerate } from "./acts.ts";
+import { WayBack } from "./later.tsx";
 import type { Turn } from "./turns.ts";
 import { adviceOn, causeOf, wantsAnotherModel } from "./words.ts";
 import css from "./failure.module.css";
@@ -64,6 +65,13 @@ function Ways({ turn, isLast, failure }: { turn: Turn; isLast: boolean; failure:
       <button type="button" onClick={() => void retry()}>
         {failure.code === "max_tool_rounds" ? "Continue" : "Retry"}
       </button>
+      {isLast && <WaysBack />}
     </div>
   );
+}
+
+/** From the end of the chat, at rest, to what the tree holds beyond it. */
+export function WaysBack() {
+  const leafId = state.value.path.at(-1);
+  return leafId && !past.value ? <WayBack key={leafId} leafId={leafId} /> : null;
 }

@@ -31,4 +31,5 @@ function Unedited({ text }: { text: string }) {
 }
 
 export const MessageQuestions = lazyOf(() => import("./questions.tsx").then((room) => room.MessageQuestions));
+export const WayBack = lazyOf(() => import("./way_back.tsx").then((room) => room.WayBack));
 export const Lightbox = lazyOf(() => import("./lightbox.tsx").then((room) => room.Lightbox));

@@ -7,7 +7,7 @@ import { Answer } from "./answer.tsx";
 import { edit } from "./acts.ts";
 import { labelOf } from "../state/contexts.ts";
 import { isRunning } from "../state/session.ts";
-import { failureIn, FailureOf } from "./failure.tsx";
+import { failureIn, FailureOf, WaysBack } from "./failure.tsx";
 import { memo } from "../ui/memo.ts";
 import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
@@ -33,7 +33,7 @@ function Unanswered({ turn, isLast }: TurnProps) {
   return (
     <>
       {turn.kind === "user" ? <UserMessage turn={turn} hasFailed={failure !== null} /> : <Note turn={turn} />}
-      {failure && <FailureOf turn={turn} isLast={isLast} failure={failure} />}
+      {failure ? <FailureOf turn={turn} isLast={isLast} failure={failure} /> : isLast && !isRunning.value && <p class={css.wayBack}><WaysBack /></p>}
     </>
   );
 }

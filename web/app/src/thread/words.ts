@@ -41,7 +41,9 @@ export function causeOf({ messages, failed }: Turn, error: string | null): Failu
   const { finish_reason, status } = messages.at(-1) as Message;
   if (finish_reason === "content_filter") return { code: "content_filter", message: "The model's provider held the rest of the answer back." };
   if (finish_reason === "error" || status === "interrupted") return { code: "stream_error", message: error ?? "The answer broke off." };
-  return error === null ? null : { code: "", message: error };
+  // A run's failure outlives the way to another branch, where it has not happened.
+  const isWhole = finish_reason && finish_reason !== "tool_calls";
+  return error === null || isWhole ? null : { code: "", message: error };
 }
 
 const OPERATOR = "whoever runs this server";
