@@ -59,10 +59,10 @@ class Reasons:
         return "" if _quotes(text, system) else text
 
     def _masked(self, said: str) -> str:
-        """One line of at most `READ_MAX_CHARACTERS` without marks that nobody sees and without secrets. They are masked
-        as they came, too: a break of the line may be what shows where one ends. Of a longer text the last word goes,
+        """One line of at most `READ_MAX_CHARACTERS` without marks that nobody sees and without secrets. Known ones
+        are masked as they came, too: a mark may be part of one. Of a longer text the last word goes,
         which may be half a secret."""
-        raw = self._redactor.foreign(mend_text(said[:RAW_MAX_CHARACTERS]))
+        raw = self._redactor.text(mend_text(said[:RAW_MAX_CHARACTERS]))
         text = seen(" ".join(seen(raw).split()))
         if len(said) > RAW_MAX_CHARACTERS or len(text) > READ_MAX_CHARACTERS:
             text = text[:READ_MAX_CHARACTERS]

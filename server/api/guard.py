@@ -38,15 +38,15 @@ class OriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            host = headers.get("host", "")
+            host, scheme = headers.get("host", ""), scope.get("scheme", "http")
             if self._checks_host and not is_loopback(_name_of(host)):
                 raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
             origin = headers.get("origin")
-            is_foreign = origin is not None and not is_own_origin(headers) and not _is_public(scope, origin)
+            is_foreign = origin is not None and not is_own_origin(headers, scheme) and not _is_public(scope, origin)
             if is_foreign and "*" not in self._allowed and origin not in self._allowed:
                 raise Forbidden(f"the origin {origin!r} is not among server.cors_origins")
             if not self._checks_host and not headers.get("authorization"):
-                token = bearer_of_cookie(headers, scope["method"])
+                token = bearer_of_cookie(headers, scope["method"], scheme)
                 if token is not None:
                     others = [header for header in scope["headers"] if header[0] != b"authorization"]
                     scope["headers"] = [*others, (b"authorization", f"Bearer {token}".encode("latin-1"))]

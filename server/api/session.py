@@ -6,6 +6,8 @@ other sites cause (RFC 6265bis §5.6.7). Neither stops another origin of the sam
 same host, so the cookie counts only in requests that this server's own page sent (`bearer_of_cookie`).
 """
 
+import re
+
 from starlette.datastructures import Headers
 from starlette.requests import Request, cookie_parser
 from starlette.responses import Response
@@ -22,6 +24,9 @@ out would set the cookie again."""
 
 _NAME = "threadcast-session"
 
+_PORT = re.compile(r"(?:\[[^\]]*\]|[^:\]]*):([0-9]{1,5})")
+"""Of a Host header (RFC 9110 §7.2). Anybody may send anything there, and it becomes part of a cookie's name."""
+
 
 async def open_session(request: Request) -> Response:
     """`POST /v1/session` with `Authorization: Bearer TOKEN`: who that is, and the cookie.
@@ -31,7 +36,7 @@ async def open_session(request: Request) -> Response:
     """
     response = _told(request)
     token = request.headers["authorization"].partition(" ")[2].strip() if "authorization" in request.headers else ""
-    if token and _wants_tokens(request) and is_own_origin(request.headers):
+    if token and _wants_tokens(request) and is_own_origin(request.headers, request.url.scheme):
         _set_cookie(response, request.headers, token, SESSION_SECONDS)
     return response
 
@@ -52,26 +57,35 @@ async def close_session(request: Request) -> Response:
     return response
 
 
-def bearer_of_cookie(headers: Headers, method: str) -> str | None:
+def bearer_of_cookie(headers: Headers, method: str, scheme: str) -> str | None:
     """The token of the session cookie; None without a cookie, and where another page may have made the browser send it.
+    `scheme` is that of the request, as this server sees it.
 
     Browsers name the origin in every request but plain GETs (Fetch, "append a request `Origin` header"), and say how
     the page that asks stands to this server (`Sec-Fetch-Site`; not over plain HTTP from another machine).
     """
     cookies = cookie_parser(headers.get("cookie", ""))
-    token = cookies.get(f"__Host-{_name(headers)}") or cookies.get(_name(headers))
+    secure = cookies.get(f"__Host-{_name(headers)}")
+    token = secure or cookies.get(_name(headers))
     if not token:
         return None
     if "origin" in headers:
-        is_ours = is_own_origin(headers)
+        is_ours = is_own_origin(headers, "https" if secure else scheme)
     else:
         is_ours = method in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") in ("same-origin", "none")
     return token if is_ours else None
 
 
-def is_own_origin(headers: Headers) -> bool:
-    """Whether the page that asks came from this server; False where no page asks."""
-    return headers.get("origin", "").partition("://")[2] == headers.get("host")
+def is_own_origin(headers: Headers, scheme: str) -> bool:
+    """Whether the page that asks came from this server; False where no page asks.
+
+    `scheme` is that of the request. A page of the same host that came by https counts always: behind a proxy that ends
+    TLS this server sees http, and nobody without the certificate can send such a page. One that came by http counts
+    only while the request is http, too: whoever is on the line can write such a page, and must not reach by it what
+    https protects.
+    """
+    kind, _, host = headers.get("origin", "").partition("://")
+    return host == headers.get("host") and (kind == "https" or kind == scheme == "http")
 
 
 def _told(request: Request) -> Response:
@@ -86,8 +100,8 @@ def _wants_tokens(request: Request) -> bool:
 
 def _name(headers: Headers) -> str:
     """Cookies know no ports, so the name holds it: two servers of one machine would take each other's away."""
-    port = headers.get("host", "").rpartition("]")[2].partition(":")[2]
-    return f"{_NAME}-{port}" if port else _NAME
+    found = _PORT.fullmatch(headers.get("host", ""))
+    return f"{_NAME}-{found[1]}" if found else _NAME
 
 
 def _set_cookie(response: Response, headers: Headers, token: str, seconds: int) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from starlette.datastructures import Headers
 
+from server.api.session import is_own_origin
 from tests.integration.harness import Process, start
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +108,51 @@ async def test_over_https_the_cookie_is_secure_and_no_other_host_can_have_set_it
         assert answer.json()["principal"] == "ann"
         foreign = {"Origin": "https://app.example", "Authorization": f"Bearer {token('ann')}"}
         assert "set-cookie" not in (await client.post("/v1/session", headers=foreign)).headers
+
+
+@pytest.mark.row("AUTH-1")
+async def test_a_page_that_came_by_http_does_not_speak_with_the_cookie_of_https(server: Process) -> None:
+    host = "chat.example.org"
+    secure, plain = f"__Host-threadcast-session={token('ann')}", f"threadcast-session={token('ann')}"
+    command = {"type": "user_message", "client_request_id": "r", "content": "x"}  # 200: it was accepted before
+    async with httpx2.AsyncClient(base_url=server.url) as client:
+        for origin, cookie, status in (
+            (f"https://{host}", secure, 202),
+            (f"https://{host}", plain, 200),
+            (f"http://{host}", plain, 200),
+            (f"http://{host}", secure, 401),
+            (f"http://{host}", f"{plain}; {secure}", 401),
+            (f"ftp://{host}", plain, 403),
+        ):
+            headers = {"Host": host, "Origin": origin, "Cookie": cookie}
+            answer = await client.post("/v1/chats/c1/commands", json=command, headers=headers)
+            assert answer.status_code == status, (origin, cookie)
+
+
+@pytest.mark.parametrize(
+    ("origin", "scheme", "is_ours"),
+    [
+        ("https://a:1", "https", True),
+        ("https://a:1", "http", True),
+        ("http://a:1", "http", True),
+        ("http://a:1", "https", False),
+        ("http://a:2", "http", False),
+        ("a:1", "http", False),
+        ("null", "http", False),
+    ],
+)
+def test_an_origin_is_ours_by_host_and_by_a_scheme_that_is_no_weaker(origin: str, scheme: str, is_ours: bool) -> None:
+    assert is_own_origin(Headers({"host": "a:1", "origin": origin}), scheme) is is_ours
+
+
+@pytest.mark.parametrize(
+    "host", [b"a:b c;d=e", b"a:\xe9", b"[::1]:99 99; Domain=x", b"a:", b"a:123456", b"[::1]", b"a]:1"]
+)
+async def test_what_is_no_port_does_not_get_into_the_name_of_the_cookie(server: Process, host: bytes) -> None:
+    async with httpx2.AsyncClient(base_url=server.url) as client:
+        answer = await client.delete("/v1/session", headers=[(b"host", host)])
+    assert answer.status_code == 200
+    assert answer.headers["set-cookie"].startswith("threadcast-session=")
 
 
 @pytest.mark.row("AUTH-1")
