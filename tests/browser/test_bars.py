@@ -102,6 +102,13 @@ def test_axe_finds_nothing_serious_in_any_panel(
     say(page, call("propose_article", title="Leases", body="One.\nTwo."))
     expect(page.get_by_role("region", name="Waiting for you")).to_be_visible()
     look("proposal")
+    waiting = page.get_by_role("region", name="Waiting for you")
+    card, apply = (
+        waiting.get_by_role("group").bounding_box(),
+        waiting.get_by_role("button", name="Apply").bounding_box(),
+    )
+    assert card is not None and apply is not None
+    assert size == PHONE or card["x"] + card["width"] - apply["x"] - apply["width"] < 30, "decisions stand at the edge"
     page.get_by_role("region", name="Waiting for you").get_by_role("button", name="Apply").click()
     expect(page.locator("section[data-approval=committed]")).to_be_visible()
     server.at_rest(chat_id, 6)
