@@ -145,7 +145,7 @@ def _abort_run(ledger: Ledger, then: Callable[[], None]) -> None:
     close_draft(ledger, finish_reason="abort", status="partial", keep=keep)
     close_calls(ledger, "Aborted by the user before it finished.", "aborted")
     leaf = ledger.state.leaf
-    if leaf is not None and leaf.role != "assistant":  # an answer says by itself that it was stopped
+    if leaf is not None and leaf.role != "assistant":  # an answer has its own `finish_reason`
         blame(ledger, STOPPED)
     end_run(ledger, "aborted", then=then)
 

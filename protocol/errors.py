@@ -185,8 +185,8 @@ class ModelFailed(Failed):
 
     `code` is one of PROV-7's: llm_error, stream_error, timeout, connection, auth_failed, context_overflow,
     rate_limited. `reason` is the sentence of the provider's error, as it came: `server/agent/reasons.py` cleans it
-    before anybody sees it. `status` is the provider's HTTP status; `retry_after_seconds` how long it asks to be left
-    alone.
+    before clients see it. `status` is the provider's HTTP status; `retry_after_seconds` is the pause that the provider
+    asks for.
     """
 
     def __init__(

@@ -271,8 +271,8 @@ class PayloadUpdated(_Payload, frozen=True, tag="payload_updated"):
 
 
 class ErrorHappened(_Event, frozen=True, tag="error", kw_only=True):
-    """`message` is a fixed sentence, fit for clients (ERR-2). Of a failed model call `details` has what else the
-    failure of its message says: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8)."""
+    """`message` is a fixed sentence, fit for clients (ERR-2). For a failed model call `details` has the other fields of
+    the failure: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8)."""
 
     code: str
     message: str

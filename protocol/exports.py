@@ -151,7 +151,7 @@ def export_of(state: ChatState) -> ChatExport:
 def hashes_of(chat: ChatExport) -> tuple[str, ...]:
     """The blobs that its messages and payloads refer to, each once, in the order of the lines."""
     found: dict[str, None] = {}
-    for each in (*chat.messages, *chat.payloads):  # one after the other: all of them may be 1 GiB of JSON
+    for each in (*chat.messages, *chat.payloads):  # encoded one by one, because together they may be 1 GiB of JSON
         found.update(dict.fromkeys(blob_hashes(_encode(each))))
     return tuple(found)
 

@@ -27,12 +27,12 @@ _KEY = "failure"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why there is no whole answer.
+    """Says why a run ended without a complete answer.
 
     `code` is one of PROTOCOL §17, `message` a fixed sentence. `reason` is what the model's provider said, cleaned and
-    without secrets: text of a stranger, never to be shown as anything but text. `status` is the provider's HTTP
-    status, `retry_at` the time before which it asks not to be tried again (Unix milliseconds), `model` the model that
-    was asked.
+    without secrets; it is untrusted, so show it as plain text only. `status` is the provider's HTTP status, `retry_at`
+    the time before which the provider asks not to be called again (Unix milliseconds), `model` the model that was
+    asked.
     """
 
     code: str
@@ -51,8 +51,7 @@ CRASH_LOOP = Failure(
 
 
 def failure_of(message: Message) -> Failure | None:
-    """The failure that stands with `message`; None when there is none that can be read (`extra` may come from a
-    client)."""
+    """Return the failure stored with `message`; None if it has no readable failure (`extra` may come from a client)."""
     found: Any = message.extra.get(_KEY)  # Any: JSON
     try:
         return None if found is None else msgspec.convert(found, Failure)
@@ -61,7 +60,7 @@ def failure_of(message: Message) -> Failure | None:
 
 
 def with_failure(message: Message, failure: Failure | None) -> Message:
-    """`message` with this failure in place of one it had; with None without any."""
+    """Return `message` with `failure` in place of its present failure; None removes the present failure."""
     extra = {name: value for name, value in message.extra.items() if name != _KEY}
     if failure is not None:
         extra[_KEY] = msgspec.to_builtins(failure)
@@ -73,6 +72,6 @@ def without_failure(message: Message) -> Message:
 
 
 def details_of(failure: Failure) -> JsonObject | None:
-    """What the event `error` says of a failure beside its code and its sentence; None for nothing."""
+    """Return `details` of the event `error`: the fields of a failure beside code and message; None if all are unset."""
     told: JsonObject = msgspec.to_builtins(failure)
     return {name: value for name, value in told.items() if name not in ("code", "message")} or None

@@ -1,6 +1,6 @@
 """The queue of a chat: commands that wait for their turn, in order, priority before all others (PROTOCOL §9).
 
-A message that interrupts goes before those of priority too. It waits only while accepted previews are carried out.
+An interrupting message goes before messages with priority, too. It waits only while accepted previews are carried out.
 
 What waits is a private fact; what people see of it is `queue_updated`, said after every change. Nothing leaves the
 queue in silence: a command is taken up (`starts.py`), or ends in a final ack. Bounds are the store's business, which
@@ -56,7 +56,7 @@ def decode_queued(item: Queued) -> Queueable:
 
 
 def enqueue(ledger: Ledger, command: Command, by: Principal) -> None:
-    """Put `command` in its place and say so. A message that interrupts is kept as one with priority, at the head."""
+    """Queue `command` at its place and append the event. An interrupting message gets priority and the head."""
     index = _priority_count(ledger.state) if command.priority else len(ledger.state.private.queue)
     if isinstance(command, UserMessage) and command.interrupt:
         command, index = replace(command, priority=True, interrupt=False), 0
@@ -79,8 +79,8 @@ def _priority_count(state: ChatState) -> int:
 
 
 def interrupts(command: Command | InternalCommand | None, state: ChatState) -> bool:
-    """Return whether `command` ends the open run in order to be next, or to let a waiting command be next
-    (PROTOCOL §9). A command that will be refused, or whose target does not wait any more, ends nothing."""
+    """Return whether `command` ends the open run so that it, or the waiting command that it names, runs next
+    (PROTOCOL §9). False for a command that will be refused, or whose target does not wait any more."""
     if state.private.run is None:
         return False
     try:
@@ -139,7 +139,7 @@ def edit_queued(ledger: Ledger, command: EditQueued, by: Principal) -> None:
 
 
 def _reworded(state: ChatState, command: EditQueued) -> tuple[int, Queueable]:
-    """Return where the target waits, counted from 0, and what it says after the edit. Raises as `edit_queued` does."""
+    """Return the target's position in the queue, from 0, and the edited command. Raises as `edit_queued` does."""
     queue = state.private.queue
     at = next((i for i, item in enumerate(queue) if item.request_id == command.target_request_id), None)
     if at is None:

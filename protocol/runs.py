@@ -136,8 +136,8 @@ def close_calls(ledger: Ledger, content: str, status: str) -> None:
 
 
 def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool, failure: Failure | None = None) -> None:
-    """End the open answer: kept with what it has of text and reasoning, and with the `failure` that ended it, or taken
-    back. Half-received calls go."""
+    """End the open answer. An answer with text or reasoning is kept, with the `failure` that ended it; else it is taken
+    back. Half-received calls are dropped."""
     draft = ledger.state.draft
     if draft is None:
         return
@@ -146,7 +146,7 @@ def close_draft(ledger: Ledger, *, finish_reason: str, status: str, keep: bool, 
     message_id = draft.message.message_id
     if before is not None and (not keep or str(draft.content) == before.content):
         ledger.say(StreamFinished(message_id=message_id, finish_reason=finish_reason))
-        # What was to be continued stands as it was.
+        # The answer that was being continued stays as it was.
         ledger.add_message(before if failure is None else with_failure(before, failure))
         return
     if finish_reason == "error" and not (draft.content or draft.reasoning):
@@ -205,8 +205,8 @@ def _say_totals(ledger: Ledger) -> None:
 
 
 def fail_run(ledger: Ledger, failure: Failure, *, outcome: str = "error") -> None:
-    """End the run by an error that everybody sees: draft, open calls and pause are closed first. The failure stays with
-    the last message of the path."""
+    """Close the draft, the open calls and the pause, then end the run with an `error` event. The failure stays with the
+    last message of the path."""
     say_error(ledger, failure, fatal=True)
     close_draft(ledger, finish_reason="error", status="error", keep=True, failure=failure)
     close_calls(ledger, "The run ended before this call was run.", "aborted")
@@ -215,7 +215,7 @@ def fail_run(ledger: Ledger, failure: Failure, *, outcome: str = "error") -> Non
 
 
 def blame(ledger: Ledger, failure: Failure) -> None:
-    """Let `failure` stand with the last message of the path; nothing is said where it stands there already."""
+    """Store `failure` with the last message of the path; appends no event if the message has this failure already."""
     leaf = ledger.state.leaf
     if leaf is None or failure_of(leaf) == failure:
         return
@@ -225,7 +225,7 @@ def blame(ledger: Ledger, failure: Failure) -> None:
 
 
 def say_error(ledger: Ledger, failure: Failure, *, fatal: bool) -> None:
-    """The event of a failure of the open run."""
+    """Return the `error` event for a failure of the open run."""
     run = ledger.state.private.run
     ledger.say(
         ErrorHappened(

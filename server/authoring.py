@@ -2,7 +2,7 @@
 
     from server.authoring import ToolContext, tool
 
-Tools, what they are given and what they give back; types of payloads; sections of prompts; what an assistant says
+Tools, their arguments and results; types of payloads; sections of prompts; greetings and starters, which are shown
 before the first message; functions that run beside the server. Ready-made tools lie beside
 it: `server.tools.agents`, `server.tools.process_tools`, `server.tools.workflow`. These names stay; where they are
 defined is our business.

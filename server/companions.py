@@ -8,9 +8,9 @@
         async with Client(url) as client, client.chat("desk") as chat:
             ...
 
-A companion is for what a demonstration or a small installation would otherwise start in another terminal: a plugin
-that carries out client tools, a service that tools ask. `url` is where the server listens on this machine. Separate web
-and worker processes run no companions, because each would run its own.
+A companion replaces a program that a demonstration or a small installation would otherwise start in another terminal:
+a plugin that carries out client tools, a service that tools call. `url` is the server's address on this machine.
+Separate web and worker processes run no companions, because each would run its own.
 """
 
 import inspect
@@ -32,7 +32,8 @@ _log = structlog.get_logger()
 
 
 class Companion(msgspec.Struct, frozen=True):
-    """`run` is given the server's address, such as "http://127.0.0.1:8000", and is cancelled when the server stops."""
+    """A function that runs beside the server. `run` receives the server's address, such as "http://127.0.0.1:8000", and
+    is cancelled when the server stops."""
 
     name: str
     run: Run
@@ -41,8 +42,8 @@ class Companion(msgspec.Struct, frozen=True):
 def companion() -> Callable[[Run], Companion]:
     """Make a companion of an `async def` function with one argument, the server's address.
 
-    It begins when the server takes commands. When it raises, the log says so (`companion.failed`), and the server goes
-    on without it. It must end when it is cancelled: the server's end waits for it.
+    The function begins when the server accepts commands. When it raises, the server logs `companion.failed` and goes on
+    without it. It must end when it is cancelled, because the server waits for it before it stops.
 
     Raises:
         TypeError: the function is not an `async def`.
@@ -60,7 +61,7 @@ def companion() -> Callable[[Run], Companion]:
 
 @asynccontextmanager
 async def running(companions: Sequence[Companion], url: str) -> AsyncIterator[None]:
-    """Run them while the block runs."""
+    """Run the companions while the block runs, and cancel them at its end."""
     async with anyio.create_task_group() as tasks:
         for each in companions:
             tasks.start_soon(_guarded, each, url)

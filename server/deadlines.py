@@ -23,8 +23,8 @@ class Deadline:
     `LOOK_SECONDS`, have gone by. For one block."""
 
     def __init__(self, seconds: float, progress: Callable[[], object] | None = None) -> None:
-        """`progress` tells how far the block is, such as the bytes of a large answer that have come. When the time is
-        up and that is not what it was when it was last asked, the block gets another `seconds`."""
+        """`progress` returns how far the block is, such as the bytes received of a large answer. When the time is up
+        and this figure has changed since the last call, the block gets another `seconds`."""
         self._seconds = self._silence_seconds = seconds
         self._progress = progress
         self._seen = None if progress is None else progress()

@@ -1,9 +1,8 @@
 """Known secrets are masked before anything of ours is written down for people to read: log lines and traces.
 
-It knows the secrets of the settings by their exact text, and what stands behind `Bearer` by its place. Only in the
-words of strangers that people are shown (`foreign`) does it look for what might be a secret; a field's name is
-`telemetry.mask_secrets`' business. The one rule: a secret that a provider or a tool sends back to us reaches no line
-and no trace.
+Secrets of the settings are found by their exact text, and tokens after `Bearer` by their place. Text from outside that
+is shown to people (`foreign`) is also searched for anything that looks like a secret; `telemetry.mask_secrets` masks
+fields by name. A secret that a provider or a tool sends back to us must reach neither a log line nor a trace.
 """
 
 import json
@@ -76,9 +75,9 @@ class Redactor:
         return self._pattern.sub(MASK, text)
 
     def foreign(self, text: str) -> str:
-        """`text` of a stranger, such as a provider's error, without what we know to be secret, in upper or lower case,
-        and without what looks like a key, a password or an account. For short texts: this takes a millisecond for 4,000
-        characters."""
+        """Return untrusted `text`, such as a provider's error, with masks in place of known secrets, in upper or lower
+        case, and of everything that looks like a key, a password or an account. For short texts: 4,000 characters take
+        a millisecond."""
         known = self.text(text)
         folded = known.lower()
         if any(form in folded for form in self._folded_forms):

@@ -76,8 +76,8 @@ class Unreadable(ThreadcastError):
 
 class AnswerFailed(ThreadcastError):
     """The run ended, and not with a complete answer. `outcome` is error, aborted, limit, interrupted or lost (the
-    message is no longer there); `text` is what was said until then; `code` as the server's `error` event had it.
-    `reason` is what the model's provider said, where the server tells it."""
+    message is no longer there); `text` is what was said until then; `code` is that of the server's `error` event.
+    `reason` is what the model's provider said, if the server passes it on."""
 
     def __init__(self, message: str, *, outcome: str, text: str, code: str = "", reason: str = "") -> None:
         super().__init__(message)

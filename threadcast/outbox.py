@@ -21,7 +21,7 @@ WAITING_MAX_COUNT = 100
 """Commands of one chat that would wait in the server's queue, which holds no more (PROTOCOL §18)."""
 
 EXEMPT_MAX_COUNT = 1_000
-"""Aborts, parameters, decisions, results of tools and edits of what waits, which overtake that queue (PROTOCOL §18)."""
+"""Aborts, parameters, decisions, tool results and queue edits, which overtake the waiting messages (PROTOCOL §18)."""
 
 _EXEMPT_TYPES = frozenset(kind.__struct_config__.tag for kind in EXEMPT_FROM_QUEUE_LIMIT)
 

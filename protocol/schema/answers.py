@@ -394,8 +394,8 @@ class ChatStarter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and
-    `starters` (null: nobody has said) are what its chats show before the first message."""
+    """A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. Chats show
+    `greeting` ("": none) and `starters` (null: not configured) before the first message."""
 
     id: str
     aliases: list[str]

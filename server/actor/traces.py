@@ -138,8 +138,8 @@ def _json(record: Trace) -> str:
 
 
 def _bounded(record: Trace) -> Trace:
-    """`record` without the middle of its messages if they are too large to be encoded: of a request of 1 GiB the rest
-    of the process would stand still for a minute. `_fitted` would leave out as many."""
+    """Return `record` without its middle messages if they are too large to be encoded: encoding a request of 1 GiB
+    would block the process for a minute. `_fitted` would leave out as many."""
     list_max = _CUTS[0][1]
     if not isinstance(record, RoundRecord) or len(record.messages) <= list_max:
         return record
@@ -150,7 +150,7 @@ def _bounded(record: Trace) -> Trace:
 
 
 def _ends_of(items: list[_T], count: int) -> list[_T]:
-    """So many of them; more of the end than of the beginning."""
+    """Return `count` of the items, more from the end than from the beginning."""
     first = count // 4
     return [*items[:first], *items[len(items) - (count - first) :]]
 

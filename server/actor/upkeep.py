@@ -19,7 +19,7 @@ KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
 """When a checkpoint is due, and what the log keeps for those who resume (DESIGN §2)."""
 
 CHECKPOINT_MAX_BYTES = 64_000_000
-"""A state that is larger gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
+"""A state above this size gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
 64 MB blocks the event loop for 0.12 s (measured: 1.85 s for 1 GB), and a Redis string holds at most 512 MB."""
 
 
@@ -52,8 +52,8 @@ class Upkeep:
 
     def is_due(self, size_bytes: int, *, at_rest: bool, is_importing: bool = False) -> bool:
         """Return whether an entry of this size is followed by a checkpoint; never for a state above
-        CHECKPOINT_MAX_BYTES. During a large import it is only when the state has doubled: a checkpoint of the whole
-        state for each part would cost the square of its size."""
+        CHECKPOINT_MAX_BYTES. During a large import a checkpoint is due only when the state has doubled: one for each
+        part would cost the square of the state's size."""
         pending = self.pending_bytes + size_bytes
         if self.checkpoint_bytes + pending > CHECKPOINT_MAX_BYTES:
             return False

@@ -233,7 +233,7 @@ class AgentLoop:
             await self._chat.commit(lambda ledger: say_runtime(ledger, "generating"))
 
     async def _show_thinking(self, figure: MergeExtra | None, assembler: Assembler) -> None:
-        """Stream how long the model has thought; of reasoning that is not shown, nothing."""
+        """Stream how long the model has thought; does nothing for reasoning that is not shown."""
         if figure is not None and assembler.shows_reasoning:
             await self._chat.stream(figure)
 

@@ -121,11 +121,12 @@ async def providers(request: Request) -> Response:
 
 
 async def chat_modes(request: Request) -> Response:
-    """`GET /v1/chat-modes?scope`: the profiles, as they are in a place; without `scope`, in none. A profile that does
-    not declare the place is shown as in the nearest place around it, where its chats would be.
+    """`GET /v1/chat-modes?scope`: the profiles, as they are in a place; without `scope`, outside of any place. A
+    profile that does not declare the place is shown as in the nearest declared place around it, where its chats would
+    be.
 
     Raises:
-        BadRequest: `scope` is no scope.
+        BadRequest: `scope` is malformed.
     """
     edge = edge_of(request)
     roles = edge.principal(request.scope).roles

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 PRINCIPAL_HEADER = "threadcast-principal"
-"""Whom the caller takes itself to be (PROTOCOL §1)."""
+"""The header that names the caller that a request expects (PROTOCOL §1)."""
 
 BODY_TIMEOUT_SECONDS = 30.0
 """For a body to arrive; what comes earns it more time, at the rate below."""
@@ -82,10 +82,10 @@ class Edge:
     """What is configured of the one-shot endpoints, by their path."""
 
     def principal(self, scope: Scope) -> Principal:
-        """Who is calling.
+        """Return who is calling.
 
         Raises:
-            Unauthorized: nobody that the server knows, or somebody else than the request says.
+            Unauthorized: the server does not know the caller, or the request names another one.
         """
         headers = Headers(scope=scope)
         principal = self.auth.authenticate(headers.get("authorization"))

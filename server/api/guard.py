@@ -5,8 +5,8 @@ an Origin that is neither this server's own nor configured is refused, and witho
 must be a loopback name (OWASP: Cross-Site Request Forgery Prevention; DNS rebinding). Programs send no Origin and
 notice nothing.
 
-The session cookie of the page is read here too: where it counts, the request goes on as though it had brought the
-token in `Authorization`, so that no endpoint knows of cookies.
+The session cookie of the page is read here too: where the cookie counts, its token is put into `Authorization`, so
+that endpoints need not know about cookies.
 """
 
 from collections.abc import Collection
@@ -27,8 +27,7 @@ which asks with the origin `null` (https://html.spec.whatwg.org/multipage/browse
 
 
 class OriginGuard:
-    """ASGI middleware. `checks_host`: there are no tokens, and only loopback names may be asked for. Raises
-    Forbidden."""
+    """ASGI middleware. `checks_host`: the server has no tokens, so `Host` must be a loopback name. Raises Forbidden."""
 
     def __init__(self, app: ASGIApp, *, allowed_origins: Collection[str], checks_host: bool) -> None:
         self._app = app

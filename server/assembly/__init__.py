@@ -117,7 +117,7 @@ def traces_of(settings: Settings, store: Store, metrics: Metrics) -> Traces | No
 
 
 def reasons_of(settings: Settings) -> Reasons:
-    """What people are told of a failed model call."""
+    """Return what decides which words of a provider people are shown after a failed model call."""
     return Reasons(Redactor(secrets_of(settings)), is_shown=settings.models.show_reasons)
 
 

@@ -1,5 +1,5 @@
-"""The operator's own file (`server.app`, `--app`): its tools, payload types, sections of prompts, welcomes and
-companions, collected once."""
+"""Collects, once, what the operator's own file (`server.app`, `--app`) defines: tools, payload types, sections of
+prompts, welcomes and companions."""
 
 import traceback
 from dataclasses import dataclass, field

@@ -44,8 +44,8 @@ def profiles_of(
     sections: Mapping[str, tuple[Section, ...]] | None = None,
     welcomes: Sequence[Welcome] = (),
 ) -> dict[str, Profile]:
-    """By name, the default one among them. `tools` are the names of all that there are, `sections` and `welcomes` those
-    of the operator's file.
+    """Return the profiles by name, with the default profile. `tools` are the names of all tools; `sections` and
+    `welcomes` are those of the operator's file.
 
     Raises:
         ValueError: a value that cannot be, or a name that nobody knows.
@@ -70,7 +70,7 @@ def profiles_of(
 
 
 def starter_models(profiles: Iterable[Profile]) -> Iterator[tuple[str, str]]:
-    """Yield each model that a starter names, after the place where it does so."""
+    """Yield, for each starter that names a model, the starter's path in the configuration and that model."""
     for profile in profiles:
         tables = [("", profile.starters), *((path_of(at), table.starters) for at, table in profile.scopes.items())]
         for place, starters in tables:
@@ -80,7 +80,7 @@ def starter_models(profiles: Iterable[Profile]) -> Iterator[tuple[str, str]]:
 
 
 def _welcoming(profile: Profile, configured: ProfileSettings, welcome: Welcome) -> Profile:
-    """The profile with what a `Welcome` says of it where its settings say nothing."""
+    """Return the profile; values that its settings leave out come from its `Welcome`."""
     if not welcome.place:
         return replace(profile, **_said(configured, welcome))
     if welcome.place not in profile.scopes:

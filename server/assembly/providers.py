@@ -37,7 +37,7 @@ def check_models(settings: Settings, providers: Providers) -> None:
 
 
 def check_model(providers: Providers, path: str, model: str) -> None:
-    """Raises ValueError, which names `path`, as `check_models`. '' is no model."""
+    """Raises ValueError as `check_models`; the error names `path`. '' stands for no model and passes."""
     try:
         if model:
             provider, known_as = providers.resolve(model)

@@ -1,7 +1,7 @@
 """Why a model call failed: one closed table of causes, each with its PROV-7 code and its sentence for people.
 
-Every adapter ends here, so that the same trouble reads the same whoever serves the model. The sentences are fixed. What
-a provider says about the trouble is `detail`, for the server's log, and `reason`, which is cleaned before it is shown
+All adapters use these errors, so that the same failure reads the same for every provider. The sentences are fixed. The
+provider's own words are `detail`, for the server's log, and `reason`, which is cleaned before it is shown
 (`server/agent/reasons.py`). This file knows no
 vendor and no HTTP library; `openai/errors.py` and its like map foreign exceptions to the causes below.
 """
@@ -82,9 +82,9 @@ def model_failed(
     status: int | None = None,
     retry_after_seconds: float | None = None,
 ) -> ModelFailed:
-    """The error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`, and loses the marks that nobody
-    sees: a secret with one inside is masked by nobody. `body` is what the provider answered with,
-    decoded; `status` and `retry_after_seconds` as ModelFailed has them."""
+    """Return the error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`, without invisible characters, since
+    a secret with one inside would not be masked. `body` is the provider's decoded response; `status` and
+    `retry_after_seconds` are as in ModelFailed."""
     code, sentence, retryable = _CAUSES[cause]
     return ModelFailed(
         code,
@@ -98,8 +98,8 @@ def model_failed(
 
 
 def _said_in(body: object) -> str:
-    """The sentence of an error's body: OpenAI's, Anthropic's and Google's `message`, FastAPI's `detail`, Ollama's bare
-    `error`, of at most `SAID_MAX_CHARS`. '' for a page of HTML, which is a proxy's and no reason."""
+    """Return the message in an error's body: OpenAI's, Anthropic's and Google's `message`, FastAPI's `detail`, Ollama's
+    bare `error`, of at most `SAID_MAX_CHARS`. '' for a page of HTML, which comes from a proxy and gives no reason."""
     for _ in range(3):
         if isinstance(body, str):
             said = body[:SAID_MAX_CHARS]
@@ -111,8 +111,8 @@ def _said_in(body: object) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the provider may be asked again, by `Retry-After` (RFC 9110 §10.2.3: seconds or a date) or the
-    `retry-after-ms` of OpenAI; None when it does not say, or says more than a day."""
+    """Return the seconds until the provider may be called again, by `Retry-After` (RFC 9110 §10.2.3: seconds or a date)
+    or the `retry-after-ms` of OpenAI; None if both are missing, or ask for more than a day."""
     milliseconds, said = headers.get("retry-after-ms"), headers.get("retry-after")
     seconds: float | None = None
     try:

@@ -55,7 +55,7 @@ class Providers:
 
     @property
     def scripted(self) -> list[str]:
-        """Return the names of those whose answers no model writes: the demonstration and scripts."""
+        """Return the names of the providers whose answers no model writes: the demonstration and scripts."""
         return [name for name, provider in self._by_name.items() if isinstance(provider, Demo | Script)]
 
     async def warm_up(self) -> None:

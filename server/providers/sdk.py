@@ -137,7 +137,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         return self._api_key or "none"
 
     def _private(self, failure: ModelFailed) -> ModelFailed:
-        """Some servers repeat the key that they refuse; it must reach neither the log nor the chat."""
+        """Mask the key in an error: some servers repeat a refused key, which must reach neither log nor chat."""
         if self._api_key:
             failure.detail = failure.detail.replace(self._api_key, "***")
             failure.reason = failure.reason.replace(self._api_key, "***")

@@ -121,7 +121,7 @@ class Profile(Section, frozen=True):
 
     description: str = ""
     greeting: Greeting | None = None
-    """What it says before the first message; unset: what the file of `server.app` says, else the page's own words."""
+    """The greeting before the first message; unset: the one in the file of `server.app`, else the page's own words."""
 
     starters: Starters | None = None
     """Messages to begin a chat with; unset: as above, []: none."""

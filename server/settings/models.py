@@ -168,9 +168,9 @@ class Models(Section, frozen=True):
     or where this file names a model of theirs."""
 
     show_reasons: bool = True
-    """Are people told what a model's provider said when it refused or failed? Secrets are taken out of it. Unset it
-    where people should not learn who the provider is or that a bill is not paid; its words stand in the log all the
-    same."""
+    """Show people what a model's provider said when it refused or failed, with secrets taken out. Set it to false where
+    people should not learn who the provider is or that a bill is not paid; the server's log has the provider's words
+    either way."""
 
     providers: dict[Name, Provider] = {}
 

@@ -47,12 +47,12 @@ class Server(Section, frozen=True):
 
     frame_origins: list[str] = []
     """Origins whose pages may show the page in a frame, or open it, and hand it context ("self" is this server, with
-    `pages`). Such a page can dress up what people click on, approvals included: name only origins that you trust as
-    much as this server. Empty: nobody may."""
+    `pages`). Such a page can disguise what people click on, approvals included: name only origins that you trust as
+    much as this server. Empty: no other page may."""
 
     pages: str = ""
-    """A directory of web pages that are served at /pages/, such as one that frames the page. In threadcast.toml: its
-    path from there. Everybody who reaches the port can read them, without a token."""
+    """A directory of web pages that are served at /pages/, such as a page that frames the chat. A relative path in
+    threadcast.toml starts from that file. Everybody who reaches the port can read these pages, without a token."""
 
     def __post_init__(self) -> None:
         for origin in self.frame_origins:

@@ -43,17 +43,17 @@ __all__ = [
 Reply = Any  # Any: a reply is whatever nest of bytes, ints, None and lists the command promises; its caller knows
 
 COMMAND_TIMEOUT_SECONDS = 2.0
-"""For the wait until a lane is free, and again for the exchange: a command of ordinary size has its answer or its error
+"""Limits the wait for a free lane, and again the exchange. So a command of ordinary size has its answer or its error
 after 4 s, and later only while its bytes keep moving, at least every 2 s. No lease depends on it: an owner whose
 beat hangs fences itself by a clock of its own (`actor/host.py`)."""
 
 SECONDS_PER_MB = 0.5
-"""What a command has beyond that, by its size: a store on a busy machine takes a blob of 16 MB from its socket in
-seconds."""
+"""Extra time for a command, by its size: a store on a busy machine needs seconds to read a blob of 16 MB from its
+socket."""
 
 LARGE_BYTES, LARGE_LANES = 262_144, 2
-"""A larger command leaves alone, since a beat behind 16 MB on a slow line would lose its lease; and at most on so many
-lanes at a time, so that others are left for all the rest."""
+"""A larger command is sent alone, since a beat behind 16 MB on a slow line would lose its lease. Large commands use at
+most so many lanes at a time, so that the other lanes stay free for small commands."""
 
 LANES = 4
 """Pipelines in flight at most: one slow reply (a load of megabytes) leaves three ways past it, and more would only
@@ -149,12 +149,13 @@ class _Command:
 
 
 def _seconds_for(size_bytes: int) -> float:
-    """What is given to commands of this size together, to wait for a lane and again for the exchange."""
+    """Return the time for commands of this total size: to wait for a lane, and again for the exchange."""
     return COMMAND_TIMEOUT_SECONDS + SECONDS_PER_MB * size_bytes / 1_000_000
 
 
 def _is_wanted(command: _Command, now: float) -> bool:
-    """Its time is not up yet (else it fails), nor was its caller cancelled."""
+    """Return whether the command still needs an answer; fails it first if its time is up. False if its caller was
+    cancelled."""
     if command.expires_at < now:
         command.fail(TimeoutError())
     return not command.answer.done()
@@ -332,7 +333,7 @@ class Redis:
         return batch
 
     async def _exchange_large(self, connection: AbstractConnection, batch: list[_Command]) -> None:
-        """As `_exchange`. Those that wait for a lane behind it have their time anew once it has gone well."""
+        """As `_exchange`. After a success, the commands that wait for a lane get their full time again."""
         self._large_lanes += 1
         try:
             await self._exchange(connection, batch)

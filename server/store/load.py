@@ -38,13 +38,13 @@ __all__ = [
 _Args = TypeVarTuple("_Args")
 
 THREAD_MIN_BYTES = 1_000_000
-"""A page that is larger is folded in a thread: some 10 ms of the event loop."""
+"""A larger page is folded in a thread; a page of this size takes some 10 ms of the event loop."""
 
 READS_MAX = 5
-"""How often a reading begins again. An owner trims with a checkpoint only, which is due when the log has doubled."""
+"""How often a reading begins again. An owner trims only with a checkpoint, which is due when the log has doubled."""
 
 PAGE_TRIES, PAGE_PAUSE_SECONDS = 3, 0.25
-"""For a page that the store does not give, so that one lost reply does not lose all the pages before it."""
+"""How often one page is asked for, so that one lost reply does not lose all the pages before it."""
 
 
 class NewerVersion(Exception):
@@ -74,12 +74,12 @@ def extent_of(loaded: Loaded) -> Extent:
 
 
 async def load_folded(store: Store, chat_id: str, *, with_facts: bool) -> Folded:
-    """The chat as it stands. Raises Gap, NewerVersion, Unavailable, as `fold_whole`."""
+    """Return the present state of the chat. Raises Gap, NewerVersion, Unavailable, as `fold_whole`."""
     return await fold_whole(store, chat_id, await store.load(chat_id), with_facts=with_facts)
 
 
 async def fold_whole(store: Store, chat_id: str, loaded: Loaded, *, with_facts: bool) -> Folded:
-    """The state at `loaded.head`, reading the pages after `loaded`; at a later head if it had to begin again.
+    """Return the state at `loaded.head`, reading the pages after `loaded`; at a later head if it had to begin again.
 
     Raises:
         Gap, NewerVersion: as `fold_loaded`.
@@ -111,7 +111,7 @@ async def fold_whole(store: Store, chat_id: str, loaded: Loaded, *, with_facts: 
 
 
 async def entries_after(store: Store, chat_id: str, loaded: Loaded, head: str) -> list[RawEntry]:
-    """The entries that follow on `head`, up to that of `loaded`; [] if some are gone, or they are more than a page."""
+    """Return the entries after `head`, up to the head of `loaded`; [] if some are gone, or they exceed one page."""
     entries = loaded.entries
     if not loaded.is_whole:
         through = Head.parse(loaded.head).entry_id
@@ -140,7 +140,7 @@ def _size_of(loaded: Loaded) -> int:
 
 
 async def in_thread_if(size_bytes: int, fold: Callable[[Unpack[_Args]], ChatState], *args: *_Args) -> ChatState:
-    """What `fold` returns; above THREAD_MIN_BYTES it runs in a thread."""
+    """Return what `fold` returns; above THREAD_MIN_BYTES `fold` runs in a thread."""
     return await anyio.to_thread.run_sync(fold, *args) if size_bytes > THREAD_MIN_BYTES else fold(*args)
 
 

@@ -15,7 +15,7 @@ __all__ = ["Bucket", "Chat", "KeptBlob", "first_of"]
 
 
 def first_of(entries: Sequence[RawEntry], max_bytes: int) -> list[RawEntry]:
-    """The first entries that are not larger together than `max_bytes`, or the very first if it is larger alone."""
+    """Return the first entries that together have at most `max_bytes`; the very first one even if it is larger."""
     page: list[RawEntry] = []
     size = 0
     for entry in entries:

@@ -59,7 +59,7 @@ async def state_at(store: Store, chat_id: str, position: int) -> ChatState:
 
 
 async def _fold_page(state: ChatState, page: Sequence[RawEntry]) -> ChatState:
-    """All of the page. Raises Gap, NewerVersion."""
+    """Fold all entries of the page. Raises Gap, NewerVersion."""
     size = sum(len(entry.events) for entry in page)
     return await in_thread_if(size, fold_until, state, page, page[-1].position)
 

@@ -322,7 +322,7 @@ class Store(Protocol):
         """Raises Fenced."""
 
     async def load(self, chat_id: str) -> Loaded:
-        """The chat as of one moment, its entries at most LOG_PAGE_BYTES. `load.py` reads what is longer."""
+        """Return the chat as of one moment, with at most LOG_PAGE_BYTES of entries. `load.py` reads longer logs."""
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         """One entry with its head string; None when trimmed or deleted."""
@@ -335,9 +335,9 @@ class Store(Protocol):
         after: EntryId | None = None,
         newest: bool = False,
     ) -> list[RawEntry]:
-        """A page of the entries still held, behind `after` and up to and including `through`, oldest first: at most
-        LOG_PAGE_BYTES of the oldest of them (of the newest, if so asked), but at least one if there is any. What lies
-        between two pages may be trimmed meanwhile, so compare each entry's `before`."""
+        """Return a page of the entries still held, after `after` and up to and including `through`, oldest first: at
+        most LOG_PAGE_BYTES of the oldest of them (of the newest, if so asked), but at least one entry if any is left.
+        Entries between two pages may be trimmed meanwhile, so compare each entry's `before`."""
 
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
         """The oldest commands not yet consumed."""

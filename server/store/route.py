@@ -116,8 +116,8 @@ class _Parser(DefaultParser):  # type: ignore[valid-type,misc] # redis-py picks 
 
 
 def progress_of(connection: AbstractConnection) -> tuple[int, int]:
-    """How many pieces of at most 64 kB have arrived on this connection, which a `Route` made, and how many bytes wait
-    to be sent."""
+    """Return how many pieces of at most 64 kB have arrived on this connection, which a `Route` made, and how many bytes
+    wait to be sent."""
     parser, writer = connection._parser, connection._writer
     pieces_count = parser.pieces_count if isinstance(parser, _Parser) else 0
     return pieces_count, 0 if writer is None else writer.transport.get_write_buffer_size()

@@ -1,8 +1,8 @@
-"""How long a model thought before it spoke, as `reasoning_ms` of its message's `extra` (PROTOCOL §8).
+"""Measures how long a model thinks before it answers: `reasoning_ms` in its message's `extra` (PROTOCOL §8).
 
-Counted from the first piece of reasoning that is shown to the first word or call after it; a model that thinks again
-adds to it. While it thinks the figure is told once a second, so that every reader sees it grow, and an answer that is
-stopped, or whose worker dies, keeps the last one.
+The time runs from the first piece of shown reasoning to the first word or call after it; later reasoning adds to the
+figure. While the model thinks, the figure is published once a second, so that readers see it grow. An answer that is
+stopped, or whose worker dies, keeps the last figure.
 """
 
 import time
@@ -22,7 +22,8 @@ THOUGHT_MAX_MS = 10**12
 
 
 class Thinking:
-    """One model call. `extra` is the message's own, when it is written on; `clock` gives seconds that never go back."""
+    """Measures one model call. `extra` is the message's own if the call continues a message; `clock` returns monotonic
+    seconds."""
 
     def __init__(self, extra: JsonObject, clock: Callable[[], float] = time.monotonic) -> None:
         before = extra.get("reasoning_ms")
@@ -34,7 +35,7 @@ class Thinking:
         self._told_at: float | None = None
 
     def feed(self, delta: Delta) -> MergeExtra | None:
-        """The figure, when `delta` ends the thinking or a second has passed; to be told before `delta` is."""
+        """Return the new figure if `delta` ends the thinking or a second has passed; publish it before `delta`."""
         match delta:
             case ReasoningDelta(text=text) if text:
                 now = self._clock()
@@ -52,7 +53,7 @@ class Thinking:
         return None
 
     def end(self) -> MergeExtra | None:
-        """The figure, when the model was thinking until now."""
+        """Return the final figure if the model was thinking until now."""
         if self._since is None:
             return None
         self._seconds += self._clock() - self._since

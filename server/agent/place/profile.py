@@ -69,8 +69,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     server's default. `params`: defaults of optional thread parameters, below what a thread sets itself (SET-1).
     `highlight`: keys of the request context, which may be dotted (CTX-3). `scopes`: its places by their paths.
 
-    `aliases`: other words that name it in `mode`, in any case. `greeting` and `starters` are for people, before the
-    first message; no prompt has them. `starters` None: nobody has said, and clients offer their own.
+    `aliases`: other names of the profile in `mode`, in any case. `greeting` and `starters` are shown to people before
+    the first message; no prompt has them. `starters` None: not configured, and clients offer their own.
 
     `fallback`: models that answer, in this order, when the one that was asked is down. `summarizer`: the model that
     shortens long histories; '' for none, so that their oldest messages are left out. `delegate_to`: the profiles that

@@ -1,4 +1,4 @@
-"""What an assistant says before the first message: a greeting, and starters, which are messages to begin a chat with.
+"""Defines what clients show before the first message: an assistant's greeting, and starters, messages to begin with.
 
 An operator writes them in `threadcast.toml` (`greeting`, `starters` of a profile or of a scope), or in the file of
 `server.app`:
@@ -11,7 +11,7 @@ An operator writes them in `threadcast.toml` (`greeting`, `starters` of a profil
         starters=[Starter(title="Opening hours", text="When is the desk open?")],
     )
 
-`GET /v1/chat-modes` shows them. They are part of no prompt.
+`GET /v1/chat-modes` lists them. They are not part of any prompt.
 """
 
 import msgspec
@@ -24,16 +24,16 @@ from server.tools.traits import Scope, scope_at
 __all__ = ["Starter", "Welcome", "check_greeting", "check_starters"]
 
 GREETING_MAX_CHARACTERS = 500
-"""A few sentences: the greeting stands above the place where people write, on phones too."""
+"""Room for a few sentences: the greeting is shown above the message box, on phones too."""
 
 STARTERS_MAX_COUNT = 12
 """Twelve fill a window of 1,280 x 800 pixels; beyond that people search instead of choosing."""
 
 TITLE_MAX_CHARACTERS = 80
-"""One line of a starter."""
+"""The title of a starter fits on one line of its button."""
 
 TEXT_MAX_CHARACTERS = 4_000
-"""A message that is sent as it stands: a page of text."""
+"""About a page of text; the text is sent unchanged."""
 
 
 class Starter(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +48,8 @@ class Starter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The greeting and the starters of a profile, or of a scope in it, from the operator's Python file. What
-    `threadcast.toml` says of the same takes precedence. None: what holds around it.
+    """The greeting and the starters of a profile, or of a scope in it, from the operator's Python file. Values in
+    `threadcast.toml` take precedence. None: the value of the surrounding scope or profile applies.
 
     Raises:
         ValueError: a text or a list that is empty or too long, or a scope that is no place.
@@ -73,13 +73,13 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_greeting(greeting: str | None, path: str) -> None:
-    """Raises ValueError: it is too long, and `path` says where it stands."""
+    """Raises ValueError if the greeting is too long. `path` is its place in the configuration, for the message."""
     if greeting is not None and len(greeting) > GREETING_MAX_CHARACTERS:
         raise ValueError(f"{path}: it has {len(greeting)} characters; at most {GREETING_MAX_CHARACTERS} are shown")
 
 
 def check_starters(starters: list[Starter] | None, path: str) -> None:
-    """Raises ValueError: too many, two of one title, or a text or context that no message may have."""
+    """Raises ValueError: too many starters, two with one title, or a text or context that no message may have."""
     found = starters or []
     if len(found) > STARTERS_MAX_COUNT:
         raise ValueError(f"{path}: there are {len(found)}; at most {STARTERS_MAX_COUNT} are shown")

@@ -66,8 +66,8 @@ def from_exception(wrong: Exception, *, has_begun: bool) -> ModelFailed:
 
 
 def _retry_delay(details: Any) -> float | None:  # Any: JSON
-    """Seconds until the model may be asked again: the `retryDelay` ("34s") of a google.rpc.RetryInfo, wherever in the
-    error it stands; None when it does not say, or says more than a day."""
+    """Return the seconds until the model may be called again: the `retryDelay` ("34s") of a google.rpc.RetryInfo,
+    anywhere in the error; None if there is no such field, or it asks for more than a day."""
     found = re.search(r'"retryDelay": ?"(\d{1,6}(?:\.\d+)?)s"', json.dumps(details, default=str))
     seconds = float(found[1]) if found else None
     return seconds if seconds is not None and seconds <= RETRY_AFTER_MAX_SECONDS else None

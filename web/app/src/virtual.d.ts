@@ -1,4 +1,4 @@
-/** Made by `vite.config.ts` from highlight.js: its languages' files by their names, and their names by other names for them. */
+/** Made by `vite.config.ts` from highlight.js: loaders of the languages by name, and the names by alias. */
 declare module "virtual:languages" {
   import type { LanguageFn } from "highlight.js";
 

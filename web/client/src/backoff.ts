@@ -9,7 +9,7 @@
 /** All in milliseconds. */
 export interface Patience {
   connectMs: number;
-  /** A heartbeat is overdue: 15 s of silence and a third of that for the way (PROTOCOL §4). It is told, no more. */
+  /** A heartbeat is overdue: 15 s of silence and a third of that for the way (PROTOCOL §4). It is only reported. */
   quietMs: number;
   /** Three heartbeats; a line that says nothing for longer is dead (PROTOCOL §4). */
   silenceMs: number;

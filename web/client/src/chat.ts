@@ -26,11 +26,11 @@ export interface Connection {
   readonly reason?: string;
   /** When the next try is, in milliseconds on the clock of `performance.now()`, which nobody sets. */
   readonly retryAt?: number;
-  /** Since when the server has said nothing, on the same clock; only where a heartbeat is overdue (PROTOCOL §4). */
+  /** When the server last sent a byte, on the same clock; set only while a heartbeat is overdue (PROTOCOL §4). */
   readonly silentSince?: number;
-  /** The server does not know the caller: somebody has to sign in, and then `Client.retry()` goes on. */
+  /** The server does not know the caller: after a sign-in call `Client.retry()`. */
   readonly isSignedOut?: boolean;
-  /** More chats are open than one connection carries, and this one is not among those that were looked at last. */
+  /** More chats are open than one connection carries, and this chat is not among the most recently viewed. */
   readonly isResting?: boolean;
 }
 
@@ -145,7 +145,7 @@ export class Chat implements Recipient {
     });
   }
 
-  /** Somebody looks at this chat now. Only of use where tabs share a connection, which carries 64 chats. */
+  /** Marks this chat as viewed now. Useful only where tabs share a connection, which carries 64 chats. */
   look(): void {
     this.source.look(this.id);
   }
@@ -195,9 +195,9 @@ export class Chat implements Recipient {
   }
 
   /**
-   * Take back a command of ours that the stream has not shown: "gone" when it will have no effect, "sent" when it had
-   * its effect already. One that was never posted is gone at once; else the server is asked as soon as it can be
-   * reached, and nobody posts it again meanwhile, also after a reload. Throws what ended the stream.
+   * Takes back a sent command that the stream has not shown. Returns "gone" if the command will have no effect, "sent" if
+   * it has taken effect already. A command that was never posted is gone at once; else the server is asked as soon as it
+   * can be reached, and the command is not posted again meanwhile, also after a reload. Throws what ended the stream.
    */
   withdraw(requestId: string): Promise<"gone" | "sent"> {
     const held = this.waiting.find((one) => one.requestId === requestId);
@@ -250,7 +250,7 @@ export class Chat implements Recipient {
       }
       case "resting":
         this.connect({ state: "offline", reason: "too many chats are open here", isResting: true });
-        return this.postman.repost(); // what was sent does not need the stream
+        return this.postman.repost(); // sent commands do not need the stream
       case "missed":
         return this.happen({ kind: "missed", expected: item.expected, got: item.got });
       case "beat":
@@ -275,7 +275,7 @@ export class Chat implements Recipient {
       this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { aborted: true } });
     }
     const { state, silentSince } = this.connection;
-    // The server is there, and the line that should have said so is not.
+    // The server answers requests, so the silent connection is dead.
     if (silentSince !== undefined) this.source.cut();
     else if (state === "live" && this.postman.isDone) this.connect({ state: "live" });
     this.say();
@@ -318,7 +318,7 @@ export class Chat implements Recipient {
 
   private settle(ack: Ack): void {
     if (this.outbox.held(this.id).some((held) => held.requestId === ack.client_request_id && held.type === WITHDRAWN)) {
-      return; // the answer to its withdrawal has the last word
+      return; // the answer to its withdrawal decides
     }
     this.postman.settle(ack.client_request_id);
     if (!ack.accepted) {

@@ -112,7 +112,7 @@ export class Client {
   }
 }
 
-/** In the browser's storage; in memory where the browser blocks it, which the getter of `localStorage` says by throwing. */
+/** Uses the browser's storage; memory if the browser blocks it, in which case the getter of `localStorage` throws. */
 function storedOutbox(): Outbox {
   try {
     return new StorageOutbox(localStorage);

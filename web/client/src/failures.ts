@@ -1,23 +1,23 @@
-/** Why a run ended without a whole answer, as it stands with the message that it failed for (PROTOCOL §8). Pure. */
+/** Why a run ended without a complete answer, stored with the message that it failed for (PROTOCOL §8). Pure. */
 
 import type { Message } from "./types.js";
 
 export interface Failure {
-  /** Of PROTOCOL §17. */
+  /** A code of PROTOCOL §17. */
   readonly code: string;
   /** The server's fixed sentence. */
   readonly message: string;
-  /** What the model's provider said: a stranger's text, to be shown as text and nothing else. */
+  /** What the model's provider said: untrusted, so show it as plain text only. */
   readonly reason?: string;
   /** The provider's HTTP status. */
   readonly status?: number;
-  /** Before then the provider asks not to be tried again, Unix milliseconds. */
+  /** The time before which the provider asks not to be called again, Unix milliseconds. */
   readonly retryAt?: number;
   /** Which model was asked, as `provider/model`. */
   readonly model?: string;
 }
 
-/** The failure of this message; null where none stands that can be read. An answer after it on the path supersedes it. */
+/** The failure of this message; null if it has no readable one. A later answer on the path supersedes the failure. */
 export function failureOf(message: Message): Failure | null {
   const found = message.extra?.failure as Record<string, unknown> | null | undefined;
   if (typeof found?.code !== "string" || typeof found.message !== "string") return null;
@@ -32,7 +32,7 @@ export function failureOf(message: Message): Failure | null {
   };
 }
 
-/** How long the model thought before it spoke, in milliseconds; null where nobody measured. */
+/** How long the model thought before it answered, in milliseconds; null if unknown. */
 export function reasoningMsOf(message: Message): number | null {
   const ms = message.extra?.reasoning_ms;
   return typeof ms === "number" && ms > 0 ? ms : null;

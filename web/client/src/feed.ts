@@ -16,13 +16,13 @@ export interface ChatsList {
   chats: readonly ChatSummary[];
   hasMore: boolean;
   isLive: boolean;
-  /** The server says no, and waiting does not help. */
+  /** The server refuses, and waiting does not help. */
   refused?: string;
-  /** Why it is not live. */
+  /** Why the list is not live. */
   reason?: string;
   /** When the next try is. */
   retryAt?: number;
-  /** Since when the server has said nothing, where a heartbeat is overdue. */
+  /** When the server last sent a byte, while a heartbeat is overdue. */
   silentSince?: number;
   /** The server does not know the caller. */
   isSignedOut?: boolean;
@@ -30,7 +30,7 @@ export interface ChatsList {
 
 export const NO_CHATS: ChatsList = { chats: [], hasMore: false, isLive: false };
 
-/** Before a server that does not know the caller is asked again, unless somebody signs in before. */
+/** The wait before a server that does not know the caller is asked again; a sign-in ends the wait. */
 const SIGN_IN_MS = 30_000;
 
 /** The list after one item of the feed. Pure. */
@@ -93,7 +93,7 @@ export class Feed {
     }
   }
 
-  /** One connection to its end: why it ended, and how long the server asked to stay away, in milliseconds. */
+  /** Runs one connection to its end. Returns why it ended, and how long the server asked to stay away, in milliseconds. */
   private async read(connection: AbortController): Promise<[string, number]> {
     const { quietMs, silenceMs } = this.wire.patience;
     const reader = (await this.wire.stream("/v1/chats/feed", "", connection.signal)).getReader();
@@ -135,7 +135,7 @@ export class Feed {
     }
   }
 
-  /** How the list stands to the server; the chats stay. */
+  /** Reports a change of the connection; the chats stay. */
   private tell(how: Omit<ChatsList, "chats" | "hasMore">): void {
     const { chats, hasMore } = this.list;
     this.list = { chats, hasMore, ...how };

@@ -18,8 +18,8 @@ export interface Held {
 }
 
 /**
- * The type of a command that was posted and is to be taken back: the server may have it, so it is kept, under its own
- * request id, until the server says what became of it. `body` is still the command's.
+ * The type of a posted command that is being taken back. The server may have it, so the command is kept, under its own
+ * request id, until the server has answered. `body` is still the command's.
  */
 export const WITHDRAWN = "withdrawn";
 
@@ -116,9 +116,9 @@ export class StorageOutbox extends MemoryOutbox {
   }
 
   /**
-   * Take over what tabs that are closed have left; the claim of a client tool was theirs alone, and goes. Where no locks
-   * tell which tabs are open (a page over plain HTTP from another machine) all is taken over: a command that two tabs post
-   * takes effect once (PROTOCOL §3).
+   * Takes over the commands of closed tabs; claims of client tools belonged to those tabs and are dropped. Without locks,
+   * which show the open tabs (a page over plain HTTP from another machine), it takes over the commands of all tabs: a
+   * command that two tabs post takes effect once (PROTOCOL §3).
    */
   async adopt(): Promise<void> {
     const { held: locks = [] } = hasLocks() ? await navigator.locks.query().catch(() => ({ held: [] })) : {};

@@ -23,7 +23,8 @@ export type Wish =
   | { do: "type"; chatId: string; isTyping: boolean }
   | { do: "follow" | "unfollow" | "cut" | "drop" | "bye" };
 
-/** From the hub to a tab. An error does not survive the way, its fields do; and clocks of two threads differ, so times of
+/**
+ * From the hub to a tab. An error does not survive the way, its fields do; and clocks of two threads differ, so times of
  * a list are told as milliseconds from now. `here`: a hub is at the other end. */
 type News =
   | { on: "here" }
@@ -73,7 +74,7 @@ export function serve(hub: Source, port: Port, lock?: string): void {
   if (lock && typeof navigator !== "undefined" && navigator.locks) void navigator.locks.request(lock, end);
 }
 
-/** The same list, its times moved from one clock to another. */
+/** Returns the same list with its times moved from one clock to another. */
 function shifted(list: ChatsList, byMs: number): ChatsList {
   const { retryAt, silentSince } = list;
   return {
@@ -83,14 +84,14 @@ function shifted(list: ChatsList, byMs: number): ChatsList {
   };
 }
 
-/** A hub that stands elsewhere. Until `move` has given it a port, and between two ports, wishes are kept. */
+/** A hub in another thread or tab. Until `move` sets a port, and between two ports, requests are kept. */
 export class RemoteHub implements Source {
   private readonly takes = new Map<string, Set<(item: Item) => void>>();
   private readonly followers = new Set<(list: ChatsList) => void>();
   private list = NO_CHATS;
   private port: Port | null = null;
   private lookedAt = "";
-  /** A hub has answered at the port of now. */
+  /** A hub has answered at the present port. */
   onHere = () => {};
 
   /** From now on the hub is at this port; null: nowhere yet. */

@@ -35,7 +35,7 @@ const DUPLICATE_MS = 30_000;
 
 export class Postman {
   private readonly posted = new Set<string>();
-  /** Put here by this program and never posted: the server cannot have them. What an earlier page left may be there. */
+  /** Commands of this program that were never posted, so the server cannot have them. It may have those of an earlier page. */
   private readonly untried = new Set<string>();
   private readonly duplicates = new Map<string, () => void>();
   private readonly backoff: Backoff;
@@ -67,7 +67,7 @@ export class Postman {
     this.wake();
   }
 
-  /** Post it no more; false when the server may have it, and is asked to take it back as soon as it can be reached. */
+  /** Stops posting the command. Returns false if the server may have it; the server is then asked to take it back. */
   withdraw(held: Held): boolean {
     const isUntried = this.untried.has(held.requestId);
     this.settle(held.requestId);
@@ -166,7 +166,7 @@ export class Postman {
     const { requestId } = held;
     const waited = await this.wire.ask<{ status?: string }>("DELETE", pathOf("chats", this.chatId, "queue", requestId)).catch(unlessThere);
     if (waited?.status === "accepted") throw new Busy("the server does not know yet whether it could be taken back", 0);
-    // What did not wait has had its effect, or was never there. The stream may lag behind that answer; a snapshot does not.
+    // A command that does not wait has taken effect, or never arrived. The stream may lag behind that answer; a snapshot does not.
     const tree = waited ?? (await this.wire.ask<{ messages: Message[] }>("GET", `${pathOf("chats", this.chatId)}?view=tree`).catch(unlessThere));
     const isSent = tree !== null && "messages" in tree && tree.messages.some(({ client_request_id }) => client_request_id === requestId);
     this.backoff.reset();
@@ -183,7 +183,7 @@ export class Postman {
   }
 }
 
-/** Null for what is not there. Throws whatever else went wrong. */
+/** Returns null if the resource does not exist. Throws other errors. */
 function unlessThere(wrong: unknown): null {
   if (wrong instanceof Refused && wrong.status === 404) return null;
   throw wrong;

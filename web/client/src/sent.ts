@@ -1,4 +1,4 @@
-/** What becomes of a command that was sent, as promises that its sender may wait for. */
+/** The fate of a sent command, as promises that its sender may wait for. */
 
 import type { ThreadcastError } from "./errors.js";
 import type { Ack } from "./types.js";
@@ -8,7 +8,7 @@ export interface Sent {
   readonly requestId: string;
   /** The server has promised to keep it (202). Rejects with Refused. */
   readonly accepted: Promise<void>;
-  /** The stream says what became of it. Rejects with Refused, also for a command that was refused after waiting. */
+  /** Resolves when the stream shows the outcome. Rejects with Refused, also for a command that was refused after waiting. */
   readonly acked: Promise<Ack>;
 }
 
@@ -33,7 +33,7 @@ export class Handle implements Sent {
       refusals.push(fail);
     });
     this.takeRefusal = (wrong) => refusals.forEach((refuse) => refuse(wrong));
-    // Nobody need wait for either; who does is still told.
+    // Prevents unhandled rejections if no caller waits; a caller that waits still gets the rejection.
     this.accepted.catch(() => {});
     this.acked.catch(() => {});
   }

@@ -18,13 +18,13 @@ type Take = (item: Item) => void;
 export interface Source {
   /** Be told of a chat's items. Returns how to stop. */
   watch(chatId: string, take: Take): () => void;
-  /** Somebody looks at this chat now: where not all chats fit, those that were looked at last are live. */
+  /** Marks this chat as viewed now: if not all chats fit, the most recently viewed ones are live. */
   look(chatId: string): void;
   /** Be told of the list of chats. Returns how to stop. */
   follow(take: (list: ChatsList) => void): () => void;
   /** Tell other streams that somebody types in this chat, or does no longer. */
   type(chatId: string, isTyping: boolean): void;
-  /** Give up the connections, or the pauses before the next: the stream resumes. */
+  /** Ends the connections, or the pauses before the next ones, so that the streams reconnect at once. */
   cut(): void;
   /** Lose the next event, to see the gap noticed. */
   drop(): void;
@@ -34,7 +34,7 @@ export interface Source {
 /** Chats on one stream (PROTOCOL §18). */
 export const CHATS_MAX = 64;
 
-/** One connection, and how it stands, with which a new watcher begins. */
+/** One connection and its state, which a new watcher receives first. */
 interface Line {
   readonly stream: Stream;
   readonly chats: Set<string>;
@@ -53,7 +53,7 @@ interface Watched {
   /** Null until a snapshot has come. */
   state: ChatState | null;
   id: string;
-  /** Larger is later; 0: nobody has looked yet. */
+  /** The order of views: larger is later; 0: not viewed yet. */
   lookedAt: number;
 }
 
@@ -103,7 +103,7 @@ export class Hub implements Source {
     this.fill();
   }
 
-  /** Puts a chat on a line: one with room, a new one, or in place of the chat that was looked at longest ago. */
+  /** Assigns a chat to a connection: one with room, a new one, or in place of the least recently viewed chat. */
   private seat(chatId: string, watched: Watched): void {
     if (watched.line) return;
     let line = this.lines.find(({ chats }) => chats.size < CHATS_MAX);
@@ -128,7 +128,7 @@ export class Hub implements Source {
     watched.line = watched.state = null;
   }
 
-  /** Gives a place that is free now to the resting chat that was looked at last. */
+  /** Gives a free place to the most recently viewed resting chat. */
   private fill(): void {
     const resting = [...this.chats].filter(([, watched]) => !watched.line);
     if (!resting.length) return;
@@ -229,7 +229,7 @@ export class Hub implements Source {
   }
 }
 
-/** How a line stands now: the next try is nearer than it was when it was told. */
+/** The present state of a connection, with the remaining time to the next try. */
 function standingOf({ standing, standingAt }: Line): Item[] {
   if (standing?.kind !== "lost") return standing ? [standing] : [];
   return [{ ...standing, retryMs: Math.max(0, standing.retryMs - (now() - standingAt)) }];

@@ -25,9 +25,9 @@ export type Item =
   | { kind: "lost"; reason: string; retryMs: number; isSignedOut?: boolean }
   /** A heartbeat is overdue: nothing has come for `forMs`. */
   | { kind: "quiet"; forMs: number }
-  /** Something has come again. */
+  /** Bytes arrive again. */
   | { kind: "heard" }
-  /** This chat is on no connection for now, since others were looked at more recently. */
+  /** This chat has no connection for now, since others were viewed more recently. */
   | { kind: "resting" }
   /** A heartbeat: the line is alive, and all that was there has been sent. */
   | { kind: "beat" }
@@ -41,7 +41,7 @@ export type Item =
 
 class Missed extends Error {}
 
-/** Before a server that does not know the caller is asked again, unless somebody signs in before. */
+/** The wait before a server that does not know the caller is asked again; a sign-in ends the wait. */
 const SIGN_IN_MS = 30_000;
 
 export class Stream {
@@ -100,7 +100,8 @@ export class Stream {
     this.connection.abort();
   }
 
-  /** Give up the present connection, or the pause before the next, which resumes. One that is being made is let be, so
+  /**
+   * Give up the present connection, or the pause before the next, which resumes. One that is being made is let be, so
    * that nine tabs which ask for it at once cause one. */
   cut(): void {
     if (this.isOpen || this.isPausing) this.connection.abort();
@@ -147,7 +148,7 @@ export class Stream {
   /** One connection, to its end; why it ended, "" when we wanted it. Throws Refused. */
   private async connect(signal: AbortSignal): Promise<string> {
     this.retryMs = 0;
-    this.added.clear(); // the connection asks for all that is wanted
+    this.added.clear(); // the new connection asks for all wanted chats
     this.removed.clear();
     const openedAt = now();
     const query = new URLSearchParams([...this.chats].map((chatId) => ["chat_id", chatId]));
@@ -261,14 +262,14 @@ export class Stream {
   }
 
   /**
-   * Tells the running stream what changed since it was last told, in one request: a chat that goes makes room for one that
-   * comes. Where that does not work, a new connection carries what is wanted now.
+   * Sends the running stream, in one request, the chats added and removed since the last one: a removed chat makes room for
+   * an added one. If the request fails, a new connection carries the chats that are wanted now.
    */
   private async change(): Promise<void> {
     if (!this.isOpen) return this.connection.abort();
     if (this.isChanging) return;
     this.isChanging = true;
-    await Promise.resolve(); // whoever changes from one chat to another says so in two calls
+    await Promise.resolve(); // a change from one chat to another takes two calls
     while (this.isOpen && (this.added.size || this.removed.size)) {
       const add = [...this.added].filter((chatId) => this.chats.has(chatId)).map((chatId) => ({ chat_id: chatId }));
       const body = JSON.stringify({ add, remove: [...this.removed] });
@@ -277,7 +278,7 @@ export class Stream {
       try {
         await this.wire.ask("POST", pathOf("streams", this.name), body);
       } catch {
-        this.connection.abort(); // perhaps a chat is gone; the connection will say which it was
+        this.connection.abort(); // perhaps a chat was deleted; the new connection will show which
         break;
       }
     }

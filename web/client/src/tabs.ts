@@ -1,10 +1,9 @@
 /**
  * One connection for all tabs of an origin: browsers allow six to a host over HTTP/1.1, so nine tabs cannot have nine.
- *
- * Three ways, each for where the one before does not work. The hub lives in a SharedWorker. Where there is none (Chrome
- * on Android), or its script does not come, the tabs elect one of them by a Web Lock; it holds the hub, the others reach
- * it over a BroadcastChannel, and when it closes the next one in line takes over and begins anew. Where that is missing
- * too, or nobody answers, the tab has a hub of its own.
+ * There are three ways, tried in this order. First, the hub runs in a SharedWorker. If the browser has none (Chrome on
+ * Android), or its script does not load, the tabs elect one of them by a Web Lock: the elected tab runs the hub, the
+ * others reach it over a BroadcastChannel, and when it closes the next tab in line takes over and begins anew. If that
+ * is missing too, or no tab answers, the tab has a hub of its own.
  */
 
 import { after } from "./clock.js";
@@ -16,13 +15,13 @@ import { Wire, type WireOptions } from "./wire.js";
 /** What of the options can be sent to a worker. */
 export type SharedOptions = Pick<WireOptions, "url" | "principal" | "awaitsSignIn"> & { token?: string };
 
-/** What a tab says first to the worker. `lock`: which it holds for as long as it lives; "" where there are no locks. */
+/** A tab's first message to the worker. `lock`: the lock that the tab holds while it is open; "" without locks. */
 export interface Hello {
   options: SharedOptions;
   lock: string;
 }
 
-/** Connections for the chats of all tabs that share a hub: with the list's and those of requests it stays below six. */
+/** Connections for the chats of all tabs that share a hub. With the list's connection and requests they stay below six. */
 export const TABS_LINES_MAX = 1;
 
 /** For the script of the worker to come and to answer, or an elected tab to: as long as for a connection (`connectMs`). */
@@ -40,7 +39,7 @@ interface Membership {
   readonly signal: AbortSignal;
 }
 
-/** Tries to reach a hub. Calls `fail` once where there is none. Throws where the browser has no such thing. */
+/** Tries to reach a hub. Calls `fail` once if there is none. Throws if the browser does not support this way. */
 type Way = (membership: Membership, fail: () => void) => void;
 
 /** A source that all tabs share, with the same server and the same caller, as well as this browser can. */
@@ -59,7 +58,7 @@ export function sharedSource(options: WireOptions): Source {
     const me = `${name} ${newId()}`;
     join({ hub, options: shared, name, me, alive: held(me, signal), signal }, [byWorker, byElection, alone]);
   };
-  // A page that the browser keeps for the way back runs nothing: it gives up its part, and begins anew when it is shown.
+  // A page in the back-forward cache runs no code: it leaves the hub, and joins again when it is shown.
   addEventListener("pagehide", () => {
     hub.bye();
     hub.move(null);
@@ -102,7 +101,7 @@ const byWorker: Way = ({ hub, options, name, alive, signal }, fail) => {
   const isHere = hub.onHere;
   hub.onHere = () => {
     isHere();
-    // A worker that is ended says nothing; its lock is free then.
+    // A terminated worker sends no message, but its lock becomes free.
     navigator.locks?.request(lockOfWorker(name), { signal }, fail).catch(() => {});
   };
   const port = messagePort(worker.port);
@@ -110,12 +109,12 @@ const byWorker: Way = ({ hub, options, name, alive, signal }, fail) => {
   hub.move(later(alive, port)); // so after this
 };
 
-/** What the worker of this name holds for as long as it lives. */
+/** The lock that the worker of this name holds while it runs. */
 export function lockOfWorker(name: string): string {
   return `${name} worker`;
 }
 
-/** The tab that has the lock `name` holds the hub. */
+/** Elects a tab: the tab that has the lock `name` runs the hub. */
 const byElection: Way = ({ hub, options, name, me, alive, signal }, fail) => {
   const channel = new BroadcastChannel(name);
   const listeners = new Set<(letter: Letter) => void>();
@@ -163,11 +162,11 @@ function held(lock: string, signal: AbortSignal): Promise<string> {
   if (!locks) return Promise.resolve("");
   return new Promise((got) => {
     const hold = () => (got(lock), new Promise<void>((left) => signal.addEventListener("abort", () => left())));
-    locks.request(lock, { signal }, hold).catch(() => got("")); // refused, as in a page without storage
+    locks.request(lock, { signal }, hold).catch(() => got("")); // the browser refuses, as in a page without storage
   });
 }
 
-/** A port that says nothing before `ready`. */
+/** A port that sends nothing before `ready`. */
 function later(ready: Promise<unknown>, port: Port): Port {
   return { post: (message) => void ready.then(() => port.post(message)), listen: port.listen };
 }
@@ -210,7 +209,7 @@ function replaying(port: Port, first: unknown): Port {
   };
 }
 
-/** A short name for a caller, so that two who are signed in as others do not share a worker (FNV-1a). */
+/** A short hash of a caller (FNV-1a), so that different callers do not share a worker. */
 function hash(text: string): string {
   let value = 0x811c9dc5;
   for (const character of text) value = Math.imul(value ^ (character.codePointAt(0) ?? 0), 0x01000193);

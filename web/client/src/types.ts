@@ -158,7 +158,7 @@ export interface ChatList {
   next_cursor: string | null;
 }
 
-/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. `greeting` ("": none) and `starters` (null: nobody has said) are what its chats show before the first message. */
+/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. Chats show `greeting` ("": none) and `starters` (null: not configured) before the first message. */
 export interface ChatMode {
   id: string;
   aliases: string[];
@@ -292,7 +292,7 @@ export interface EditQueued {
   priority?: boolean;
 }
 
-/** `message` is a fixed sentence, fit for clients (ERR-2). Of a failed model call `details` has what else the failure of its message says: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8). */
+/** `message` is a fixed sentence, fit for clients (ERR-2). For a failed model call `details` has the other fields of the failure: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8). */
 export interface ErrorHappened {
   type: "error";
   code: string;

@@ -17,9 +17,9 @@ export interface WireOptions {
   url?: string;
   /** Without one, requests carry the origin's cookies and nothing else. */
   token?: Token;
-  /** Whom the caller takes itself to be. Where the server knows it as somebody else by now it refuses (PROTOCOL §1). */
+  /** The id that the caller expects to have. If the server knows the caller by another id, it refuses (PROTOCOL §1). */
   principal?: string;
-  /** Somebody can sign in while the program runs: an answer of 401 ends no chat, and is tried again (`retry()`). */
+  /** A person can sign in while the program runs: a 401 ends no chat, and the request is tried again (`retry()`). */
   awaitsSignIn?: boolean;
   patience?: Partial<Patience>;
   fetch?: typeof fetch;
@@ -73,7 +73,7 @@ export class Wire {
         body,
         signal: limit,
         credentials: "same-origin",
-        headers: { ...json, ...(await this.authorization()), ...headers }, // what the caller gives counts
+        headers: { ...json, ...(await this.authorization()), ...headers }, // the caller's headers win
       });
       if (response.ok) return response;
       throw await trouble(response);

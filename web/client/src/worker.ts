@@ -19,6 +19,6 @@ addEventListener("connect", (event) => {
     hub ??= new Hub(new Wire(first.data.options), TABS_LINES_MAX);
     serve(hub, messagePort(port), first.data.lock);
   };
-  // The port keeps what comes until somebody listens.
+  // The port queues messages until a listener is set.
   void alive.then(() => (port.onmessage = begin));
 });

@@ -44,7 +44,7 @@ export function Attached() {
   );
 }
 
-/** What could not be attached: a line for each reason, with the files that it holds for. */
+/** Lists the files that could not be attached: one line for each reason, with its files. */
 function Refusals({ refused }: { refused: readonly Upload[] }) {
   const reasons = [...new Set(refused.map(({ error }) => error))];
   if (!reasons.length) return null;

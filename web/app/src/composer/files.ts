@@ -25,7 +25,7 @@ export function isImage(mime: string): boolean {
   return IMAGES.has(mime);
 }
 
-/** Why this file cannot be attached to what is there already, and what to do; null when it can. The file is named beside it. */
+/** Why this file cannot be attached beside the present ones, and what to do; null if it can. The sentence leaves out the file's name. */
 export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
   if (!file.size) return "nothing is in it. Choose another file.";
   const most = isImage(file.type) ? Math.min(limits.binary_max_bytes, limits.blob_max_bytes) : limits.blob_max_bytes;

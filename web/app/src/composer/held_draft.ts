@@ -1,16 +1,16 @@
-/** What a message that was sent said, read back from its body. Pure. */
+/** Reads the draft of a sent message back from the body of its command. Pure. */
 
 import type { Held } from "threadcast-client";
 
 import type { Draft, DraftFile } from "../state/drafts.ts";
 
-/** What a held message says. Names and sizes of its files are known to the page that sent it alone. */
+/** The draft of a held message. Only the page that sent it knows the names and sizes of its files. */
 export function draftOf({ body }: Held): Draft {
   const { content, attachments = [] } = JSON.parse(body) as { content?: unknown; attachments?: object[] };
   return { text: typeof content === "string" ? content : "", files: attachments.flatMap(fileOf) };
 }
 
-/** The upload that a part of a message refers to, as far as the part tells: no size, and a name only of a file. */
+/** The upload that a part of a message refers to. A part has no size, and only a file has a name. */
 export function fileOf(part: object): DraftFile[] {
   const { image_url, input_audio, name, mime, blob } = part as {
     image_url?: { url?: string };

@@ -1,4 +1,4 @@
-/** How several files are named together. Pure. */
+/** Joins the names of several files into one line. Pure. */
 
 /** Names in one line: `a, b and 3 more`. */
 export function listed(names: readonly string[]): string {

@@ -1,4 +1,4 @@
-/** Which model answers, and in which mode: chosen beside the button that sends, for this chat and the ones that follow. */
+/** Menus for the model and the mode, beside the send button. A choice holds for this chat and for later ones. */
 
 import { caps, models, modes } from "../state/caps.ts";
 import type { Choices } from "../state/choices.ts";
@@ -7,7 +7,7 @@ import { command } from "../state/actions.ts";
 import { chat, state } from "../state/session.ts";
 import css from "./composer.module.css";
 
-/** A chat that has not begun takes it when it begins. */
+/** Sets the choice; a chat that has not begun gets it when it begins. */
 function choose(choice: Partial<Choices>): void {
   remember(choice);
   if (isBegun.peek()) void command({ type: "set_params", patch: choice });

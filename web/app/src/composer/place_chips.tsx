@@ -1,4 +1,4 @@
-/** What goes to the assistant beside the words: where the person is. Each can be looked at as it is sent, and taken away. */
+/** Shows the place and the context that are sent with the message. The person can read each as it is sent, and remove it. */
 
 import type { JsonObject } from "threadcast-client";
 

@@ -41,7 +41,7 @@ export function Queue() {
   );
 }
 
-/** A chat at rest takes a message up at once; shown for that moment, it would only make the composer jump. */
+/** An idle chat takes a message up at once. Showing the message in the queue for that moment would make the composer jump. */
 const TAKEN_UP_MS = 400;
 
 function useWaiting(items: readonly QueuedItem[]): readonly QueuedItem[] {
@@ -56,7 +56,7 @@ function useWaiting(items: readonly QueuedItem[]): readonly QueuedItem[] {
   return isTakenUp && !isLate ? [] : items;
 }
 
-/** A message that waits for the connection. One that may have reached the server stands there until it is taken back. */
+/** A message that waits for the connection. If it may have reached the server, it stays in the list until it is taken back. */
 function NotSent({ held }: { held: Held }) {
   const take = (isToEdit: boolean) => {
     const opened = chat.peek();
@@ -126,7 +126,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   );
 }
 
-/** New words for a waiting message. If it is taken up meanwhile, they are kept beside the queue. */
+/** Edits a waiting message. If the message is taken up meanwhile, the new text is kept beside the queue. */
 function Editor({ item, onClose }: { item: QueuedItem; onClose: () => void }) {
   const opened = useRef(chat.peek());
   const text = useRef(item.content);
@@ -148,7 +148,7 @@ function Editor({ item, onClose }: { item: QueuedItem; onClose: () => void }) {
       notifyOf(wrong);
     }
   };
-  useEffect(() => save, []); // it does not wait any more, or somebody looks at another chat
+  useEffect(() => save, []); // runs when the message does not wait any more, or another chat is opened
   return (
     <li class={css.edited}>
       <textarea

@@ -1,16 +1,16 @@
-/** What keys and the clipboard bring into a place where people write. */
+/** Reads keys and pasted text in the composer and in editors. */
 
 import { limit } from "../state/caps.ts";
 
-/** Safari tells of the key that ends a composition after the composition, with this code alone. */
+/** Safari reports the key that ends a composition only after the composition, and marks it only by this code. */
 const COMPOSING_KEY_CODE = 229;
 
-/** A key for us: not one by which somebody chooses letters of an input method. */
+/** Whether the key is meant for the page, and not for an input method. */
 export function isTyped(event: KeyboardEvent): boolean {
   return !event.isComposing && event.keyCode !== COMPOSING_KEY_CODE;
 }
 
-/** A pasted text that would make the message longer than one may be, as a file; null when it goes into the message. */
+/** A pasted text as a file, if it would make the message too long; null when the text fits into the message. */
 export function plainText(pasted: DataTransfer | null, there: string): File[] | null {
   const text = pasted?.getData("text/plain") ?? "";
   const most = limit("text_max_bytes");

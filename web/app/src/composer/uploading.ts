@@ -1,6 +1,6 @@
 /**
- * Files on their way to the server. `fetch` does not tell how much has left, so this is the one request of the page that
- * goes by XMLHttpRequest.
+ * Uploads files. `fetch` does not report the progress of an upload, so these are the page's only requests by
+ * XMLHttpRequest.
  */
 
 import type { BlobStored } from "threadcast-client";
@@ -15,7 +15,7 @@ import { change, uploads, type Upload } from "./uploads.ts";
 
 /** Pictures of files that were chosen or shown in this page, by the hash of their upload; each holds its file. */
 const previews = new Map<string, string>();
-/** A few messages full of them. What was let go is asked of the server when it is shown again. */
+/** Enough for a few messages full of pictures. A picture that was dropped is fetched from the server when it is shown again. */
 const PREVIEWS_MAX_COUNT = 32;
 
 export function previewOf(hash: string): string | undefined {
@@ -35,13 +35,13 @@ export function keepPreview(hash: string, picture: Blob): string {
   return url;
 }
 
-/** More at once would only share the line. */
+/** More parallel uploads would only share the bandwidth. */
 const AT_ONCE = 2;
 const requests = new Map<string, XMLHttpRequest>();
-/** Those that were looked at, and may travel. */
+/** Uploads that were checked and may start. */
 const begun = new Set<string>();
 
-/** Looks at a file that was attached, or tries it again; then it travels, in its turn. */
+/** Checks an attached file, or one that is tried again, and puts it in line for the upload. */
 export function begin(id: string): void {
   const all = uploads.peek();
   const upload = all.find((one) => one.id === id);

@@ -1,4 +1,4 @@
-/** Files that are to go with a message, and how far each is. What brings them to the server comes when the first one does. */
+/** The files of an unsent message, with the progress of each. The code that uploads them is loaded with the first file. */
 
 import { signal } from "@preact/signals";
 import { newId } from "threadcast-client";
@@ -13,25 +13,25 @@ export interface Upload {
   readonly file: File;
   /** 0..1 */
   readonly progress: number;
-  /** What is wrong and what to do; the file's name stands before it. */
+  /** What is wrong and what to do; shown after the file's name. */
   readonly error?: string;
-  /** Trying again may help; while it is not tried, the message does not go without it. */
+  /** Trying again may help. Until then the message cannot be sent. */
   readonly mayRetry?: boolean;
 }
 
 export const uploads = signal<readonly Upload[]>([]);
 
-/** A message of this chat is on its way: what could not go with it is no news any more. */
+/** Clears the list of files that could not be attached, once a message of this chat was sent. */
 export function forgetRefusals(target: string): void {
   uploads.value = uploads.peek().filter((one) => one.target !== target || !one.error);
 }
 
-/** What cannot be attached at all, such as a folder. */
+/** Things that cannot be attached at all, such as a folder. */
 export function refuse(name: string, error: string): void {
   uploads.value = [...uploads.peek(), { id: newId(), target: targetId(), file: new File([], name), progress: 0, error }];
 }
 
-/** They stand there at once, so that no message goes without them. */
+/** Lists the files at once, so that no message is sent without them. */
 export function attach(files: Iterable<File>): void {
   const added = Array.from(files, (file) => ({ id: newId(), target: targetId(), file, progress: 0 }));
   uploads.value = [...uploads.peek(), ...added];

@@ -1,4 +1,4 @@
-/** Taking back what was sent, while the server has not shown it. */
+/** Takes back sent messages that the server has not shown yet. */
 
 import { WITHDRAWN, type Chat, type Held } from "threadcast-client";
 
@@ -7,8 +7,8 @@ import { putBack, sentDrafts } from "../state/writing.ts";
 import { draftOf } from "./held_draft.ts";
 
 /**
- * Takes back a message that the server has not shown; with `isToEdit` what was written comes back at once. If it turns
- * out that the server had it all the same, that is said.
+ * Takes back a message that the server has not shown; with `isToEdit` its draft comes back at once. If the message turns
+ * out to have taken effect already, a notice says so.
  */
 export async function withdraw(opened: Chat, held: Held, { isToEdit = false } = {}): Promise<void> {
   const draft = sentDrafts.get(held.requestId) ?? draftOf(held);
@@ -25,7 +25,7 @@ function shorten(text: string): string {
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }
 
-/** What is being taken back stands there until the server has said what became of it. */
+/** Messages that are being taken back; each is listed until the server has answered. */
 export function isWithdrawn({ type }: Held): boolean {
   return type === WITHDRAWN;
 }

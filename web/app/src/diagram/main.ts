@@ -9,7 +9,7 @@ import mermaid from "mermaid";
 
 import { themeVariables } from "./theme.ts";
 
-/** What is asked and what comes back; `id` belongs to one question. */
+/** A request and its replies; `id` belongs to one request. */
 export interface Question {
   readonly id: number;
   readonly source: string;
@@ -18,7 +18,7 @@ export interface Question {
 
 export interface Answer {
   readonly id: number;
-  /** Nothing yet: a sign that this goes on, once a second. */
+  /** A sign of life, once a second, while the diagram is not finished. */
   readonly isDrawing?: boolean;
   /** SVG as XML. */
   readonly svg?: string;
@@ -30,7 +30,7 @@ export interface Answer {
   readonly wrong?: string;
 }
 
-/** Mermaid's layout takes seconds beyond. Its own default is 500. */
+/** With more edges Mermaid's layout takes seconds. Its own default is 500. */
 const MAX_EDGES = 300;
 
 const SIGN_MS = 1_000;
@@ -44,7 +44,7 @@ addEventListener("message", (event: MessageEvent<Question>) => {
   void drawn(id, source, isDark).then(answer).finally(() => clearInterval(signs));
 });
 
-/** Only the page may frame this (server/api/page.py), so it goes to nobody else. */
+/** Only the page may frame this document (server/api/page.py), so no other page receives the message. */
 function answer(answer: Answer): void {
   parent.postMessage(answer, "*");
 }
@@ -73,7 +73,7 @@ async function drawn(id: number, source: string, isDark: boolean): Promise<Answe
   }
 }
 
-/** As a picture has to be: XML, with its own width and height. */
+/** Makes the SVG fit for `<img>`: XML, with a width and a height of its own. */
 function picture(html: string): { svg: string; width: number; height: number } {
   const svg = new DOMParser().parseFromString(html, "text/html").querySelector("svg");
   if (!svg) throw new Error("Mermaid drew nothing");
@@ -89,7 +89,7 @@ function title(svg: string): string {
   return /<title[^>]*>([^<]*)<\/title>/.exec(svg)?.[1] ?? "";
 }
 
-/** The first line says what, and often where. */
+/** The first line of an error says what is wrong, and often where. */
 function sentence(wrong: unknown): string {
   const said = wrong instanceof Error ? wrong.message : String(wrong);
   return (said.split("\n")[0] ?? "").replace(/[:.\s]+$/, "").slice(0, 200) || "Mermaid cannot read this";

@@ -39,7 +39,7 @@ export interface TextParam extends Common {
   readonly placeholder: string;
 }
 
-/** Several texts, one on each line; `\\n` is a line break within one. */
+/** Several texts, one on each line; `\\n` is a line break within a text. */
 export interface ListParam extends Common {
   readonly kind: "list";
   readonly maxCount: number;
@@ -178,7 +178,7 @@ export function numberFrom(text: string, { min, max, step }: NumberParam): numbe
   return Number.isFinite(value) && value >= min && value <= max && isWhole ? value : undefined;
 }
 
-/** What was typed as a list of texts; null clears it, a sentence says what is wrong. */
+/** Parses what was typed as a list of texts: null clears the list; a string says what is wrong. */
 export function listFrom(text: string, { maxCount, maxLength }: ListParam): readonly string[] | null | { readonly wrong: string } {
   const found = text.split("\n").filter((line) => line !== "").map((line) => line.replaceAll("\\n", "\n"));
   if (found.length > maxCount) return { wrong: `At most ${maxCount} of them.` };
@@ -186,7 +186,7 @@ export function listFrom(text: string, { maxCount, maxLength }: ListParam): read
   return found.length ? found : null;
 }
 
-/** A list as it is typed. */
+/** Formats a list as people type it. */
 export function listText(value: unknown): string {
   return Array.isArray(value) ? value.map((each) => String(each).replaceAll("\n", "\\n")).join("\n") : "";
 }

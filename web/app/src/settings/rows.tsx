@@ -29,7 +29,7 @@ function ParamRow({ param }: { param: Param }) {
   );
 }
 
-/** What a model does not take is kept for the next one; what no model takes the server refuses. */
+/** A value that this model does not support is kept for other models; the server refuses values that no model supports. */
 function noteOn({ key, isSampler }: Param): string {
   const known = caps.value;
   if (!isSampler || !known) return "";

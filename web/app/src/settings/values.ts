@@ -13,7 +13,7 @@ import { begin } from "../state/writing.ts";
 import type { Shown } from "./params.ts";
 
 const told = signal<Readonly<Record<string, Shown>>>({});
-/** By key. Of a chat that has not begun, what it will begin with. */
+/** The values by key; for a chat that has not begun, the values that it will begin with. */
 export const values = computed<Readonly<Record<string, Shown>>>(() => {
   if (isBegun.value) return told.value;
   return Object.fromEntries(Object.entries(patchOf(chosen.value) ?? {}).map(([key, value]) => [key, { value, layer: "browser" as const }]));
@@ -52,8 +52,8 @@ export function keepUp(): () => void {
 }
 
 /**
- * Sets a parameter of this chat, or with null leaves it to the layers below. What new chats begin with is remembered, and
- * is all that changes where none has begun.
+ * Sets a parameter of this chat; null leaves it to the layers below. The browser also remembers the parameters that new
+ * chats begin with; before a chat has begun only these change.
  */
 export async function set(key: string, value: unknown): Promise<void> {
   if (isChoice(key)) {

@@ -1,4 +1,4 @@
-/** Who is signed in, and the way out. Shown on a server that knows people by tokens. */
+/** Shows who is signed in, and the sign-out button. Only on a server with tokens. */
 
 import { signal } from "@preact/signals";
 
@@ -8,7 +8,7 @@ import { Icon } from "../ui/icon.tsx";
 import { ConfirmSignOut } from "./confirm_sign_out.tsx";
 import css from "./account.module.css";
 
-/** What would be lost, while that is asked about. */
+/** The unsent data that sign-out would delete, while the dialog asks about it. */
 const lost = signal<Kept | null>(null);
 
 export function Account() {

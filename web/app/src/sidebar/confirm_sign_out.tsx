@@ -1,4 +1,4 @@
-/** Whether what was not sent may go with the sign-out. It is asked without a connection too, so it is not loaded later. */
+/** Asks whether sign-out may delete unsent data. It must also work offline, so it is not loaded later. */
 
 import { useState } from "preact/hooks";
 

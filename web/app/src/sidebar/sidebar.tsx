@@ -121,7 +121,7 @@ function Chats() {
       ))}
       {refused && <p class={css.hint}>{refused}</p>}
       {!refused && !shown.length && (
-        <p class={css.hint}>{!isLive && reason ? "The list comes when the server is there again." : isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Chats that you begin stand here."}</p>
+        <p class={css.hint}>{!isLive && reason ? "The list comes when the server is there again." : isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Your chats will appear here."}</p>
       )}
       {hasMore.value && (
         <button class={css.more} disabled={isLoading.value} onClick={() => void loadMore()}>

@@ -1,4 +1,5 @@
-/** What this server can do: its models, its profiles ("modes") and its limits. Asked when the page begins, and if nobody
+/**
+ * What this server can do: its models, its profiles ("modes") and its limits. Asked when the page begins, and if nobody
  * answered then, when the server is heard of again. */
 
 import { batch, computed, effect, signal } from "@preact/signals";
@@ -45,7 +46,7 @@ async function learn(): Promise<void> {
     caps.value = found;
   });
   if (offered) shownIn = here;
-  if (found && offered && here !== scope.peek()) void learn(); // it has changed meanwhile
+  if (found && offered && here !== scope.peek()) void learn(); // the scope has changed meanwhile
 }
 
 void learn();

@@ -1,4 +1,4 @@
-/** What new chats begin with, as this browser remembers it: read, checked against what the server offers, and said. Pure. */
+/** The remembered choices that new chats begin with: reads them, checks them against the server's offer, describes them. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -13,7 +13,7 @@ export const DEFAULTS: Choices = { model: "", mode: "", custom_instructions: "" 
 
 export const isChoice = (key: string): key is keyof Choices => key in DEFAULTS;
 
-/** From what was kept, which may be anything. */
+/** Reads stored choices; the stored value may be anything. */
 export function choicesFrom(text: string | null): Choices {
   try {
     const kept = JSON.parse(text ?? "null") as JsonObject | null;
@@ -24,15 +24,15 @@ export function choicesFrom(text: string | null): Choices {
   }
 }
 
-/** As `set_params` takes it; null when there is nothing to set. */
+/** The choices as a patch for `set_params`; null when there is nothing to set. */
 export function patchOf(choices: Choices): Partial<Choices> | null {
   const said = Object.entries(choices).filter(([, value]) => value !== "");
   return said.length ? Object.fromEntries(said) : null;
 }
 
 /**
- * The model that is remembered and that nobody serves any more; null where it may still be. A provider whose list has
- * not come is no reason to forget its models, so one that lists nothing at all keeps them.
+ * The remembered model, if it is no longer served; null if it may still be served. A provider's list may not have
+ * arrived yet, so the models of a provider that lists none count as served.
  */
 export function goneModel(model: string, known: readonly string[], providers: readonly string[]): string | null {
   const name = model.split("?")[0] as string;
@@ -42,10 +42,10 @@ export function goneModel(model: string, known: readonly string[], providers: re
   return isWaiting || !name.includes("/") ? null : model;
 }
 
-/** Instructions are told by their beginning. */
+/** Instructions are described by their first characters. */
 const INSTRUCTIONS_SHOWN_CHARACTERS = 60;
 
-/** What is remembered, in words: "Desk, the model demo/echo, your instructions “answer briefly”". `assistant`: what the mode is called. */
+/** Describes the choices: "Desk, the model demo/echo, your instructions “answer briefly”". `assistant`: the mode's title. */
 export function remembered({ model, mode, custom_instructions: said }: Choices, assistant: string): string {
   const start = [...said].slice(0, INSTRUCTIONS_SHOWN_CHARACTERS).join("").trim();
   const words = [mode && assistant, model && `the model ${model}`, said && `your instructions “${start}${start.length < said.length ? "…" : ""}”`];

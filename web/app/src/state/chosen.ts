@@ -1,6 +1,6 @@
 /**
  * What new chats begin with: the model, the assistant and the instructions that this person chose last in this browser,
- * in any tab. What the server does not offer any more is dropped, and the person is told.
+ * in any tab. A choice that the server no longer offers is dropped, and a notice says so.
  */
 
 import { computed, effect, signal, untracked } from "@preact/signals";
@@ -29,7 +29,7 @@ export function backToDefaults(): void {
   remember(DEFAULTS);
 }
 
-/** Inside of an effect, which must not follow the notices. */
+/** Called inside of an effect, which must not depend on the notices. */
 const say = (text: string) => untracked(() => notify(text));
 
 effect(() => {
@@ -55,7 +55,7 @@ export const assistant = computed(() => {
   return modes.value.find((mode) => mode.id === id);
 });
 
-/** What to call it; "Assistant" where the operator has given it no name. */
+/** The assistant's name; "Assistant" if the operator has configured none. */
 export const assistantName = computed(() => {
   const { id = "agent", title = "" } = assistant.value ?? {};
   return !title || (id === "agent" && ["agent", "Agent"].includes(title)) ? "Assistant" : title;

@@ -1,6 +1,6 @@
 /**
- * What a page around this one may hand over, and what an address may say of the place: read, checked and put together.
- * Pure; nothing here is trusted before it was checked, since any page may call this one or link to it.
+ * Parses and checks the context that an embedding page sends and the scope in the address, and combines them. Pure.
+ * All input is untrusted, since any page may message this one or link to it.
  */
 
 import type { JsonObject } from "threadcast-client";
@@ -8,16 +8,16 @@ import type { JsonObject } from "threadcast-client";
 /** Bytes of JSON that a context may have (PROTOCOL §2). */
 const CONTEXT_MAX_BYTES = 65_536;
 
-/** Of a label: what fits on one line beside the words around it. */
+/** The longest label, in characters, that fits on one line beside the text around it. */
 const LABEL_MAX_CHARACTERS = 80;
 
-/** A scope as an address has it: one to three names with `/` between (PROTOCOL §13). "" where there is none, null where it is no scope. */
+/** A scope as an address has it: one to three names with `/` between (PROTOCOL §13). "": none; null: malformed. */
 export function scopeFrom(search: string): string | null {
   const said = new URLSearchParams(search).get("scope") ?? "";
   return said && (scopeOf(said) || null);
 }
 
-/** A scope as a context or an address has it, a list of names or a path of them; "" for what is none. */
+/** Parses a scope from a context or an address, given as a list of names or as a path; "" if it is malformed. */
 export function scopeOf(said: unknown): string {
   const names = typeof said === "string" ? said.split("/").filter(Boolean) : said;
   if (!Array.isArray(names) || !names.length || names.length > 3) return "";
@@ -34,7 +34,7 @@ export function isAllowed(origin: string, allowed: readonly string[], own: strin
   return origin !== "null" && allowed.some((each) => (each === "self" ? origin === own : origin === each));
 }
 
-/** What a message asks for: a new context, or with null that the last one is withdrawn; or why it cannot be. */
+/** What a message asks for: a new context, or null to withdraw the last one; or why the message is refused. */
 export type Handed = { readonly context: JsonObject | null } | { readonly wrong: string };
 
 /** Reads the `data` of a message of the type `threadcast.context`, which may be anything that a browser can copy. */
@@ -45,7 +45,7 @@ export function contextFrom(data: { readonly context?: unknown }): Handed {
   try {
     text = JSON.stringify(context);
   } catch {
-    // A loop, a BigInt, or nested too deep.
+    // The value has a cycle or a BigInt, or is nested too deep.
   }
   const read: unknown = text === undefined ? undefined : JSON.parse(text);
   if (typeof read !== "object" || read === null || Array.isArray(read)) return { wrong: "context must be an object of JSON, or null" };
@@ -54,7 +54,7 @@ export function contextFrom(data: { readonly context?: unknown }): Handed {
   return { context: read as JsonObject };
 }
 
-/** What people call the place that a context is about: its own title, else its most telling word. */
+/** A label for the context: its title, else its most descriptive value. */
 export function labelOf(context: JsonObject): string {
   const { page, scope } = context;
   const candidates = [
@@ -70,9 +70,9 @@ export function labelOf(context: JsonObject): string {
 }
 
 /**
- * The `context` that goes with a message; undefined when there is nothing to say. `page`: what the page around this one
- * handed over; `scope`: that of the address; `own`: the chat's parameter `context`, which a message without a context of
- * its own has anyway (PROTOCOL §13).
+ * The `context` to send with a message; undefined for none. `page`: the context from the embedding page; `scope`: the
+ * scope in the address; `own`: the chat's parameter `context`, which applies to messages without a context of their own
+ * (PROTOCOL §13).
  */
 export function contextOf(page: JsonObject | null, scope: string, own: JsonObject | null | undefined): JsonObject | undefined {
   if (!page && !scope) return undefined;

@@ -1,9 +1,8 @@
 /**
  * What is written and not sent yet, of each chat: kept in this browser, so that a reload or a look at another chat loses
  * nothing. Large parts lie on the server already (PROTOCOL §10); a draft holds references to them.
- *
- * The rule: a draft leaves only when the outbox has the message, or when a person empties it. A tab that shows what
- * another one wrote follows it; one that has written something else keeps its own (`heard`). Where nothing can be kept
+ * A draft is deleted only when the outbox has the message, or when a person empties it. A tab that shows another tab's
+ * draft follows its changes; a tab with a different draft keeps its own (`heard`). Where nothing can be kept
  * over a reload (a full store, a private window), drafts live as long as the page.
  */
 
@@ -60,8 +59,8 @@ export class Drafts {
   }
 
   /**
-   * Another tab has written the draft under `key` of the store: its chat (null: the one that nobody has begun) and its
-   * draft, if this tab showed the same before; else undefined.
+   * Handles a draft that another tab wrote under `key`. Returns its chat (null: the new chat) and the draft, if this tab
+   * showed the same draft before; else undefined.
    */
   heard({ key, oldValue, newValue }: Pick<StorageEvent, "key" | "oldValue" | "newValue">): [string | null, Draft] | undefined {
     if (!key?.startsWith(PREFIX)) return undefined;

@@ -1,4 +1,4 @@
-/** What the page around this one has handed over, and the place that follows from it and from the address. */
+/** The context that the embedding page has sent, and the scope that results from the context and the address. */
 
 import { computed, signal } from "@preact/signals";
 import type { JsonObject } from "threadcast-client";
@@ -6,10 +6,10 @@ import type { JsonObject } from "threadcast-client";
 import { scopeOf } from "./contexts.ts";
 import { route } from "./route.ts";
 
-/** What the page around this one handed over last; null for nothing. */
+/** The last context that the embedding page sent; null for none. */
 export const handed = signal<JsonObject | null>(null);
 
-/** False once the person has taken away what was handed over. */
+/** False once the person has removed that context. */
 export const isShared = signal(true);
 
 /** The scope that the next message is written in, "reports/articles"; "" for none. */

@@ -2,9 +2,8 @@
  * Where the person is, as messages tell the assistant: the scope in the address (`?scope=`), and the context that the
  * page around this one, or the one that opened it, hands over by `postMessage`. The person sees both and can take them
  * away; then nothing is sent until the person wants it again.
- *
- * Who may hand context over is the operator's list (`server.frame_origins`, in `GET /v1/caps`). A message from anybody
- * else changes nothing, is counted, and is named in the browser's console.
+ * The operator lists the origins that may hand context over (`server.frame_origins`, in `GET /v1/caps`). A message from
+ * any other origin changes nothing, is counted, and is named in the browser's console.
  */
 
 import { computed, effect, signal, untracked } from "@preact/signals";
@@ -22,25 +21,25 @@ export const ignoredCount = signal(0);
 /** The parameter `context` of the open chat. */
 export const ownContext = computed(() => (state.value.thread.context ?? null) as JsonObject | null);
 
-/** What goes with the next message, as a field of `user_message`: the context, or nothing. `own`: as the chat's is about to be. */
+/** The field `context` of the next `user_message`, or no field. `own`: the chat's own context, as it is about to be set. */
 export function withContext(own = ownContext.peek()): { context?: JsonObject } {
   const found = contextOf(isShared.peek() ? handed.peek() : null, route.peek().scope, own);
   return found ? { context: found } : {};
 }
 
-/** Leaves the scope of the address away, here and in new chats. */
+/** Removes the scope from the address, here and in new chats. */
 export function leaveScope(): void {
   go(route.peek().chatId, { replace: true, scope: "" });
 }
 
 const TYPE = "threadcast.context";
 
-/** Messages that came before the list of origins; the last one of each window. */
+/** Messages that arrived before the list of origins: the last message of each window. */
 const early = new Map<MessageEventSource, MessageEvent>();
 
 function hear(event: MessageEvent): void {
   const data: unknown = event.data;
-  if (typeof data !== "object" || data === null || (data as JsonObject).type !== TYPE) return; // for somebody else
+  if (typeof data !== "object" || data === null || (data as JsonObject).type !== TYPE) return; // not meant for this page
   const isOurs = event.source !== null && event.source !== window && (event.source === window.parent || event.source === window.opener);
   if (!isOurs) return ignore(event, "it comes from a window that neither frames nor opened this page");
   if (caps.peek()) judge(event);
@@ -70,7 +69,7 @@ if (window.parent !== window || window.opener) {
     early.forEach(judge);
     early.clear();
   });
-  // Says nothing but that this page listens now, whoever asks and whoever is signed in.
+  // This message reveals only that the page listens now, so it may go to any origin.
   (window.parent !== window ? window.parent : (window.opener as WindowProxy)).postMessage({ type: "threadcast.ready" }, "*");
 }
 

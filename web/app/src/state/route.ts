@@ -14,7 +14,7 @@ export interface Route {
   readonly isUnknown: boolean;
   /** "reports/articles"; "" for none. */
   readonly scope: string;
-  /** The address names a scope that is none. */
+  /** The scope in the address is malformed. */
   readonly isLost: boolean;
 }
 
@@ -33,7 +33,7 @@ addEventListener("popstate", () => {
   route.value = read();
 });
 
-/** The address of a chat, or with null of a new one, in the place where we are. */
+/** The address of a chat (null: of a new chat), with the present scope. */
 export function addressOf(chatId: string | null, scope = route.peek().scope): string {
   const query = scope ? `?scope=${scope.split("/").map(encodeURIComponent).join("/")}` : "";
   return (chatId === null ? "/" : `/c/${chatId}`) + query;

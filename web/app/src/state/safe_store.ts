@@ -3,7 +3,7 @@
  * until the page is closed. Pure: how the storage is opened comes in as an argument.
  */
 
-/** What of `Storage` is used. */
+/** The methods of `Storage` that this file uses. */
 export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
 
 /** A store that never throws, for the keys behind `prefix`. */
@@ -52,7 +52,7 @@ export class SafeStore implements Store {
     attempt(() => this.store?.removeItem(this.prefix + key));
   }
 
-  /** Removes every key behind the prefix, and keeps nothing more. */
+  /** Removes every key with the prefix, and stores nothing from then on. */
   end(): void {
     this.isEnded = true;
     for (const key of this.keys()) this.removeItem(key);
@@ -76,7 +76,7 @@ export class SafeStore implements Store {
   }
 }
 
-/** What `act` gives; null where it throws. */
+/** The result of `act`; null if it throws. */
 export function attempt<T>(act: () => T): T | null {
   try {
     return act();

@@ -71,7 +71,7 @@ effect(() => {
   untracked(() => notify("This browser keeps nothing for this page. What you write and have not sent is lost when the tab is closed."));
 });
 
-/** A request was refused because the server does not know who asks: the sign-in screen says so, and nothing else does. */
+/** A request was refused because the server does not know the caller. Only the sign-in screen reports this. */
 export const isRefused = signal(false);
 
 /** What was caught, in the words of whoever said no. */
@@ -83,7 +83,7 @@ export function notifyOf(wrong: unknown): void {
   notify(wrong instanceof Error ? wrong.message : String(wrong));
 }
 
-/** Request ids of commands whose refusals are shown where they were sent from, and so are no notices. */
+/** Request ids of commands whose refusals are shown where they were sent from, and not as notices. */
 export const saidElsewhere = new Set<string>();
 
 export function dismiss(id: string): void {
@@ -162,7 +162,7 @@ function show(opened: Chat): void {
     else setTimeout(draw, 250);
   });
   opened.onRefused((requestId, wrong) => {
-    const isSaid = saidElsewhere.delete(requestId) || wrong.code === "cancelled"; // who takes a waiting message back sees it go
+    const isSaid = saidElsewhere.delete(requestId) || wrong.code === "cancelled"; // a message that a person took back disappears anyway
     if (!isSaid) notify(wrong.message);
   });
   opened.onEvent((event, position, id) => {

@@ -1,5 +1,4 @@
-/**
- * What this browser keeps for the page over a reload. Where it refuses to, nothing throws and `isForgetful` says so.
+/** Stores the page's data in this browser, over reloads. If the browser refuses, nothing throws and `isForgetful` is true.
  *
  * `device` holds what belongs to the browser, such as its colours. `person` holds what belongs to whoever is signed in:
  * each person has keys of their own, so that the next one to sign in here sees neither drafts nor unsent messages of the last.
@@ -20,7 +19,7 @@ export const device = new SafeStore(() => localStorage, "", refused);
 
 const CALLER = "threadcast.caller";
 
-/** The name of the person that this browser was last signed in as; "" for none, and on a server without tokens. */
+/** The id of the person who was last signed in with this browser; "" for none, and on a server without tokens. */
 export const caller = device.getItem(CALLER) ?? "";
 
 /** Pages that are opened from now on belong to this person. False: the browser did not keep it. */
@@ -30,7 +29,7 @@ export function rememberCaller(name: string): boolean {
   return (attempt(() => localStorage.getItem(CALLER)) ?? "") === name;
 }
 
-/** The person whom other tabs take this browser to belong to by now. */
+/** The person that another tab has stored as the browser's present one. */
 export function callerNow(): string {
   return device.getItem(CALLER) ?? "";
 }

@@ -12,7 +12,7 @@ if (held !== null) history.replaceState(history.state, "", location.pathname + l
 /** Whether this page was opened by a link with a token. */
 export const cameWithToken = held !== null;
 
-/** The token that requests must carry themselves; undefined where the cookie does. */
+/** The token that requests must carry; undefined if the browser sends the cookie. */
 export function token(): string | undefined {
   return held ?? undefined;
 }

@@ -1,4 +1,4 @@
-/** The token in what somebody pasted: the token itself, or the whole link that holds it. Pure. */
+/** Finds the token in pasted text, which is the token itself or the whole link that holds it. Pure. */
 
 /** A sentence for the person, where there is no token. */
 export class NoToken extends Error {}
@@ -12,12 +12,12 @@ export function tokenIn(pasted: string, host: string): string {
   const given = tokenOfHash(link ? link.hash : text);
   if (link && !given) throw new NoToken("There is no token in this link: after the address it should have “#token=”.");
   const token = given ?? text.replace(/^bearer\s+/i, "");
-  // What a header can carry, and no space (RFC 6750 §2.1).
+  // A token may hold only characters that a header can carry, and no space (RFC 6750 §2.1).
   if (!/^[\x21-\x7e]+$/.test(token)) throw new NoToken("This is no token: it holds spaces, or letters that no token has.");
   return token;
 }
 
-/** What `#token=…` says; null where it does not. */
+/** The value of `#token=…`; null if there is none. */
 export function tokenOfHash(hash: string): string | null {
   const given = /(?:^|[#&])token=([^&\s]+)/.exec(hash)?.[1];
   return given === undefined ? null : decoded(given);

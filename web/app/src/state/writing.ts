@@ -67,8 +67,8 @@ export function targetId(): string {
 }
 
 /**
- * The open chat; on the page of one that nobody has begun, a new one, which takes over what was written there. A chat
- * begins with what was chosen last, and with `context` as its own when that is given.
+ * The open chat; if none has begun, creates a chat, which takes over the draft. The new chat begins with the remembered
+ * choices, and with `context` as its own if that is given.
  */
 export function begin(context?: JsonObject): Chat | null {
   const isNew = route.peek().chatId === null;
@@ -85,7 +85,7 @@ export function begin(context?: JsonObject): Chat | null {
   return opened;
 }
 
-/** Sends a message that stands ready, such as a starter; what is being written stays where it is. */
+/** Sends a prepared message, such as a starter; the draft stays unchanged. */
 export function say({ text, model, context }: { text: string; model?: string; context?: JsonObject }): void {
   const own = context && Object.keys(context).length ? context : undefined;
   try {
@@ -106,7 +106,7 @@ export function removeFile(file: DraftFile): void {
   write({ files: written.peek().files.filter((other) => other !== file) });
 }
 
-/** When a message goes that is sent while a run is open: in its turn, after the step that runs, or in place of the run. */
+/** When to send a message while a run is open: in its turn, after the current step, or in place of the run. */
 export type When = "queue" | "next" | "stop";
 
 const WHEN: Readonly<Record<When, { priority?: true; interrupt?: true }>> = {
@@ -115,7 +115,7 @@ const WHEN: Readonly<Record<When, { priority?: true; interrupt?: true }>> = {
   stop: { interrupt: true },
 };
 
-/** Sends what is written. A message that is written anew is a branch, and goes in its turn. */
+/** Sends the draft. A message that is written anew makes a branch, and waits its turn. */
 export function send(when: When = "queue"): void {
   const draft = written.peek();
   if (!draft.text.trim() && !draft.files.length && !editing.peek()?.parts.length) return;
@@ -140,7 +140,7 @@ export function send(when: When = "queue"): void {
   }
 }
 
-/** Drafts of this page by the request ids that they were sent under, for whoever withdraws one. */
+/** Drafts that this page has sent, by request id, so that a withdrawn message can be restored. */
 export const sentDrafts = new Map<string, Draft>();
 
 /** Why it was refused is shown by `session.ts`; what was written comes back, here. The request id. */
@@ -155,7 +155,7 @@ function giveBack(opened: Chat, command: Sendable, draft: Draft): string {
   return requestId;
 }
 
-/** Into the place where people write, if nothing else stands there; else beside what waits, with the reason. */
+/** Puts a draft back into the composer if that is empty; else beside the waiting messages, with the reason. */
 export function putBack(chatId: string, draft: Draft, reason: string): void {
   const isOpen = route.peek().chatId === chatId && !editing.peek();
   const now = isOpen ? written.peek() : drafts.read(chatId);
@@ -164,7 +164,7 @@ export function putBack(chatId: string, draft: Draft, reason: string): void {
   else drafts.write(chatId, draft);
 }
 
-/** Beside what waits, to be taken up again or dropped. */
+/** Keeps a draft beside the waiting messages, where the person can take it up again or discard it. */
 export function keep(chatId: string, draft: Draft, reason: string): void {
   unsent.value = [...unsent.peek(), { id: newId(), chatId, draft, reason }];
 }

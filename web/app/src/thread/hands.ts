@@ -1,11 +1,11 @@
 /**
- * What a person does that can move a scroll box: wheel, keys, touch, the scroll bar, and a selection that is drawn past
- * its edge. A box also moves when the layout changes; `scroll.ts` asks here which of both it was.
+ * Detects input that can move a scroll box: wheel, keys, touch, the scroll bar, and a selection that is dragged past the
+ * box's edge. A box also moves when the layout changes; `scroll.ts` asks here whether the person has moved it.
  */
 
 /**
- * After a wheel, key or finger the box may still glide. Each movement within that time begins it anew, so a long fling
- * counts to its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for a busy machine.
+ * After input by wheel, key or finger the box may still glide. Each movement within this time restarts it, so a long
+ * fling counts to its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for a busy machine.
  */
 const GLIDE_MS = 600;
 
@@ -49,7 +49,7 @@ export class Hands {
     return !!selection && !selection.isCollapsed && this.box.contains(selection.anchorNode);
   }
 
-  /** The box has moved by the person's hand, so it may move on by itself. */
+  /** Records that the person has moved the box, so that it may glide on. */
   glide(...ways: Way[]): void {
     for (const way of ways) this.until[way] = performance.now() + GLIDE_MS;
   }
@@ -75,13 +75,13 @@ export class Hands {
     this.onDown();
   };
 
-  /** The scroll bar is the part of the box that is none of its content's: beside what it shows. */
+  /** The scroll bar is the part of the box outside of its content area. */
   private readonly grasp = (event: PointerEvent) => {
     const beside = this.box.getBoundingClientRect().left + this.box.clientLeft + this.box.clientWidth;
     this.isOnScrollBar = event.target === this.box && event.clientX >= beside;
   };
 
-  /** Browsers tell of the release late or not at all; the next movement without a pressed button tells of it too. */
+  /** Browsers report the release late or never; the next movement without a pressed button reveals it too. */
   private readonly release = (event: PointerEvent) => {
     if (!this.isOnScrollBar || (event.type === "pointermove" && event.buttons)) return;
     this.isOnScrollBar = false;

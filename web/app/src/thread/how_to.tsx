@@ -1,4 +1,4 @@
-/** How to give the server a model, in the words of its operator's manual (docs/models.md). Loaded when somebody asks. */
+/** Explains how to configure a model, in the words of docs/models.md. Loaded when the explanation is opened. */
 
 import { caps } from "../state/caps.ts";
 import { Dialog } from "../ui/dialog.tsx";

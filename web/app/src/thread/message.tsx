@@ -27,7 +27,7 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
   return <Unanswered {...props} />;
 });
 
-/** What a person or somebody else said, and why nothing was answered to it. */
+/** Shows a message of a person or a program, and why it got no answer. */
 function Unanswered({ turn, isLast }: TurnProps) {
   const failure = isLast && isRunning.value ? null : failureIn(turn, isLast);
   return (

@@ -4,7 +4,7 @@ import { duration } from "../ui/figures.ts";
 import { Markdown } from "./markdown/late.tsx";
 import css from "./thread.module.css";
 
-/** `ms`: how long it thought, as the server measured; null for chats of older servers and other houses. */
+/** `ms`: how long it thought, as the server measured; null for chats of older servers and imported chats. */
 export function Reasoning({ text, isLive, ms }: { text: string; isLive: boolean; ms: number | null }) {
   const said = isLive ? "Thinking" : ms === null ? "Thoughts" : `Thought for ${duration(ms)}`;
   return (

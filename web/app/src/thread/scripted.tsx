@@ -1,4 +1,4 @@
-/** Says of an answer, or of the whole server, that no model is at work, and how to get one. */
+/** Labels an answer, or the whole server, as a demonstration without a model, and explains how to configure one. */
 
 import { useState } from "preact/hooks";
 
@@ -8,7 +8,7 @@ import css from "./scripted.module.css";
 
 const HowTo = lazyOf(() => import("./how_to.tsx").then((room) => room.HowTo));
 
-/** Nothing for an answer that a model has written. `isOfServer`: about all answers, not about one. */
+/** Shows nothing for an answer that a model has written. `isOfServer`: about all answers, not about one. */
 export function ScriptNote({ model, isOfServer = false }: { model: string; isOfServer?: boolean }) {
   const [isOpen, setOpen] = useState(false);
   if (!isScripted(model)) return null;

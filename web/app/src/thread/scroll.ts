@@ -1,10 +1,9 @@
 /**
  * Where the reader looks: at the end, and then it stays the end whatever grows; or at a place, and then that place stays
  * where it is whatever changes above or below it.
- *
- * Only the person ends the following, by moving the box up (`hands.ts`), by selecting text or by unfolding something. A
- * layout that changes, such as a panel that opens, a picture that loads or a keyboard that comes, never does: a scroll event
- * tells that the box has moved, and not why, and in the same frame the sizes may be others already.
+ * Only the person ends the following, by moving the box up (`hands.ts`), by selecting text or by unfolding something.
+ * Layout changes, such as a panel that opens, a picture that loads or a keyboard that appears, never end it: a scroll
+ * event says that the box has moved, but not why, and the sizes may have changed in the same frame.
  *
  * The browser's own anchoring is switched off (it is not in every browser, and does nothing at the top of a page). Sizes
  * are observed, so a picture that loads or a message that is put in front is mended before it is painted.
@@ -14,13 +13,13 @@ import { signal } from "@preact/signals";
 
 import { Hands } from "./hands.ts";
 
-/** Whoever comes nearer to the end than a line or two wants to be there: people do not scroll by pixels. */
+/** Scrolling to within a line or two of the end counts as going to the end: people do not scroll by pixels. */
 const END_PX = 40;
 
 /** What grows so soon after a press was unfolded by it, and the reader looks at that, not at the end. */
 const PRESS_MS = 400;
 
-/** What grows when it is pressed. */
+/** Elements that unfold when they are pressed. */
 const UNFOLDS = "summary, [data-unfolds]";
 
 interface Anchor {
@@ -35,7 +34,7 @@ export interface Place {
   readonly top: number;
 }
 
-/** The box as it was when it was last looked at, in pixels. */
+/** The measures of the box at the last look, in pixels. */
 interface Sight {
   readonly top: number;
   readonly height: number;
@@ -43,7 +42,7 @@ interface Sight {
 }
 
 export class ScrollKeeper {
-  /** The end is in sight, or it will be: no button needs to lead there. */
+  /** The end is in sight or will be, so no button to the end is needed. */
   readonly isAtEnd = signal(true);
   /** What is drawn ends before the conversation does: its end is not the end. */
   isPartial = false;
@@ -107,7 +106,7 @@ export class ScrollKeeper {
 
   /** What was to stay has stayed; called after every change of sizes, and when messages were put in front. */
   keep(): void {
-    this.look(); // a movement of the same frame may be told of later
+    this.look(); // the scroll event for a movement in the same frame may come later
     const isPressed = performance.now() - this.pressedAt < PRESS_MS;
     if (this.isFollowing && !isPressed) {
       this.box.scrollTop = this.box.scrollHeight;
@@ -125,14 +124,14 @@ export class ScrollKeeper {
     const moved = sight.top - seen.top;
     if (Math.abs(moved) < 1) return;
     const isSameLayout = sight.height === seen.height && sight.contentHeight === seen.contentHeight;
-    // In the same layout nothing but a person moves it, or what acts for one: a search in the page, a screen reader.
+    // Without a layout change only a person moves the box, or a tool for the person: search in the page, a screen reader.
     const way = moved > 0 ? "down" : "up";
     if (!this.hands.areMoving(way) && !isSameLayout) return;
     this.hands.glide(way);
     const { anchor, isFollowing } = this;
     if (way === "down") this.isFollowing ||= !this.isPartial && this.isWhereAsked;
-    else if (this.fromEnd > 1) this.leave(); // else what it showed became shorter
-    // Where the blocks are now is no measure: more was put in front in this frame, and `keep` has not seen it yet.
+    else if (this.fromEnd > 1) this.leave(); // else the content became shorter
+    // The present places of the blocks mislead: content was added above in this frame, and `keep` has not run yet.
     if (!isSameLayout && !isFollowing && anchor) this.anchor = { ...anchor, top: anchor.top - moved };
     else this.remember();
     this.remark();
@@ -143,7 +142,9 @@ export class ScrollKeeper {
     this.followFromEnd();
   };
 
-  /** The end as it is, as it was drawn, or as it was when the person set out for it: it runs away while an answer grows. */
+  /**
+   * Whether the box is at the end: the present end, the end as last drawn, or the end when the person began to scroll,
+   * since the end moves away while an answer grows. */
   private get isWhereAsked(): boolean {
     if (this.fromEnd <= END_PX) return true;
     const drawn = this.seen.contentHeight - this.seen.height;
@@ -151,7 +152,7 @@ export class ScrollKeeper {
     return this.hands.areMoving("down") && this.box.scrollTop >= asked - END_PX;
   }
 
-  /** Where the box cannot go further down, no movement tells of the wish to follow. */
+  /** If the box cannot go further down, no scroll event shows that the person wants to follow. */
   private followFromEnd(): void {
     if (!this.isPartial && this.fromEnd <= 1) this.isFollowing = true;
   }

@@ -1,4 +1,4 @@
-/** Before the first message: who answers here, and what one may begin with. And what is shown in place of a chat that cannot be. */
+/** The start screen before the first message: the assistant, its greeting and starters. Also the screen for an address without a chat. */
 
 import type { ChatStarter } from "threadcast-client";
 
@@ -25,7 +25,7 @@ const DEMO_TRIES: readonly Try[] = [
   { title: "Let it use a tool", text: "What time is it? Use the clock tool.", model: "demo/tools" },
 ];
 
-/** What the assistant offers; where its operator has said nothing, what any assistant can do. */
+/** The assistant's starters; if none are configured, starters for any assistant. */
 function triesOf(starters: readonly Try[] | null, standard: string): readonly Try[] {
   if (starters) return starters;
   if (standard.startsWith("demo/")) return DEMO_TRIES;

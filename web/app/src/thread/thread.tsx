@@ -41,7 +41,7 @@ onEvent((event) => {
   if (event.type === "snapshot") performance.mark("threadcast:snapshot");
 });
 
-/** What a run tells besides its answer, which goes on; other errors stand with the message that they happened to. */
+/** Errors that do not end the run. Other errors are shown with the message that they happened to. */
 const TOLD_ONCE: ReadonlySet<string> = new Set(["too_large", "unknown_mode"]);
 
 onEvent((event) => {
@@ -57,7 +57,7 @@ export function Thread() {
 function Conversation({ id }: { id: string }) {
   wantMarkdown();
   const found = useTurns();
-  // A chat that is opened is drawn once, with Markdown; one that is being watched goes on without it.
+  // A chat that is just opened waits for Markdown and is drawn once; a chat on the screen goes on without it.
   const wasShown = useRef(false);
   wasShown.current ||= isReady.value && (room.value !== undefined || found.every((turn) => turn.kind === "user"));
   const turns = wasShown.current ? found : NO_TURNS;

@@ -39,7 +39,7 @@ export function Branches({ message }: { message: Message }) {
   );
 }
 
-/** `hasFailed`: what went wrong stands below with its own Retry. */
+/** `hasFailed`: the failure is shown below, with its own Retry. */
 export function UserTools({ message, hasFailed, onEdit }: { message: Message; hasFailed: boolean; onEdit: () => void }) {
   const id = message.message_id;
   const retry: MenuItem[] = hasFailed ? [] : [{ label: "Retry from here", icon: "retry", onSelect: () => void regenerate(id) }];
@@ -53,7 +53,7 @@ export function UserTools({ message, hasFailed, onEdit }: { message: Message; ha
   );
 }
 
-/** `canContinue`: it is the last answer of the chat, and nothing runs. `hasFailed`: the ways on stand beside its cause. */
+/** `canContinue`: this is the last answer of the chat, and nothing runs. `hasFailed`: the failure has its own buttons. */
 export function AnswerTools({ messages, canContinue, hasFailed }: { messages: readonly Message[]; canContinue: boolean; hasFailed: boolean }) {
   const first = messages[0] as Message;
   const last = messages.at(-1) as Message;

@@ -13,7 +13,7 @@ export interface Turn {
   /** Of its first message. */
   readonly id: string;
   readonly messages: readonly Message[];
-  /** The message with which the turn's failure stands: its last one, which may be a tool's result. */
+  /** The message that holds the turn's failure: the turn's last message, which may be a tool's result. */
   readonly failed: Message | null;
 }
 

@@ -29,13 +29,13 @@ function dollars(usd: number): string {
   return usd < 0.01 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`;
 }
 
-/** Why an answer is shorter than it might be, where nothing went wrong. */
+/** Says why an answer was cut short although nothing went wrong. */
 export function ending(message: Message): string | null {
   if (message.finish_reason === "abort") return "Stopped.";
   return message.finish_reason === "length" ? "Cut off: the answer reached its longest length." : null;
 }
 
-/** What went wrong in this turn; `error` is the run's, which chats of older servers have alone. */
+/** The failure of this turn. `error` is the run's error, which is all that chats of older servers have. */
 export function causeOf({ messages, failed }: Turn, error: string | null): Failure | null {
   if (failed) return failureOf(failed);
   const { finish_reason, status } = messages.at(-1) as Message;
@@ -69,7 +69,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   unavailable: "The server could not reach its store. Try again in a moment.",
 };
 
-/** `nowMs`: a provider that says when it may be asked again is believed until then. */
+/** What to do after a failure. Until the provider's `retry_at` is past (`nowMs`), the advice is to wait. */
 export function adviceOn({ code, retryAt }: Failure, nowMs: number): string {
   if (retryAt === undefined || retryAt <= nowMs) return ADVICE[code] ?? "Try again.";
   const time = new Date(retryAt).toLocaleTimeString([], { timeStyle: retryAt - nowMs < 3_600_000 ? "medium" : "short" });
@@ -77,7 +77,7 @@ export function adviceOn({ code, retryAt }: Failure, nowMs: number): string {
   return `It may be asked again at ${time}${isToday ? "" : ` on ${new Date(retryAt).toLocaleDateString()}`}. Until then another model may answer.`;
 }
 
-/** Could another model do better? */
+/** Whether another model could do better. */
 const OF_THE_MODEL: ReadonlySet<string> = new Set(
   "auth_failed connection content_filter context_overflow empty_answer llm_error rate_limited timeout".split(" "),
 );

@@ -24,7 +24,7 @@ import { heedKeys } from "./shortcuts.tsx";
 import css from "./frame.module.css";
 
 
-/** Fetched at once, but after the page is shown: messages may have to wait when nothing can be fetched any more. */
+/** Loaded right after the page is shown: messages may have to wait offline, when nothing can be loaded any more. */
 const Queue = lazyOf(() => import("../composer/queue.tsx").then((room) => room.Queue));
 const SignIn = lazyOf(() => import("./sign_in.tsx").then((room) => room.SignIn));
 const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));

@@ -32,7 +32,7 @@ export function ConnectionBar() {
   );
 }
 
-/** What is shown is not how the chat stands, so the connection is not what people ask for; `past.tsx` says the position. */
+/** Shown instead of the connection while an earlier state of the chat is on the screen; `past.tsx` shows the position. */
 function OfPast({ was }: { was: ChatState }) {
   const moment = momentOf(was);
   const when = moment === null ? "before the first message" : clockOf(moment, Date.now());

@@ -1,4 +1,4 @@
-/** What stands in place of where people write: a chat that is gone, and an address that leads nowhere. */
+/** Replaces the composer for a chat that is gone, and for an address without a chat. */
 
 import { useState } from "preact/hooks";
 
@@ -8,7 +8,7 @@ import { drop, unsent, write, written } from "../state/writing.ts";
 
 import css from "./gone.module.css";
 
-/** A chat that was shown and is no more. Its messages stay on the screen, and what was being written is not lost. */
+/** Shown below a chat that no longer exists. Its messages stay on the screen, and the draft is not lost. */
 export function Gone({ wrong }: { wrong: Error }) {
   const id = route.value.chatId;
   const texts = [...unsent.value.filter(({ chatId }) => chatId === id).map(({ draft }) => draft.text), written.value.text];
@@ -23,7 +23,7 @@ export function Gone({ wrong }: { wrong: Error }) {
     write({ text: [written.peek().text, text].filter(Boolean).join("\n\n") });
   };
   const copy = () => void navigator.clipboard?.writeText(text).then(() => setKept(true), () => {});
-  if (!isReady.value && !text) return null; // the conversation says it
+  if (!isReady.value && !text) return null; // the conversation shows the reason
   return (
     <section class={css.gone} aria-label="This chat has ended">
       {isReady.value && (
@@ -85,7 +85,7 @@ export function NoSuchAddress() {
   );
 }
 
-/** What stands behind `/c/`, as people would write it. */
+/** The part of the address after `/c/`, decoded. */
 function shown(path: string): string {
   const name = path.replace(/^\/c\//, "");
   try {

@@ -1,4 +1,4 @@
-/** The sign-in screen, over all of the page: what is wanted, who gives it, and what is wrong with what was given. */
+/** The sign-in screen, over the whole page: asks for a token, says who gives one, and shows errors. */
 
 import { useEffect, useId, useRef } from "preact/hooks";
 

@@ -26,9 +26,9 @@ export interface Standing {
   readonly waiting: string;
   /** Why; "" when there is nothing to say. Without what changes every second, since it is read out. */
   readonly cause: string;
-  /** What changes every second: when the next try is, or for how long nothing has come; "" for neither. */
+  /** The text that changes every second: the time to the next try, or the length of the silence; "" for neither. */
   readonly seconds: string;
-  /** Whether a try before its time would be another one: not while one is being made. */
+  /** Whether the person can start a try early; false while a try is being made. */
   readonly canTry: boolean;
 }
 

@@ -1,8 +1,8 @@
 /**
- * A diagram as a picture, with its source behind a button; its source alone, with what is wrong, where it cannot be drawn.
+ * Shows a diagram as a picture, with its source behind a button. If the diagram cannot be drawn, shows the error and the source.
  *
- * Its box has a height of its own from the first moment on, by what the source says, so that nothing below moves when
- * the picture comes; a larger picture is scaled down a little, and scrolls beyond that.
+ * The height of its box is estimated from the source at once, so that nothing below moves when the picture arrives. A
+ * larger picture is scaled down a little, and scrolls if it is larger still.
  */
 
 import { signal } from "@preact/signals";
@@ -18,7 +18,7 @@ const system = matchMedia("(prefers-color-scheme: dark)");
 const isSystemDark = signal(system.matches);
 system.addEventListener("change", () => (isSystemDark.value = system.matches));
 
-/** Smaller than this part of its size a diagram cannot be read. */
+/** Below this scale a diagram cannot be read. */
 const MIN_SCALE = 0.7;
 
 export function Diagram({ source }: { source: string }) {
@@ -64,16 +64,16 @@ export function Diagram({ source }: { source: string }) {
   );
 }
 
-/** Its own width, or as much of it as fits into the box, or what can just be read. */
+/** The width to show: the picture's own, or the box's width if that is less, but never too small to read. */
 function widthIn({ width, height }: Drawing, box: number): string {
   const fitting = Math.min(width, (width * (box - CANVAS_PADDING_PX)) / height);
   return `max(${Math.round(MIN_SCALE * width)}px, min(${Math.round(fitting)}px, 100%))`;
 }
 
-/** Above and below, together; markdown.module.css. */
+/** The padding above and below, together; see markdown.module.css. */
 const CANVAS_PADDING_PX = 24;
 
-/** Those within lists and the like, which are HTML and no components; by the element that holds each. */
+/** Diagrams within lists and the like, which are HTML and not components, by the element that holds each. */
 const nested = new Set<Element>();
 
 /** Draws the diagrams whose code is given, in place of the code. */

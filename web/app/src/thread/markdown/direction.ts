@@ -1,4 +1,4 @@
-/** Which way a piece of Markdown runs: from left to right, or from right to left. Pure. */
+/** Decides the direction of a piece of Markdown: left to right, or right to left. Pure. */
 
 /** Code and addresses are in Latin letters whatever the language around them. */
 const FOREIGN = /```[^]*?(?:```|$)|`[^`]*`|\]\([^)]*\)|<[^>]*>|\bhttps?:\S+|&#?\w+;/g;

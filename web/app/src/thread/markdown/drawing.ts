@@ -1,8 +1,9 @@
 /**
- * Has diagrams drawn in a frame that is away from everything: without an origin it sees neither the page nor its
- * storage, its own policy lets it fetch nothing but scripts, and a picture is all that comes back.
+ * Draws diagrams in an isolated frame: without an origin the frame can access neither the page nor its storage, its
+ * policy lets it fetch only scripts, and it returns only a picture.
  *
- * One is drawn after the other. A frame that does not answer in time is thrown away, and the next one gets a new frame.
+ * Diagrams are drawn one after the other. A frame that does not answer in time is discarded, and the next diagram gets a
+ * new frame.
  */
 
 import type { Answer } from "../../diagram/main.ts";
@@ -16,21 +17,21 @@ export interface Drawing {
   readonly title: string;
 }
 
-/** Diagrams that people write have a tenth of it. Mermaid's own bound is 50,000. */
+/** Diagrams that people write have a tenth of this size. Mermaid's own bound is 50,000. */
 const MAX_SOURCE_CHARACTERS = 20_000;
 const MAX_SVG_CHARACTERS = 2_000_000;
 
-/** For loading Mermaid (some 300 kB); and for a diagram, which may have to wait for files of its kind. */
+/** Time to load Mermaid (some 300 kB); and time for a diagram, which may have to load the code of its kind. */
 const LOAD_MS = 30_000;
 const DRAW_MS = 30_000;
 
-/** So long the frame may be silent while it draws: it tells every second that it is not stuck. */
+/** How long the frame may be silent while it draws: every second it signals that it is not stuck. */
 const SILENT_MS = 8_000;
 
-/** It may work the next time. What is wrong with a diagram, or takes too long, is so for ever. */
+/** A failure that a retry may mend. A wrong diagram, or one that takes too long, fails every time. */
 class NotLoaded extends Error {}
 
-/** The newest are remembered: a message that is drawn anew shows its diagram at once. */
+/** The newest pictures, so that a message that is drawn anew shows its diagram at once. */
 const REMEMBERED = 60;
 
 const drawings = new Map<string, Promise<Drawing>>();
@@ -41,7 +42,7 @@ let frame: HTMLIFrameElement | null = null;
 let opened: Promise<HTMLIFrameElement> | null = null;
 let count = 0;
 
-/** The picture of it, if it was drawn before. */
+/** The picture of a diagram that was drawn before. */
 export function drawnBefore(source: string, isDark: boolean): Drawing | null {
   return ready.get(key(source, isDark)) ?? null;
 }
@@ -83,7 +84,7 @@ async function drawNow(source: string, isDark: boolean): Promise<Drawing> {
   return { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`, width: Number(width), height: Number(height), title: String(title) };
 }
 
-/** Loads what draws, for a diagram that is still being written. */
+/** Loads the frame in advance, while a diagram is still being written. */
 export function prepare(): void {
   opened ??= open();
   opened.catch(() => undefined);
@@ -96,7 +97,7 @@ async function open(): Promise<HTMLIFrameElement> {
   made.title = "Draws diagrams";
   made.tabIndex = -1;
   made.ariaHidden = "true";
-  // Laid out, since Mermaid measures its words, and neither seen nor in the way.
+  // Mermaid measures its words, so the frame needs a layout; it is invisible and takes no space.
   Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: "760px", height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
   const loaded = answerOf(made, 0, LOAD_MS, new NotLoaded("What draws diagrams could not be loaded"));
   document.body.append(made);

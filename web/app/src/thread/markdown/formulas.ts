@@ -1,8 +1,8 @@
 /**
- * Sets the formulas of a block once KaTeX is loaded, which the first formula asks for; until then each keeps about the
- * place that it will take.
+ * Sets the formulas of a block once KaTeX is loaded; the first formula loads it. Until then a placeholder takes about the
+ * same space.
  *
- * A formula that is wrong stays its source, with what is wrong about it.
+ * A wrong formula is shown as its source, with the error.
  */
 
 import { signal } from "@preact/signals";
@@ -11,14 +11,14 @@ import { replaceContent } from "./patch.ts";
 
 type Typeset = (tex: string, isDisplay: boolean) => DocumentFragment;
 
-/** Beyond it fonts are not waited for: they come over a bad line, and formulas can be read without them. */
+/** The longest wait for the fonts. On a slow connection formulas are shown without them, and can be read. */
 const FONTS_MS = 2_000;
 
 /** Null until KaTeX is loaded. */
 export const typeset = signal<Typeset | null>(null);
 let isAsked = false;
 
-/** Loads KaTeX, if nobody has asked for it yet. A formula that has only begun asks as well: it is then there in time. */
+/** Loads KaTeX, once. A formula that is still being written loads it too, so that KaTeX arrives in time. */
 export function wantFormulas(): void {
   if (isAsked) return;
   isAsked = true;
@@ -27,11 +27,11 @@ export function wantFormulas(): void {
       await Promise.race([loaded.fontsLoaded(), new Promise((done) => setTimeout(done, FONTS_MS))]);
       typeset.value = loaded.typeset;
     },
-    () => (isAsked = false), // offline: as placeholders, until the next one asks
+    () => (isAsked = false), // offline: placeholders stay, until the next formula tries again
   );
 }
 
-/** Sets those in `box` that are not set yet. */
+/** Sets the formulas in `box` that are not set yet. */
 export function setFormulas(box: Element): void {
   const formulas = box.querySelectorAll<HTMLElement>("[data-math=inline], [data-math=display]");
   if (!formulas.length) return;
@@ -64,7 +64,7 @@ function set(element: HTMLElement, tex: string, typeset: Typeset): void {
   });
 }
 
-/** About the size that the formula will have; its source stays in it, unseen. */
+/** Gives the placeholder about the size of the formula; the source stays in it, invisible. */
 function reserve(element: HTMLElement, tex: string): void {
   replaceContent(element, () => {
     if (element.dataset.math === "display") element.style.minHeight = heightOfFormula(tex);
@@ -77,7 +77,7 @@ const LETTER_EMS = 0.6;
 const SPACED_EMS = 0.6;
 const SPACED = /[=<>+*-]|\\(?:[lgn]eq?|to|in|approx|equiv|times|cdot|pm|subset(?:eq)?|cup|cap|[Rr]ightarrow|Leftrightarrow|implies|iff|mapsto)\b/g;
 
-/** What stands high in a row, and how high the row then is in ems, measured as well. */
+/** Tall signs, and the height in ems of a row that holds one; measured as well. */
 const HIGH: [RegExp, number][] = [
   [/\\(?:sum|prod|bigcup|bigcap|lim|max|min)\b/, 3.7],
   [/\\i{1,3}nt\b/, 3.1],
@@ -85,14 +85,14 @@ const HIGH: [RegExp, number][] = [
 ];
 const PLAIN_ROW_EMS = 1.8;
 
-/** Of a formula on lines of its own, by what its rows hold: a CSS length. */
+/** The height of a display formula, estimated from its rows: a CSS length. */
 export function heightOfFormula(tex: string): string {
   const rows = tex.replace(/\\\\\s*(?=\\end|$)/g, "").split(/\\\\|\\cr\b/);
   const ems = rows.map((row) => HIGH.find(([sign]) => sign.test(row))?.[1] ?? PLAIN_ROW_EMS);
   return `${ems.reduce((sum, each) => sum + each, 0).toFixed(1)}em`;
 }
 
-/** How many letters and signs are seen, those above and below at two thirds. */
+/** The number of visible letters and signs; superscripts and subscripts count two thirds. */
 function seenLength(tex: string): number {
   const words = tex.replace(/\\(?:left|right|math[a-z]+|text[a-z]*|operatorname|[cd]?frac|sqrt|[,;!:>])|[&\s]/g, "").replace(/\\[a-zA-Z]+/g, "x");
   const small = words.match(/[\^_](?:\{[^{}]*\}|.)/g)?.join("").replace(/[\^_{}]/g, "").length ?? 0;

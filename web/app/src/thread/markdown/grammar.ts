@@ -1,16 +1,15 @@
-/**
- * What this page reads beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of marked. Pure.
+/** Parses what the page supports beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of marked. Pure.
  *
  * `split.ts` parts a growing text into blocks with `blocks`, and `render.ts` makes HTML of one block with `inlines` as well.
- * Each of these blocks begins a block of its own wherever a line begins with its sign. That decision needs no line behind it,
- * so that a text which comes in pieces is parted like the whole.
+ * Each of these blocks begins wherever a line begins with its sign. The decision needs no later line, so that a text which
+ * arrives in pieces is split like the whole text.
  */
 
 import { Tokenizer, type MarkedExtension, type TokenizerExtension, type Tokens } from "marked";
 
 import { covered, formulaAt, mathBlockAt, withBars } from "./math.ts";
 
-/** What the extensions find, for the renderers of `render.ts`. */
+/** The tokens of the extensions, for the renderers of `render.ts`. */
 export interface MathToken extends Tokens.Generic {
   tex: string;
   isDisplay: boolean;
@@ -25,14 +24,14 @@ export interface DetailsToken extends Tokens.Generic {
 /** A line that begins one of the blocks below. */
 const BEGINNING = /\n(?= {0,3}(?:\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:))/i;
 
-/** Where the next of these blocks begins, if the paragraph that `src` begins with reaches so far. */
+/** The index of the next of these blocks, if the first paragraph of `src` reaches so far. */
 function nextBlock(src: string): number | undefined {
   const end = src.search(/\n[ \t]*\n/);
   const at = (end < 0 ? src : src.slice(0, end)).search(BEGINNING);
   return at < 0 ? undefined : at + 1;
 }
 
-/** `isWhole`: a formula whose end has not come is text; else it lasts to the end of what has come. */
+/** `isWhole`: a formula without an end is text; else it reaches to the end of the text so far. */
 const mathBlock = (isWhole: boolean): TokenizerExtension => ({
   name: "mathBlock",
   level: "block",
@@ -41,13 +40,13 @@ const mathBlock = (isWhole: boolean): TokenizerExtension => ({
     const found = mathBlockAt(src);
     if (found && (found.isClosed || !isWhole)) return { type: "mathBlock", raw: found.raw, tex: found.tex, isDisplay: true };
     if (!/^ {0,3}(?:\$\$|\\\[)/.test(src)) return undefined;
-    // No formula: still a paragraph of its own. Of another type, since marked would join the next paragraph to it.
+    // This is no formula, but a paragraph of its own. It has another type, since marked would join the next paragraph to it.
     const text = src.slice(0, nextBlock(src) ?? src.length).replace(/\n[ \t]*\n[\s\S]*/, "\n");
     return { type: "words", raw: text, tokens: this.lexer.inline(text.trim()) };
   },
 });
 
-/** Deeper ones are text: each is read by a call within a call. */
+/** Deeper `<details>` are text, because the parser calls itself for each level. */
 export const DETAILS_MAX_DEPTH = 8;
 
 const details = (isWhole: boolean): TokenizerExtension => {
@@ -84,7 +83,7 @@ export function detailsAt(src: string): DetailsParts | null {
   const opening = DETAILS.exec(src);
   if (!opening) return null;
   const tag = /<(\/?)details\b[^>\n]*>/gi;
-  // Tags in code are words. Covered with as many letters, code leaves everything at its place.
+  // Tags in code are text. Code is covered with as many letters, so that all indices stay valid.
   const seen = src.replace(/(?:^|\n) {0,3}(`{3,}|~{3,})[\s\S]*?(?:\n {0,3}\1[`~]*[ \t]*(?=\n|$)|$)|(`+)(?!`)[^`\n]*\2/g, (code) => code.replace(/[<>]/g, "a"));
   let depth = 0;
   let end: RegExpExecArray | null = null;
@@ -106,7 +105,7 @@ export function detailsAt(src: string): DetailsParts | null {
 
 const NOTE = /^ {0,3}\[\^([^\]\s]{1,64})\]:[ \t]*([^\n]*(?:\n|$))/;
 
-/** A line that goes on with the paragraph before it. */
+/** A line that continues the paragraph before it. */
 const CONTINUED = /^(?!\s*(?:$|#{1,6}\s|>|`{3}|~{3}|[-*+]\s|\d{1,9}[.)]\s|\$\$|\\\[|<|\[\^|\|))[^\n]*(?:\n|$)/;
 
 /** A footnote's text: its first line, lines that go on with it, and what is indented below, also after an empty line. */
@@ -169,7 +168,7 @@ function positive(at: number): number | undefined {
 }
 
 const tokenizer: MarkedExtension["tokenizer"] = {
-  /** A `|` within a formula parts no cells, and a table ends where another block begins. */
+  /** A `|` within a formula does not separate cells, and a table ends where another block begins. */
   table(src) {
     const own = src.slice(0, nextBlock(src) ?? src.length);
     const barred = withBars(own);
@@ -179,17 +178,17 @@ const tokenizer: MarkedExtension["tokenizer"] = {
     // A bar has as many characters as what it stands for, so the table ends at the same place.
     return { ...found, raw: own.slice(0, found.raw.length) };
   },
-  /** An underline makes no heading of a paragraph that one of these blocks has ended. */
+  /** An underline does not turn a paragraph into a heading if one of these blocks has ended the paragraph. */
   lheading(src) {
     const at = nextBlock(src);
     return at === undefined || /\n {0,3}(?:=+|-+)[ \t]*\n/.test(src.slice(0, at)) ? false : undefined;
   },
 };
 
-/** What parts a text into blocks. */
+/** The extensions that split a text into blocks. */
 export const blocks: MarkedExtension = { gfm: true, extensions: [mathBlock(false), details(false), note], tokenizer };
 
-/** What reads one block whole. */
+/** The extensions that parse one whole block. */
 export function inlines(isNote: (label: string) => boolean): MarkedExtension {
   return { gfm: true, extensions: [mathBlock(true), details(true), math, reference(isNote)], tokenizer, hooks: { emStrongMask: covered } };
 }

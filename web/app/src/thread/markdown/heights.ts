@@ -1,9 +1,9 @@
-/** About how high a diagram will be, read from its source, before it is drawn. Pure. */
+/** Estimates the height of a diagram from its source, before it is drawn. Pure. */
 
 const MIN_PX = 120;
 const MAX_PX = 600;
 
-/** For kinds of which the source does not say: pie, mindmap, class, state and the like are drawn about so high. */
+/** The height for kinds whose source does not tell: pie, mindmap, class, state and the like are about so high. */
 const OTHER_PX = 340;
 
 /** A box with the space below it, in a flowchart, as Mermaid lays it out with letters of 15 px. */
@@ -40,7 +40,7 @@ function layers(lines: readonly string[]): { depth: number; width: number } {
   const known = new Map<string, number>();
   const layerOf = (name: string): number => {
     if (!known.has(name)) {
-      known.set(name, 0); // a circle ends here
+      known.set(name, 0); // stops at a cycle
       known.set(name, Math.max(-1, ...[...(befores.get(name) ?? [])].map(layerOf)) + 1);
     }
     return known.get(name) as number;
@@ -50,5 +50,5 @@ function layers(lines: readonly string[]): { depth: number; width: number } {
   return { depth: Math.max(1, counts.size), width: Math.max(1, ...counts.values()) };
 }
 
-/** What a picture of such a height can show, and more. */
+/** The most boxes to count: more than a picture of the largest height can show. */
 const MAX_NODES = 200;

@@ -1,4 +1,4 @@
-/** Colours code, once its language is there; until then, and for what is too long or unknown, it stays plain. */
+/** Colours code once its language is loaded. Until then code is plain, as is code that is too long or in an unknown language. */
 
 import { signal } from "@preact/signals";
 
@@ -7,13 +7,13 @@ type Colour = (code: string, language: string) => string | null;
 /** Beyond it colouring takes longer than a frame or two (about 1 MB/s on a phone). */
 const MAX_CHARACTERS = 20_000;
 
-/** Counts the languages that have come. Who reads it is drawn again with the next one. */
+/** Counts the loaded languages. A component that reads it is drawn again when the next language arrives. */
 export const arrivals = signal(0);
 
 let colour: Colour | null = null;
 let isAsked = false;
 
-/** HTML of the code, everything in it escaped, or null. While that may still change, what calls this is drawn again when it does. */
+/** HTML of the code, with everything escaped, or null. The calling component is drawn again if the result changes. */
 export function coloured(code: string, language: string): string | null {
   if (!language || code.length > MAX_CHARACTERS) return null;
   ask();
@@ -31,6 +31,6 @@ function ask(): void {
       loaded.onArrival(() => (arrivals.value += 1));
       arrivals.value += 1;
     },
-    () => (isAsked = false), // offline: plain, until the next one asks
+    () => (isAsked = false), // offline: plain, until the next code block tries again
   );
 }

@@ -5,7 +5,7 @@ import katex from "katex";
 
 import "katex/dist/katex.min.css";
 
-/** What `\rule{…}`, `\kern{…}` and the like may ask for, in ems; KaTeX's own default is any size. */
+/** The largest size that `\rule{…}`, `\kern{…}` and the like may have, in ems; KaTeX's default is no limit. */
 const MAX_SIZE_EMS = 30;
 
 /** How often macros may be replaced in one formula: KaTeX's default, which formulas of papers stay far below. */
@@ -48,12 +48,12 @@ export function typeset(tex: string, isDisplay: boolean): DocumentFragment {
 }
 
 function sentence(wrong: unknown): string {
-  if (!(wrong instanceof katex.ParseError)) return "The formula is nested too deeply"; // a RangeError of the stack
+  if (!(wrong instanceof katex.ParseError)) return "The formula is nested too deeply"; // the stack overflowed (RangeError)
   const at = wrong.position === undefined ? "" : ` (character ${wrong.position + 1})`;
   return wrong.rawMessage.replace(/\.?$/, at);
 }
 
-/** Until the common letters are there: a formula that is drawn before changes its width when they come. */
+/** Resolves when the common fonts are loaded: a formula that is drawn earlier changes its width when they arrive. */
 export async function fontsLoaded(): Promise<void> {
   const fonts = ["1em KaTeX_Main", "italic 1em KaTeX_Math", "1em KaTeX_Size1", "1em KaTeX_Size2"];
   await Promise.allSettled(fonts.map((font) => document.fonts.load(font)));

@@ -23,7 +23,7 @@ import { hcl } from "./hcl.ts";
 
 const FIRST = { bash, cpp, css, diff, go, hcl, java, json, python, rust, sql, typescript, xml, yaml };
 
-/** Also names that people write and highlight.js does not know. */
+/** Languages by every name, with common names that highlight.js does not know. */
 const NAMES = new Map<string, string>(
   Object.entries({
     ...names,
@@ -42,7 +42,7 @@ for (const [name, language] of Object.entries(FIRST)) hljs.registerLanguage(name
 const asked = new Set<string>();
 let arrived = (): void => undefined;
 
-/** Calls back after each language that has come. */
+/** Calls back after each loaded language. */
 export function onArrival(call: () => void): void {
   arrived = call;
 }

@@ -9,17 +9,17 @@ import { fetched } from "../../ui/lazy.tsx";
 
 type Room = typeof import("./markdown.tsx");
 
-/** Undefined until it is here; null where it could not be loaded, and answers are shown as they are written. */
+/** Undefined until the code is loaded; null if it could not be loaded, and answers are shown as plain text. */
 export const room = signal<Room | null | undefined>(undefined);
 let isAsked = false;
 
-/** Loads it. Called as soon as a chat is chosen, so that it comes beside the chat itself. */
+/** Loads the code. Called as soon as a chat is chosen, so that code and chat load at the same time. */
 export function wantMarkdown(): void {
   if (isAsked) return;
   isAsked = true;
   void fetched(() => import("./markdown.tsx")).then((come) => {
     room.value = come;
-    isAsked = come !== null; // else it is tried again with the next text
+    isAsked = come !== null; // else the next text tries again
   });
 }
 

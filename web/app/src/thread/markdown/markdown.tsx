@@ -1,6 +1,6 @@
 /**
- * A text in Markdown, also while it grows: finished blocks stay as they were drawn, of the last one only what changes is
- * drawn anew.
+ * Shows a text in Markdown, also while it grows: finished blocks stay as they were drawn, and in the last block only the
+ * changes are drawn anew.
  *
  * What a reader may do inside (copy code, see an image) is heard in one place, `pressed`, since the blocks are HTML.
  */
@@ -34,7 +34,7 @@ export const Markdown = memo(function Markdown({ text, isGrowing = false }: { te
 interface GrowingProps {
   text: string;
   isGrowing: boolean;
-  /** How many folded parts this text is within. */
+  /** How many levels of `<details>` this text is within. */
   depth: number;
 }
 
@@ -95,7 +95,7 @@ function html(raw: string, definitions: string, notes: string, prefix: string): 
   return clean(toHtml(raw, definitions, notes ? read(notes, prefix) : undefined));
 }
 
-/** HTML with what is made of it here: formulas, coloured code, diagrams. */
+/** Shows HTML, and adds its formulas, coloured code and diagrams. */
 function Html({ html, isOpen }: { html: string; isOpen: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -104,7 +104,7 @@ function Html({ html, isOpen }: { html: string; isOpen: boolean }) {
   useLayoutEffect(() => {
     if (box.current) finish(box.current, isOpen);
   });
-  // Read here, so that this is drawn again when they have come.
+  // Read here, so that this component is drawn again when KaTeX and languages are loaded.
   void (html.includes("data-math") && typeset.value);
   void (html.includes("<code class") && arrivals.value);
   return <div data-block ref={box} />;
@@ -113,7 +113,7 @@ function Html({ html, isOpen }: { html: string; isOpen: boolean }) {
 function finish(box: HTMLElement, isOpen: boolean): void {
   setFormulas(box);
   const codes = [...box.querySelectorAll<HTMLElement>("code[class^=language-]")].filter((code) => !isReplaced(code));
-  // Code that the growing text ends with is not whole yet.
+  // Code at the end of a growing text is not complete yet.
   if (isOpen && codes.length && box.textContent?.endsWith(codes.at(-1)?.textContent ?? "")) codes.pop();
   const diagrams = codes.filter((code) => code.className === DIAGRAM);
   if (diagrams.length) void loadDiagrams().then((room) => room.drawNested(diagrams));
@@ -127,7 +127,7 @@ const DIAGRAM = "language-mermaid";
 const loadDiagrams = () => import("./diagrams.tsx");
 const Diagram = lazyOf(() => loadDiagrams().then((room) => room.Diagram), Reserved);
 
-/** As high as the diagram will be. */
+/** A placeholder as high as the diagram will be. */
 function Reserved({ source }: { source: string }) {
   return (
     <>
@@ -155,7 +155,7 @@ interface FencedProps {
 function Fenced({ code, language, isClosed }: FencedProps) {
   if (language === "math") return isClosed ? <Html html={clean(formulaHtml(code, true, "div"))} isOpen={false} /> : <Begun tex={code} />;
   if (language !== "mermaid") return <Code code={code} language={language} isClosed={isClosed} />;
-  if (!isClosed) void loadDiagrams().then((room) => room.prepare(), () => undefined); // there in time
+  if (!isClosed) void loadDiagrams().then((room) => room.prepare(), () => undefined); // loaded in time
   return isClosed ? <figure data-block dir="ltr"><Diagram source={code} /></figure> : <Code code={code} language={language} isClosed={false} />;
 }
 
@@ -178,7 +178,7 @@ function Footnotes({ notes, lastLabel, definitions, prefix, isGrowing }: Footnot
 
 interface FootnotesProps {
   notes: readonly Note[];
-  /** The label of the note that the text ends with, which may not be whole yet. */
+  /** The label of the note at the end of the text, which may not be complete yet. */
   lastLabel: string;
   definitions: string;
   prefix: string;

@@ -1,4 +1,4 @@
-/** The footnotes below an answer: their numbers, their texts, and the ways between a reference and its note. */
+/** The footnotes below an answer: their numbers, their texts, and the links between a reference and its note. */
 
 import type { Split } from "./split.ts";
 import { noteParts } from "./grammar.ts";
@@ -10,11 +10,11 @@ export interface Note {
   readonly number: number;
 }
 
-/** A label of digits is hardly ever anything but a footnote: it is numbered before its text has come. */
+/** A label of digits is almost always a footnote, so it is numbered before its text arrives. */
 const SURE_LABEL = /^\d{1,3}$/;
 
 /**
- * Numbers those that are referred to, in the order of their first references; notes that nothing refers to are left out,
+ * Numbers the footnotes that are referred to, in the order of their first references; notes that nothing refers to are left out,
  * as GitHub does. `owners`: the block of each label's first reference.
  */
 export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isGrowing: boolean): { notes: Note[]; owners: Map<string, number> } {
@@ -29,13 +29,13 @@ export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isG
   return { notes: [...owners.keys()].map((label, at) => ({ label, text: texts.get(label) ?? "", number: at + 1 })), owners };
 }
 
-/** What a block has to know to write its references, as one string, so that a block whose notes are the same is not drawn anew. */
+/** The notes that a block refers to, as one string, so that a block with unchanged notes is not drawn anew. */
 export function notesOf(labels: readonly string[], block: number, { notes, owners }: ReturnType<typeof numbered>): string {
   const found = notes.filter((note) => labels.includes(note.label));
   return found.map(({ label, number }) => `${number}${owners.get(label) === block ? "*" : ""} ${label}`).join("\n");
 }
 
-/** `prefix`: what makes ids of this text its own. */
+/** `prefix` makes the ids unique to this text. */
 export function read(said: string, prefix: string): Notes {
   const notes = said.split("\n").map((line) => /^(\d+)(\*?) (.*)$/.exec(line));
   return new Map(

@@ -15,7 +15,7 @@ export function patch(box: Element, html: string): void {
   align(box, template.content);
 }
 
-/** Changes what is within an element, which stays so until its own HTML changes. */
+/** Replaces the content of an element; the new content stays until the element's own HTML changes. */
 export function replaceContent(element: Element, change: () => void): void {
   const origin = origins.get(element) ?? element.outerHTML;
   change();
@@ -53,11 +53,11 @@ function isSame(old: Node, next: Node): boolean {
   return origin === undefined ? old.isEqualNode(next) : next instanceof Element && next.outerHTML === origin;
 }
 
-/** The same element with other things in it. */
+/** Whether both are the same element, whatever they contain. */
 function isAlike(old: Node, next: Node): boolean {
   if (old.nodeName !== next.nodeName || origins.has(old)) return false;
   if (!(old instanceof Element) || !(next instanceof Element)) return true;
-  // A reader folds and unfolds.
+  // The reader folds and unfolds `<details>`, so `open` stays.
   const names = new Set([...old.getAttributeNames(), ...next.getAttributeNames()]);
   names.delete("open");
   return [...names].every((name) => old.getAttribute(name) === next.getAttribute(name));

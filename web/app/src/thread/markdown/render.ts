@@ -2,7 +2,7 @@
  * One block of Markdown to HTML, which `clean.ts` then cleans.
  *
  * HTML that a model writes is shown as what it is, text; a few tags without attributes are let through, since tables have
- * no other way to say them, and `<details>`. Images of other servers are not fetched unasked: an address is all it takes to carry words
+ * no other way to say them, and `<details>`. Images of other servers are not fetched unasked, because their addresses can carry text
  * out of a chat. Formulas are left as their source, in elements that `formulas.ts` fills. Pure.
  */
 
@@ -20,7 +20,7 @@ export type Notes = ReadonlyMap<string, { readonly number: number; readonly href
 
 const NONE: Notes = new Map();
 let notes = NONE;
-/** Labels whose first reference in this block has been written: an id stands once. */
+/** Labels whose first reference in this block has been written, so that each id is written once. */
 const written = new Set<string>();
 
 const marked = new Marked(
@@ -84,7 +84,7 @@ const marked = new Marked(
   },
 );
 
-/** `definitions`: link definitions that stand elsewhere in the text; `known`: the footnotes of the text. Not clean yet. */
+/** `definitions`: link definitions that stand elsewhere in the text; `known`: the footnotes of the text. The HTML is not clean yet. */
 export function toHtml(block: string, definitions = "", known: Notes = NONE): string {
   notes = known;
   written.clear();
@@ -109,7 +109,7 @@ function reference(label: string): string {
   return `<sup><a href="${note.href}"${id} data-note aria-label="Footnote ${note.number}">${note.number}</a></sup>`;
 }
 
-/** A block without letters goes the way of what it stands in, which HTML's `dir="auto"` would not do. */
+/** A block without letters inherits its direction, which HTML's `dir="auto"` would not do. */
 function directed(raw: string): string {
   const direction = directionOf(raw);
   return direction ? ` dir="${direction}"` : "";
