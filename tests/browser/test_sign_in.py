@@ -123,6 +123,35 @@ def test_a_link_with_a_token_signs_in_and_leaves_the_token_nowhere(open_page: Pe
 
 
 @pytest.mark.row("AUTH-1")
+def test_a_link_for_somebody_else_changes_nothing_before_it_is_confirmed(open_page: People, server: House) -> None:
+    """Any page can open such a link, and what Ann writes next would be Bob's to read."""
+    page = open_page(f"/#token={token('ann')}")
+    is_in(page, "ann")
+    cookies = page.context.cookies()
+    posted: list[str] = []
+    page.context.on("request", lambda sent: posted.append(sent.url) if sent.method == "POST" else None)
+    with page.expect_popup() as opened:
+        page.evaluate("address => void window.open(address)", f"{server.url}/#token={token('bob')}")
+    link = opened.value
+    asks = link.get_by_role("dialog", name="Sign in as bob instead of ann?")
+    expect(asks).to_be_visible()
+    expect(asks.get_by_role("button", name="Stay signed in as ann")).to_be_focused()
+    assert token("bob") not in link.url + kept(link)
+    assert not [url for url in posted if url.endswith("/v1/session")]
+    assert page.context.cookies() == cookies
+    open_page.shoot(link, "sign-in-instead")
+    assert violations(link) == []
+    asks.get_by_role("button", name="Stay signed in as ann").click()
+    is_in(link, "ann")
+    is_in(page, "ann")
+    assert page.context.cookies() == cookies
+    again = open_page(f"/#token={token('bob')}")
+    again.get_by_role("dialog", name="instead of ann").get_by_role("button", name="Sign in as bob").click()
+    for tab in (again, link, page):
+        is_in(tab, "bob")
+
+
+@pytest.mark.row("AUTH-1")
 def test_a_session_that_ends_in_mid_work_is_taken_up_where_it_was(open_page: People, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}#token={token('ann')}")
     is_in(page, "ann")

@@ -11,7 +11,7 @@ import { isSignedOut as isUnknown, Refused, type Session } from "threadcast-clie
 import { attempt } from "./safe_store.ts";
 import { chats, client, connection, isRefused, notify } from "./session.ts";
 import { caller, person, rememberCaller } from "./storage.ts";
-import { cameWithToken, holdToken, token } from "./token.ts";
+import { cameWithToken, holdToken, token, tokenOfLink } from "./token.ts";
 import { NoToken, tokenIn } from "./token_text.ts";
 
 /** Null until the server has said it. */
@@ -26,11 +26,13 @@ export interface Attempt {
   readonly isBusy: boolean;
   /** A sentence; "" while nothing is wrong. */
   readonly error: string;
+  /** What has to be answered first: whether the person `to`, whom a link speaks for, takes the place of `from`. */
+  readonly swap?: { readonly from: string; readonly to: string } | undefined;
 }
-export const attempted = signal<Attempt>({ given: token() ?? "", isBusy: false, error: "" });
+export const attempted = signal<Attempt>({ given: tokenOfLink ?? "", isBusy: false, error: "" });
 
 /** Whether the sign-in screen stands over the page. */
-export const isSigningIn = computed(() => isSignedOut.value || attempted.value.isBusy || attempted.value.error !== "");
+export const isSigningIn = computed(() => isSignedOut.value || attempted.value.isBusy || attempted.value.error !== "" || !!attempted.value.swap);
 
 /** Signs in with what was pasted. What is wrong is told by `attempted`. */
 export async function attemptSignIn(pasted: string): Promise<void> {
@@ -41,6 +43,27 @@ export async function attemptSignIn(pasted: string): Promise<void> {
   } catch (wrong) {
     attempted.value = { given: pasted, isBusy: false, error: wordsOf(wrong) };
   }
+}
+
+/**
+ * Signs in by the link that opened this page. Any page can open such a link, so where the browser belongs to somebody else
+ * already, nothing is changed before that is confirmed: the person would go on writing under another's name.
+ */
+async function attemptByLink(given: string): Promise<void> {
+  attempted.value = { given, isBusy: true, error: "" };
+  try {
+    const to = nameOf(await ask("GET", tokenIn(given, location.host)));
+    const from = await ask("GET", null).then(nameOf, () => caller);
+    if (from && to && from !== to) attempted.value = { given, isBusy: false, error: "", swap: { from, to } };
+    else await attemptSignIn(given);
+  } catch (wrong) {
+    attempted.value = { given, isBusy: false, error: wordsOf(wrong) };
+  }
+}
+
+/** The link is forgotten. Who was signed in stays so. */
+export function declineLink(): void {
+  location.reload();
 }
 
 function wordsOf(wrong: unknown): string {
@@ -148,5 +171,5 @@ effect(() => {
   // Also where the server wants nobody to sign in any more, or knows somebody else by now.
   if (!token()) void learn();
 });
-if (cameWithToken) void attemptSignIn(attempted.peek().given);
+if (tokenOfLink !== null) void attemptByLink(tokenOfLink);
 addEventListener("pageshow", ({ persisted }) => persisted && void learn());

@@ -6,11 +6,14 @@
 
 import { tokenOfHash } from "./token_text.ts";
 
-let held = tokenOfHash(location.hash);
-if (held !== null) history.replaceState(history.state, "", location.pathname + location.search);
+/** The token of the link that opened this page; null where it was no such link. Any page can open one. */
+export const tokenOfLink = tokenOfHash(location.hash);
+if (tokenOfLink !== null) history.replaceState(history.state, "", location.pathname + location.search);
 
 /** Whether this page was opened by a link with a token. */
-export const cameWithToken = held !== null;
+export const cameWithToken = tokenOfLink !== null;
+
+let held: string | null = null;
 
 /** The token that requests must carry; undefined if the browser sends the cookie. */
 export function token(): string | undefined {

@@ -3,7 +3,7 @@
 import { useEffect, useId, useRef } from "preact/hooks";
 
 import { caller } from "../state/storage.ts";
-import { attempted, attemptSignIn } from "../state/signing.ts";
+import { attempted, attemptSignIn, declineLink } from "../state/signing.ts";
 import { Icon } from "./icon.tsx";
 
 import css from "./sign_in.module.css";
@@ -12,64 +12,91 @@ export function SignIn() {
   const box = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLInputElement>(null);
   const id = useId();
-  const { given, isBusy, error } = attempted.value;
+  const { given, isBusy, error, swap } = attempted.value;
   useEffect(() => box.current?.showModal(), []);
   useEffect(() => {
     if (error) field.current?.select();
   }, [error]);
   return (
     <dialog class={css.screen} ref={box} aria-labelledby={`${id}-title`} onCancel={(event) => event.preventDefault()}>
-      <form
-        class={css.card}
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!isBusy) void attemptSignIn(field.current?.value ?? "");
-        }}
-      >
-        <img class={css.mark} src="/favicon.svg" alt="" width="40" height="40" />
-        <h1 id={`${id}-title`}>Sign in to {location.host}</h1>
-        <p>
-          {caller ? (
-            <>
-              You are signed out. Sign in as <strong>{caller}</strong> and go on where you were: what you wrote is kept in this browser.
-            </>
-          ) : (
-            "This server wants to know who you are. Whoever runs it gave you a token, or a link that holds one."
-          )}
-        </p>
-        <label for={`${id}-token`}>Token or link</label>
-        <input type="text" name="username" autocomplete="username" defaultValue={caller} hidden />
-        <input
-          id={`${id}-token`}
-          ref={field}
-          name="token"
-          type="password"
-          autocomplete="current-password"
-          spellcheck={false}
-          autofocus
-          defaultValue={given}
-          aria-invalid={error !== ""}
-          aria-describedby={`${id}-error`}
-        />
-        <p role="alert" id={`${id}-error`} class={css.wrong}>
-          {error && (
-            <>
-              <Icon name="warn" /> <span>{error}</span>
-            </>
-          )}
-        </p>
-        <button type="submit" class="primary" disabled={isBusy}>
-          {isBusy ? "Checking…" : "Sign in"}
-        </button>
-        <details class={css.help}>
-          <summary>No token?</summary>
+      {swap ? (
+        <Swap {...swap} given={given} titleId={`${id}-title`} />
+      ) : (
+        <form
+          class={css.card}
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (!isBusy) void attemptSignIn(field.current?.value ?? "");
+          }}
+        >
+          <img class={css.mark} src="/favicon.svg" alt="" width="40" height="40" />
+          <h1 id={`${id}-title`}>Sign in to {location.host}</h1>
           <p>
-            Ask whoever runs this server. They make one with <code>threadcast token NAME</code>, put the lines that it prints into{" "}
-            <code>threadcast.toml</code> and start the server again.
+            {caller ? (
+              <>
+                You are signed out. Sign in as <strong>{caller}</strong> and go on where you were: what you wrote is kept in this browser.
+              </>
+            ) : (
+              "This server wants to know who you are. Whoever runs it gave you a token, or a link that holds one."
+            )}
           </p>
-          <p>You stay signed in for 30 days, in all tabs of this browser, until you sign out.</p>
-        </details>
-      </form>
+          <label for={`${id}-token`}>Token or link</label>
+          <input type="text" name="username" autocomplete="username" defaultValue={caller} hidden />
+          <input
+            id={`${id}-token`}
+            ref={field}
+            name="token"
+            type="password"
+            autocomplete="current-password"
+            spellcheck={false}
+            autofocus
+            defaultValue={given}
+            aria-invalid={error !== ""}
+            aria-describedby={`${id}-error`}
+          />
+          <p role="alert" id={`${id}-error`} class={css.wrong}>
+            {error && (
+              <>
+                <Icon name="warn" /> <span>{error}</span>
+              </>
+            )}
+          </p>
+          <button type="submit" class="primary" disabled={isBusy}>
+            {isBusy ? "Checking…" : "Sign in"}
+          </button>
+          <details class={css.help}>
+            <summary>No token?</summary>
+            <p>
+              Ask whoever runs this server. They make one with <code>threadcast token NAME</code>, put the lines that it prints into{" "}
+              <code>threadcast.toml</code> and start the server again.
+            </p>
+            <p>You stay signed in for 30 days, in all tabs of this browser, until you sign out.</p>
+          </details>
+        </form>
+      )}
     </dialog>
+  );
+}
+
+/** Whether the person of the link takes the place of whoever is signed in. */
+function Swap({ from, to, given, titleId }: { from: string; to: string; given: string; titleId: string }) {
+  const stay = useRef<HTMLButtonElement>(null);
+  useEffect(() => stay.current?.focus(), []);
+  return (
+    <div class={css.card}>
+      <img class={css.mark} src="/favicon.svg" alt="" width="40" height="40" />
+      <h1 id={titleId}>
+        Sign in as {to} instead of {from}?
+      </h1>
+      <p>
+        This page was opened by a link that signs in as <strong>{to}</strong>, and this browser is signed in as <strong>{from}</strong>. If you did not
+        expect that, stay: what you write as {to} can be read by whoever made the link.
+      </p>
+      <button ref={stay} type="button" class="primary" onClick={declineLink}>
+        Stay signed in as {from}
+      </button>
+      <button type="button" onClick={() => void attemptSignIn(given)}>Sign in as {to}</button>
+      <p>All tabs of this browser change together. What {from} wrote here is kept for {from}.</p>
+    </div>
   );
 }
