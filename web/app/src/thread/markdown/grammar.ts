@@ -21,14 +21,13 @@ export interface DetailsToken extends Tokens.Generic {
   isUnfolded: boolean;
 }
 
-/** A line that begins one of the blocks below. */
-const BEGINNING = /\n(?= {0,3}(?:\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:))/i;
+/** An empty line, or a line that begins one of the blocks below, which is captured. */
+const ENDING = /\n(?:[ \t]*\n|(?= {0,3}(\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:)))/i;
 
 /** The index of the next of these blocks, if the first paragraph of `src` reaches so far. */
 function nextBlock(src: string): number | undefined {
-  const end = src.search(/\n[ \t]*\n/);
-  const at = (end < 0 ? src : src.slice(0, end)).search(BEGINNING);
-  return at < 0 ? undefined : at + 1;
+  const found = ENDING.exec(src);
+  return found?.[1] === undefined ? undefined : found.index + 1;
 }
 
 /** `isWhole`: a formula without an end is text; else it reaches to the end of the text so far. */

@@ -17,6 +17,8 @@ export interface Formula {
 const BLOCK_MAX_CHARACTERS = 5_000;
 const INLINE_MAX_CHARACTERS = 1_000;
 
+const EMPTY_LINE = /\n[ \t]*\n/;
+
 /** Signs that stand in formulas and hardly ever between two amounts of money. */
 const MATH_SIGN = /[\\^_={}<>+*]/;
 
@@ -31,16 +33,20 @@ export function formulaAt(src: string, before = ""): Formula | null {
 }
 
 function bracketed(src: string): Formula | null {
-  const found = /^\\\(([\s\S]{1,1000}?)\\\)|^\\\[([\s\S]{1,5000}?)\\\](?!\()/.exec(src);
-  const tex = found?.[1] ?? found?.[2];
-  if (!found || !tex?.trim() || /\n[ \t]*\n/.test(tex)) return null;
-  return { raw: found[0], tex: tex.trim(), isDisplay: found[2] !== undefined };
+  const isDisplay = src[1] === "[";
+  if (!isDisplay && src[1] !== "(") return null;
+  const near = src.slice(0, (isDisplay ? BLOCK_MAX_CHARACTERS : INLINE_MAX_CHARACTERS) + 4);
+  let end = near.indexOf(isDisplay ? "\\]" : "\\)", 3);
+  while (isDisplay && end >= 0 && src[end + 2] === "(") end = near.indexOf("\\]", end + 1);
+  const tex = near.slice(2, Math.max(2, end));
+  if (!tex.trim() || EMPTY_LINE.test(tex)) return null;
+  return { raw: src.slice(0, end + 2), tex: tex.trim(), isDisplay };
 }
 
 function doubled(src: string): Formula | null {
   const found = /^\$\$((?:[^$\\]|\\[\s\S]){1,5000}?)\$\$(?!\$)/.exec(src);
   const tex = found?.[1];
-  if (!found || !tex?.trim() || /\n[ \t]*\n/.test(tex) || isPriceRange(tex)) return null;
+  if (!found || !tex?.trim() || EMPTY_LINE.test(tex) || isPriceRange(tex)) return null;
   return { raw: found[0], tex: tex.trim(), isDisplay: true };
 }
 
@@ -54,7 +60,7 @@ function single(src: string, before: string): Formula | null {
   const tex = found?.[1];
   if (!found || tex === undefined || !mayOpen(tex, before)) return null;
   const after = src.slice(found[0].length);
-  if (/\s$/.test(tex) || tex === "|" || /\n[ \t]*\n/.test(tex) || /^[\d$]/.test(after)) return null;
+  if (/\s$/.test(tex) || tex === "|" || EMPTY_LINE.test(tex) || /^[\d$]/.test(after)) return null;
   if (/^[A-Za-z_]/.test(after) && !SUFFIX.test(after)) return null;
   if (/^[({]/.test(tex) && after[0] === tex[0]) return null; // `${a}${b}`, `$(a)$(b)`
   if (/^\d/.test(tex) && /\s/.test(tex) && !MATH_SIGN.test(tex) && !/^[\d\s.,()/:-]+$/.test(tex)) return null;
@@ -82,9 +88,9 @@ export function mathBlockAt(src: string): MathBlock | null {
   if (!opening) return null;
   const close = opening[1] === "$$" ? "$$" : "\\]";
   const begin = src.indexOf(opening[1] as string) + 2;
-  const end = src.indexOf(close, begin);
   const limit = opening[2] ? begin + BLOCK_MAX_CHARACTERS : begin + emptyLine(src.slice(begin, begin + BLOCK_MAX_CHARACTERS));
-  if (end < 0 || end > limit) return src.length < limit && end < 0 ? { raw: src, tex: src.slice(begin), isClosed: false } : null;
+  const end = src.slice(0, limit + 2).indexOf(close, begin);
+  if (end < 0) return src.length < limit ? { raw: src, tex: src.slice(begin), isClosed: false } : null;
   const after = /^([.,;:]?)[ \t]*(?:\n|$)/.exec(src.slice(end + 2, end + 100));
   const tex = src.slice(begin, end).trim();
   if (!after || !tex) return null;
@@ -92,7 +98,7 @@ export function mathBlockAt(src: string): MathBlock | null {
 }
 
 function emptyLine(text: string): number {
-  const at = text.search(/\n[ \t]*\n/);
+  const at = text.search(EMPTY_LINE);
   return at < 0 ? BLOCK_MAX_CHARACTERS : at;
 }
 
@@ -119,7 +125,7 @@ function stepAt(text: string, at: number): Step {
   const rest = text.slice(at);
   if (text[at] === "`") {
     const code = /^(`+)(?!`)([\s\S]*?[^`])\1(?!`)/.exec(rest);
-    const isCode = code && ((code[1] as string).length > 2 || !/\n[ \t]*\n/.test(code[0]));
+    const isCode = code && ((code[1] as string).length > 2 || !EMPTY_LINE.test(code[0]));
     return { raw: isCode ? code[0] : (/^`+/.exec(rest)?.[0] as string), kind: "text" };
   }
   const formula = formulaAt(rest, text[at - 1]);
@@ -130,13 +136,13 @@ function stepAt(text: string, at: number): Step {
 
 /** Whether the rest of a growing text may be the first part of a formula; for words and money only briefly. */
 function hasBegun(rest: string, before: string): boolean {
-  if (/\n[ \t]*\n/.test(rest)) return false;
-  if (/^\\(?:$|[([])/.test(rest)) return rest.length < INLINE_MAX_CHARACTERS && !/\\[)\]]/.test(rest);
-  if (rest.startsWith("$$")) return rest.length < INLINE_MAX_CHARACTERS && !rest.slice(2).includes("$$") && !isPriceRange(rest.slice(2));
+  if (rest.length > INLINE_MAX_CHARACTERS || EMPTY_LINE.test(rest)) return false;
+  if (/^\\(?:$|[([])/.test(rest)) return !/\\[)\]]/.test(rest);
+  if (rest.startsWith("$$")) return !rest.slice(2).includes("$$") && !isPriceRange(rest.slice(2));
   const tex = rest.slice(1);
   if (rest[0] !== "$" || tex.replace(/\\[\s\S]/g, "").includes("$") || !mayOpen(tex, before)) return false;
-  if (/^\d/.test(tex)) return /^[\d.,]{1,9}$/.test(tex) || (MATH_SIGN.test(tex) && tex.length < INLINE_MAX_CHARACTERS);
-  return tex.length < (MATH_SIGN.test(tex) ? INLINE_MAX_CHARACTERS : MAX_HELD_WORDS);
+  if (/^\d/.test(tex)) return /^[\d.,]{1,9}$/.test(tex) || MATH_SIGN.test(tex);
+  return tex.length < MAX_HELD_WORDS || MATH_SIGN.test(tex);
 }
 
 /** So much after a dollar is held back before it is taken for words: a third of a second at 50 words a second. */
@@ -148,7 +154,7 @@ export function withoutBegun(text: string): string {
   let length = 0;
   for (const { raw, kind } of steps(text)) {
     if (kind === "begun" || kind === "last") return text.slice(0, length);
-    if (/^`/.test(raw) && !/[^`]/.test(raw) && !/\n[ \t]*\n/.test(text.slice(length))) return text; // code that has only begun
+    if (/^`/.test(raw) && !/[^`]/.test(raw) && !EMPTY_LINE.test(text.slice(length))) return text; // code that has only begun
     length += raw.length;
   }
   return text;
