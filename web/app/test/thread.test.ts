@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { failureOf, type Message } from "threadcast-client";
+import { failureOf, reasoningMsOf, type Message } from "threadcast-client";
 
 import { sourcesOf } from "../src/thread/citations.ts";
 import { directionOf } from "../src/thread/markdown/direction.ts";
@@ -149,6 +149,11 @@ test("what stands in a message as a failure and is none is not shown", () => {
     assert.equal(failureOf(message("user", "q", { extra: { failure } })), null);
   }
   assert.deepEqual(failureOf(message("user", "q", { extra: { failure: { code: "c", message: "m", status: "x", reason: 7 } } })), { code: "c", message: "m" });
+  for (const [status, retry_at, reasoning_ms] of [[-1, 1e300, 1e300], [200.5, -1, -1], [600, Number.NaN, Number.NaN]]) {
+    const extra = { failure: { code: "c", message: "m", status, retry_at }, reasoning_ms };
+    assert.deepEqual(failureOf(message("user", "q", { extra })), { code: "c", message: "m" });
+    assert.equal(reasoningMsOf(message("assistant", "a", { extra })), null);
+  }
 });
 
 test("people are told what they can do about each failure of a run, and when", () => {

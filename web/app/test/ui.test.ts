@@ -24,7 +24,9 @@ function said(...given: Parameters<typeof facts>): [string, string, string] {
 
 test("live is said alone, and with what waits when something does", () => {
   assert.deepEqual(said({ state: "live", held: 0, reason: "as it was" }), ["live", "live", ""]);
-  assert.equal(said({ state: "live", held: 2, reason: "the store is away" })[1], "live, 2 waiting to be sent, the store is away");
+  assert.equal(said({ state: "live", held: 2, reason: "the store is away" })[1], "receiving, not sending, 2 waiting to be sent, the store is away");
+  assert.equal(standing(facts({ state: "live", held: 2, reason: "the store is away" })).kind, "busy", "what does not go out is not green");
+  assert.deepEqual(said({ state: "live", held: 1 }), ["live", "live, 1 waiting to be sent", ""]);
 });
 
 test("offline says why, how much waits, and when it is tried again", () => {

@@ -17,7 +17,13 @@ export interface Failure {
   readonly model?: string;
 }
 
-/** The failure of this message; null if it has no readable one. A later answer on the path supersedes the failure. */
+/** The last moment that a `Date` can tell (ECMA-262, Time Values and Time Range). */
+const LAST_MS = 8.64e15;
+
+/**
+ * The failure of this message; null if it has no readable one. Impossible values, such as a status of -1 in an imported
+ * chat, are left out. A later answer on the path supersedes the failure.
+ */
 export function failureOf(message: Message): Failure | null {
   const found = message.extra?.failure as Record<string, unknown> | null | undefined;
   if (typeof found?.code !== "string" || typeof found.message !== "string") return null;
@@ -26,8 +32,8 @@ export function failureOf(message: Message): Failure | null {
     code,
     message: sentence,
     ...(typeof reason === "string" && reason && { reason }),
-    ...(typeof status === "number" && { status }),
-    ...(typeof retry_at === "number" && { retryAt: retry_at }),
+    ...(isWithin(status, 100, 599) && Number.isInteger(status) && { status }),
+    ...(isWithin(retry_at, 0, LAST_MS) && { retryAt: retry_at }),
     ...(typeof model === "string" && model && { model }),
   };
 }
@@ -35,5 +41,12 @@ export function failureOf(message: Message): Failure | null {
 /** How long the model thought before it answered, in milliseconds; null if unknown. */
 export function reasoningMsOf(message: Message): number | null {
   const ms = message.extra?.reasoning_ms;
-  return typeof ms === "number" && ms > 0 ? ms : null;
+  return isWithin(ms, 0, DAY_MS) && ms > 0 ? ms : null;
+}
+
+/** No model thinks for longer. */
+const DAY_MS = 86_400_000;
+
+function isWithin(found: unknown, least: number, most: number): found is number {
+  return typeof found === "number" && found >= least && found <= most;
 }

@@ -1,8 +1,8 @@
 /**
  * How we stand to the server, in words. Pure: what the client says goes in, what people read comes out.
  *
- * The rule: nothing is said that is not so. "Live" is said when all that was missed has come and all that was sent is
- * posted; a browser without a network is told as one only while the server is in fact out of reach.
+ * The rule: nothing is said that is not so. "Live" is said when all that was missed has come, and nothing that was sent
+ * is kept from being posted; a browser without a network is told as one only while the server is in fact out of reach.
  */
 
 import type { Connection } from "threadcast-client";
@@ -53,7 +53,7 @@ export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Fa
   if (state !== "offline" && silentSince !== undefined) {
     return say("offline", "no word from the server", "", `for ${Math.floor((nowMs - silentSince) / 1000)} s`);
   }
-  if (state === "live") return say("live", "live", held ? reason : "");
+  if (state === "live") return held && reason ? say("busy", "receiving, not sending", reason) : say("live", "live");
   if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", reason);
   const isTrying = retryAt === undefined || retryAt <= nowMs;
   if (isTrying && (reason === undefined || reason === REQUESTED)) return say("busy", "connecting");
