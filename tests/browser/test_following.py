@@ -263,7 +263,14 @@ def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People,
     stays(page)
     page.mouse.move(bar, box["y"] + box["height"] * log(page).evaluate(THUMB))
     page.mouse.down()
-    page.mouse.move(bar, box["y"] + box["height"] + 400, steps=5)
+    below = box["y"] + box["height"] + 400
+
+    def dragged_down() -> bool:  # the answer may grow between a move and what the page makes of it
+        page.mouse.move(bar, below - 5)
+        page.mouse.move(bar, below, steps=5)
+        return jump(page).count() == 0
+
+    wait_until(dragged_down, "the end, by dragging")
     page.mouse.up()
     follows_growth(page)
     server.command(chat_id, "abort")
