@@ -19,7 +19,7 @@ import { ToolCalls, type Handler } from "./tool_calls.js";
 import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
 import { pathOf, type Wire } from "./wire.js";
 
-/** How we stand to the server. `held`: commands sent and not yet shown by the stream, without those that are being taken back. */
+/** How we stand to the server. `held`: commands sent and not yet shown by the stream. */
 export interface Connection {
   readonly state: "offline" | "catching_up" | "live";
   readonly held: number;
@@ -354,7 +354,7 @@ export class Chat implements Recipient {
   // The connection.
 
   private get held(): number {
-    return this.waiting.filter(({ type }) => type !== WITHDRAWN).length;
+    return this.outbox.held(this.id).length;
   }
 
   /** Live: after the first word of a connection, and once all that is held was posted again. */

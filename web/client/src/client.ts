@@ -103,7 +103,7 @@ export class Client {
     for (const id of this.outbox.chats()) {
       const chat = this.chat(id);
       const stop = chat.subscribe(() => {
-        if (chat.failure || (chat.isReady && chat.waiting.length === 0)) {
+        if (chat.failure || (chat.isReady && chat.connection.held === 0)) {
           stop();
           queueMicrotask(() => chat.close());
         }

@@ -133,7 +133,7 @@ document.addEventListener("visibilitychange", () => {
 function leave(left: Chat): void {
   let isOver = false;
   const look = () => {
-    if (isOver || (!left.failure && left.waiting.length)) return;
+    if (isOver || (!left.failure && left.connection.held)) return;
     isOver = true;
     queueMicrotask(() => left.close());
   };
