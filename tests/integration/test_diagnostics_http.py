@@ -36,6 +36,7 @@ sha256 = "{bob}"
 
 [models]
 demo = true
+{models}
 [models.providers.fake]
 base_url = "{url}"
 models = [{{ name = "tiny" }}]
@@ -83,11 +84,11 @@ class House:
 
 
 @asynccontextmanager
-async def house(tmp_path: Path, more: str = "", app: Path | None = None) -> AsyncIterator[House]:
+async def house(tmp_path: Path, more: str = "", app: Path | None = None, models: str = "") -> AsyncIterator[House]:
     hashes = {name: hashlib.sha256(f"{name}-secret-token".encode()).hexdigest() for name in ("ann", "bob")}
     with serve_fake_openai() as model:
         config = tmp_path / "threadcast.toml"
-        config.write_text(CONFIG.format(url=model.base_url, prompt=PROMPT, **hashes) + more)
+        config.write_text(CONFIG.format(url=model.base_url, prompt=PROMPT, models=models, **hashes) + more)
         arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
         arguments += ["--app", str(app)] if app is not None else []
         with start(*arguments, log=tmp_path / "log") as process:
@@ -176,8 +177,10 @@ async def test_the_page_chat_hands_out_the_trace_to_who_may_see_it_and_to_nobody
 
 
 @pytest.mark.row("DIAG-1")
-async def test_a_failed_call_leaves_the_providers_words_in_the_trace_alone(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+async def test_a_failed_call_leaves_the_providers_words_in_the_trace_alone_where_the_operator_wants_it(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, models="show_reasons = false") as here:
         run_id = await here.say("c1", failure(400, {"message": "the moon is in the way"}))
         trace = await here.trace("c1", run_id)
         assert trace["outcome"] == "error" and "moon" not in trace["error"]

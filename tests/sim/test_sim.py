@@ -76,7 +76,7 @@ def test_a_seed_has_the_same_history_in_every_process(mix: str) -> None:
 
 
 def test_a_failing_seed_ends_the_search_with_its_number_and_how_to_replay_it() -> None:
-    command = [sys.executable, "-m", "tests.sim", "--rule", "nonce", "--seeds", "50", "--processes", "1"]
+    command = [sys.executable, "-m", "tests.sim", "--rule", "nonce", "--seeds", "300", "--processes", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "python -m tests.sim --seed" in done.stdout
