@@ -1,19 +1,27 @@
-# One image for both halves; compose.yaml says which. Only what the wheel needs is copied; the page is built on the way, by
-# a Node.js that is gone afterwards.
-FROM python:3.13-slim
+# One image for the web half and the worker half; compose.yaml chooses by the command. The first stage builds the wheels
+# and the page; its Node.js is not part of the image. All installed packages are pinned with their hashes.
+FROM python:3.13-slim AS build
 
 WORKDIR /src
-COPY pyproject.toml README.md hatch_build.py ./
+COPY requirements requirements
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt -r requirements/node.txt
+COPY README.md ./
 COPY protocol protocol
+COPY client client
 COPY server server
-COPY threadcast threadcast
 COPY web web
-COPY tests/conformance tests/conformance
-RUN pip install --no-cache-dir . && useradd --create-home threadcast && install -d -o threadcast /app /data
+RUN for package in protocol client server; do (cd $package && python -m hatchling build --target wheel --directory /wheels) || exit 1; done
+
+FROM python:3.13-slim
+
+COPY requirements/serve.txt /tmp/
+RUN pip install --no-cache-dir --require-hashes -r /tmp/serve.txt
+COPY --from=build /wheels /wheels
+RUN pip install --no-cache-dir --no-deps /wheels/*.whl && useradd --create-home threadcast && install -d -o threadcast /app /data
 
 USER threadcast
 WORKDIR /app
-# Files that tools write; a private store would lie here too.
+# The directory of files that tools write, and of a private store.
 ENV THREADCAST_STORE__DATA_DIR=/data
 EXPOSE 8000
 ENTRYPOINT ["threadcast"]

@@ -1,1 +1,2 @@
-"""Programs that show speed and memory, one for each row of the budget, as ratios beside a baseline in the same run."""
+"""Programs that measure speed and memory, one for each row of the budget. Each program gives ratios to a baseline that
+is measured in the same run."""

@@ -1,8 +1,7 @@
-"""`python -m bench [row ...]`: the rows of the budget measured one after the other, printed, and kept as JSON.
+"""`python -m bench [row ...]`: measures the rows of the budget one after the other, prints the figures and writes JSON.
 
-A row is a module of this package with `measure(small)`; its own command runs it alone. Only the names are known here.
-Before and after all of them the machine's own noise is measured, and stands at the end of the report. The rule: rows
-run one at a time, never side by side.
+A row is a module of this package with a function `measure(small)`; `python -m bench.ROW` runs one row. The noise of the
+machine is measured before and after the rows and printed at the end of the report. Rows never run at the same time.
 """
 
 import argparse
@@ -22,40 +21,45 @@ __all__ = ["ROWS", "main"]
 
 ROWS = {
     "fanout": "500 readers of one chat beside a C program, nchan, Starlette and sse-starlette",
-    "growth": "1 to 5,000 readers, and 1,000 chats of two: what an event, a reader, a chat adds",
-    "tokens": "model bytes in to SSE bytes out, 1 to 500 chats that stream",
+    "growth": "1 to 5,000 readers, and 1,000 chats with two readers each: the cost of one more event, reader and chat",
+    "tokens": "the whole way of a token, from the model's bytes to the reader's, in 1 to 500 streaming chats",
     "latency": "append to reader, POST to 202, POST to first delta",
-    "memory": "an idle reader, a chat at rest, a chat that runs, a reader that stalls",
+    "memory": "the memory of an idle reader, a chat at rest, a running chat and a stalled reader",
     "join": "a snapshot of 10, 1,000 and 10,000 messages, alone and 500 at once; resume",
+    "agents": "durable agents: 1,000 parked ones, the cost of a step, the replay of 1,000 recorded operations",
     "start": "import, ready, first answer",
     "peers": "the same work on other servers",
-    "page": "the page in Chromium: a long chat opened, frames while an answer streams, sizes",
+    "bombs": "requests made to be slow: how long one keeps the event loop busy",
+    "fairness": "the first token of 50 modest callers while another caller floods the server with slow runs",
+    "floods": "floods of hostile requests: memory, /livez, and what another caller waits",
+    "page": "the page in Chromium: opening a long chat, frames while an answer streams, download sizes",
 }
-"""By module. What each shows, for `--help`."""
+"""Maps the name of each row, which is a module, to its description in `--help`."""
 
 
 class Row(Protocol):
-    """What a row's module offers."""
+    """The function that the module of a row must have."""
 
     def measure(self, small: bool) -> Section:
-        """Run it. `small` is the set that two commits are compared by: a share of the time, the same keys."""
+        """Measure the row. `small`: measure the small set, with which two commits are compared. It takes less time and
+        has the same keys."""
 
 
 class Report(msgspec.Struct):
-    """All that was printed, for `bench.chart` and `bench.compare`. Times in seconds since the epoch."""
+    """The figures of one run, for `bench.chart` and `bench.compare`. Times are in seconds since the epoch."""
 
     taken_at: int
     machine: dict[str, str | int]
     sections: list[Section]
     noise: list[str] = []
-    """Of the machine, before and after; in words."""
+    """The noise of the machine before and after the run, in words."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="row", help="; ".join(f"{k}: {v}" for k, v in ROWS.items()))
-    parser.add_argument("--small", action="store_true", help="a share of the time, for comparisons")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures here too")
+    parser.add_argument("--small", action="store_true", help="measure in less time, for comparisons")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, too")
     options = parser.parse_args(arguments)
     unknown = [row for row in options.rows if row not in ROWS]
     if unknown:

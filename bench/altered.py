@@ -1,29 +1,39 @@
-"""`threadcast` with one thing otherwise, for `bench.choices`: another event loop, other send buffers.
+"""Starts `threadcast` with another event loop or other send buffers (`bench.choices`), or with a record of how long the
+event loop computes at a stretch (`bench.bombs`).
 
-`python -m bench.altered {"loop":"asyncio","send_buffer_bytes":16384} web --port 0`. What nobody needs to set is no
-setting of the product; here it is changed in the process before the product begins.
+`python -m bench.altered {"loop":"asyncio","send_buffer_bytes":16384} web --port 0`. The product has no settings for
+these, because no operator needs them. This program changes them before the start.
 """
 
+import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 
-from server import sockets
-from server.cli import main
+from threadcast.cli import main
+from threadcast.http import sockets
 
 __all__ = ["Altered"]
 
 
 class Altered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """None: as the product has it."""
+    """The changes to make. A field with None keeps the product's own value."""
 
     loop: str | None = None
-    """asyncio: the one of the standard library."""
+    """The event loop; "asyncio" is the one of the standard library."""
 
     send_buffer_bytes: int | None = None
+
+    stretches: str | None = None
+    """A file that gets a line for each stretch above `STRETCH_MIN_SECONDS`: its CPU seconds. Needs asyncio's loop."""
+
+
+STRETCH_MIN_SECONDS = 0.005
 
 
 def _alter(altered: Altered) -> None:
@@ -34,8 +44,25 @@ def _alter(altered: Altered) -> None:
             run(main_, *arguments)
 
         anyio.run = run_plain  # type: ignore[assignment] # the product gives no other options than the one left out
+    if altered.stretches is not None:
+        _record_stretches(Path(altered.stretches))
     if altered.send_buffer_bytes is not None:
         sockets.SEND_BUFFER_BYTES = altered.send_buffer_bytes
+
+
+def _record_stretches(path: Path) -> None:
+    """Take the CPU time of each callback of the event loop: a stretch in which the loop does nothing else."""
+    run = asyncio.Handle._run  # asyncio has no public way to see a callback run
+    file = path.open("a", buffering=1)
+
+    def timed(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(handle)
+        spent = time.thread_time() - began
+        if spent > STRETCH_MIN_SECONDS:
+            file.write(f"{spent}\n")
+
+    asyncio.Handle._run = timed  # type: ignore[method-assign,assignment] # typeshed takes it for a bound method
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The least that a POST of a command could be: one JSON body, one XADD, 202. `bench/latency.py` measures beside it."""
+"""The smallest possible POST of a command: it reads one JSON body, makes one XADD and answers 202. `bench/latency.py`
+compares our POST with it."""
 
 import os
 

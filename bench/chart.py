@@ -1,8 +1,8 @@
-"""`python -m bench.chart`: what `python -m bench --json docs/performance.json` kept, as charts and as tables of a page.
+"""`python -m bench.chart`: draws charts and tables from the figures of `python -m bench --json docs/performance.json`.
 
-Writes the SVGs beside the JSON and everything between the two marks of `docs/performance.md`; `--check` writes nothing
-and fails when either is not what the JSON gives, which a test holds. It measures nothing and knows no row but those of
-`BESIDE`. The rule: the same figures give the same bytes, so a change of a chart is a change of a figure.
+It writes the SVG files beside the JSON file, and the text between the two marks of `docs/performance.md`. `--check`
+writes nothing and fails if a file is out of date; a test runs it. The same figures always give the same bytes, so a
+chart changes only when a figure has changed.
 """
 
 import argparse
@@ -25,19 +25,20 @@ DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- begin: written by python -m bench.chart -->", "<!-- end -->"
 
 BESIDE = {
-    "fanout": "What an event costs for each reader, beside others",
-    "growth": "How cost grows with readers and chats",
+    "fanout": "The cost of an event for each reader, compared with other servers",
+    "growth": "How the cost grows with readers and chats",
     "peers": "The same work on other servers",
 }
-"""Rows with a chart of their own: figures without a bar, of the unit that most of them have."""
+"""The rows that get a chart. The chart of a row shows the figures without a bar, in the unit that most of them have."""
 
 WIDTH, LABEL_WIDTH, VALUE_WIDTH = 880, 330, 120
 LINE_HEIGHT, TOP = 26, 46
 SHARE_MAX = 2.0
-"""Bars of the budget end at twice what is allowed; what is beyond says so in figures."""
+"""The chart of the budget ends at twice the allowed value. A longer bar is cut and labelled with its value."""
 
 LOG_FROM = 30.0
-"""A range as wide as this is drawn by its logarithm, or the small would not be seen."""
+"""The ratio of the greatest to the least value from which the scale is logarithmic, so that small values stay
+visible."""
 
 _STYLE = """<style>
 text{font:12px system-ui,sans-serif;fill:#1f2328}.t{font-size:15px;font-weight:600}.n{fill:#59636e}
@@ -45,12 +46,12 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.t{font-size:15px;font-weight:6
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9198a1}.k{fill:#3fb9a0}.m{fill:#f0776a}.b{fill:#7fa3d9}
 .w{stroke:#e6edf3}.g{stroke:#9198a1}}
 </style>"""
-"""Colours of both themes are told apart by their brightness too."""
+"""The style sheet of the charts. The colours of both themes also differ in brightness."""
 
 
 def main(arguments: Sequence[str] | None = None, docs: Path = DOCS) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chart", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 when something is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is out of date")
     options = parser.parse_args(arguments)
     page = docs / "performance.md"
     report = msgspec.json.decode((docs / "performance.json").read_bytes(), type=Report)
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None, docs: Path = DOCS) -> int:
     left_over = [file.name for file in docs.glob("performance-*.svg") if file.name not in wanted]
     if options.check:
         for name in (*stale, *left_over):
-            print(f"docs/{name} is not what docs/performance.json gives: run python -m bench.chart", file=sys.stderr)
+            print(f"docs/{name} is out of date with docs/performance.json; run python -m bench.chart", file=sys.stderr)
         return 1 if stale or left_over else 0
     for name in stale:
         (docs / name).write_text(wanted[name])
@@ -69,8 +70,8 @@ def main(arguments: Sequence[str] | None = None, docs: Path = DOCS) -> int:
 
 
 def files_of(report: Report, page: str) -> dict[str, str]:
-    """Names in docs/ and what they must hold: the charts, and `page` with its generated part. Raises ValueError when
-    the marks are not there."""
+    """Return the contents of the generated files by name in docs/: the charts, and `page` with its generated part.
+    Raises ValueError if `page` has no marks."""
     charts: dict[str, str] = {}
     if any(figure.bar is not None for section in report.sections for figure in section.figures):
         charts["performance-budget.svg"] = budget(report.sections)
@@ -85,7 +86,7 @@ def files_of(report: Report, page: str) -> dict[str, str]:
 
 
 def budget(sections: Sequence[Section]) -> str:
-    """Every figure that has a bar, as a share of what it may be: the shorter the better, whichever its direction."""
+    """Draw every figure that has a bar as a share of the allowed value. Shorter is better for all figures."""
     lines = [(section, each) for section in sections for each in section.figures if each.bar is not None]
     scale = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / SHARE_MAX
     limit = LABEL_WIDTH + scale
@@ -105,7 +106,7 @@ def budget(sections: Sequence[Section]) -> str:
 
 
 def bars(title: str, figures: Sequence[Figure]) -> str:
-    """Figures of one unit side by side, with what they were spread over."""
+    """Draw figures of one unit side by side, with their ranges."""
     room = WIDTH - LABEL_WIDTH - VALUE_WIDTH
     greatest = max(each.greatest for each in figures)
     least = min(each.least for each in figures)
@@ -126,7 +127,7 @@ def bars(title: str, figures: Sequence[Figure]) -> str:
 
 
 def _share(each: Figure, value: float) -> float:
-    """Of the bar: 1 is just kept, below is better."""
+    """Return a value as a share of its bar: 1 is exactly the allowed value, less is better."""
     bar = each.bar or 0.0
     over, under = (value, bar) if each.at_most else (bar, value)
     return over / under if under > 0 else SHARE_MAX
@@ -141,7 +142,7 @@ def _of_one_unit(section: Section) -> list[Figure]:
 
 
 def _line(number: int, label: str, kind: str, ends: Sequence[float], told: str) -> list[str]:
-    """One bar of `ends` (value, least, greatest) in pixels, its whisker, its words."""
+    """Draw one bar with its range and its label. `ends` are the value, the least and the greatest, in pixels."""
     top = TOP + LINE_HEIGHT * number
     middle = top + 9
     value, least, greatest = (LABEL_WIDTH + end for end in ends)
@@ -154,7 +155,7 @@ def _line(number: int, label: str, kind: str, ends: Sequence[float], told: str) 
 
 
 def _short(label: str) -> str:
-    """As much as there is room for; the table has the whole."""
+    """Cut a text to the available space. The table has the whole text."""
     return label if len(label) <= 54 else f"{label[:53]}…"
 
 
@@ -167,7 +168,7 @@ def _svg(title: str, height: int, parts: Sequence[str]) -> str:
 
 def _generated(report: Report, charts: Sequence[str] | dict[str, str]) -> str:
     if not report.sections:
-        return "Nothing has been measured on a quiet machine yet."
+        return "No figures were measured on a quiet machine yet."
     when = time.strftime("%d %B %Y", time.gmtime(report.taken_at)).lstrip("0")
     where = ", ".join(f"{name} {value}" for name, value in report.machine.items())
     blocks = [f"Taken on {when}; {where}."]

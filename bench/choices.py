@@ -1,40 +1,38 @@
-"""What was chosen beside what was not: uvloop and asyncio, sizes of send buffers, ways to compress a checkpoint.
+"""Compares the product's choices with the alternatives: uvloop and asyncio, sizes of send buffers, compression levels.
 
-Variants of the product run at the same time, each with processes and a store of its own, under the same load, and
-their CPU is read over the same windows: whatever disturbs one disturbs all. Behind decision 0026. To repeat:
-`python -m bench.choices [loop] [buffer] [checkpoint]`, all unless some are named; some three minutes, Linux.
+The variants of the product run at the same time, each with its own processes and store, under the same load. Their CPU
+time is read over the same windows, so that other programs disturb all variants alike. Behind decision 0026. `python -m
+bench.choices [loop] [buffer] [checkpoint]` measures all choices or the named ones. It takes about three minutes and
+runs on Linux only.
 """
 
 import argparse
-import os
 import re
 import selectors
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
-import zstandard
+from tests.support.server import Process
+from tests.support.store import running_store
+from tests.unit.pure_chat import PureChat, say
 
 from bench.altered import Altered
 from bench.figures import Figure, Section, figure, progress, ratio, table
 from bench.noise import noise
 from bench.processes import cpu_seconds
-from protocol.codec import encode_state
-from protocol.deltas import AppendContent
-from server.store.checkpoint import LEVEL
-from server.store.server_process import find_binary
-from tests.integration.store_fixtures import running_server
-from tests.unit.pure_chat import PureChat, say
+from threadcast.chat.entry_codec import encode_state
+from threadcast.store.compression import LEVEL, zstd
+from threadcast_protocol.wire.deltas import AppendContent
 
 __all__ = ["main"]
 
@@ -46,36 +44,27 @@ WARM_SECONDS = 3.0
 
 BUFFERS = {"16 KiB": 16_384, "64 KiB, chosen": 65_536, "256 KiB": 262_144, "1 MiB": 1_048_576}
 LONG_MESSAGES = 12
-"""Of 90 kB each: a snapshot of a megabyte, larger than any of the buffers but the last."""
+"""The number of messages of 90 kB each. Their snapshot of a megabyte is larger than all the buffers but the last."""
 JOINS = 15
 STALLED = 10
 
 WAIT_SECONDS = 60.0
 
 
-class House:
-    """A web process and a worker of one variant. `events` counts what its readers have received."""
+class Harness:
+    """A web process and a worker of one variant. `events` is the number of events that its readers have received."""
 
     def __init__(self, stack: ExitStack, altered: Altered, store_url: str, directory: Path) -> None:
-        self.web, line = self._start(stack, altered, "web", store_url, directory)
-        self.worker, _ = self._start(stack, altered, "worker", store_url, directory)
-        found = re.search(r"http://\S+", line)
-        assert found is not None, line
-        self.url = found[0]
-        self.events = 0
-
-    def _start(self, stack: ExitStack, altered: Altered, half: str, store_url: str, directory: Path) -> tuple[int, str]:
-        port = ["--port", "0"] if half == "web" else []
-        words = [sys.executable, "-m", "bench.altered", msgspec.json.encode(altered).decode(), half, *port]
-        words += ["--data-dir", str(directory), "--log-format", "json"]
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "REDIS_URL": store_url}
-        process = stack.enter_context(
-            _ended(
-                subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            )
+        data = ["--data-dir", str(directory), "--log-format", "json"]
+        program = ["bench.altered", msgspec.json.encode(altered).decode()]
+        web, worker = (
+            stack.enter_context(
+                closing(Process([*half, *data], directory / "log", {"REDIS_URL": store_url}, program))
+            ).wait_ready()
+            for half in (["web", "--port", "0"], ["worker"])
         )
-        assert process.stdout is not None
-        return process.pid, process.stdout.readline().decode()
+        self.web, self.worker, self.url = web.pid, worker.pid, web.url
+        self.events = 0
 
     def post(self, chat_id: str, text: str, model: str) -> None:
         body = {"type": "user_message", "client_request_id": "a", "content": text, "params": {"model": model}}
@@ -83,7 +72,7 @@ class House:
         assert answer.status_code == 202, answer.text
 
     def joined(self, chat_id: str, receive_bytes: int = 0) -> socket.socket:
-        """A stream that was asked for."""
+        """Open a stream and send the request."""
         parts = urlsplit(self.url)
         stream = socket.socket()
         if receive_bytes:
@@ -95,25 +84,16 @@ class House:
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(WAIT_SECONDS)
-
-
-@contextmanager
-def _reading(houses: Sequence[House]) -> Iterator[None]:
-    """All readers of all houses, in one thread that counts events."""
+def _reading(harnesses: Sequence[Harness]) -> Iterator[None]:
+    """The readers of all variants, in one thread that counts events."""
     selector = selectors.DefaultSelector()
     over = threading.Event()
     with ExitStack() as stack:
-        for house in houses:
+        for harness in harnesses:
             for number in range(CHATS * READERS_OF_EACH):
-                stream = stack.enter_context(house.joined(f"c{number % CHATS}"))
+                stream = stack.enter_context(harness.joined(f"c{number % CHATS}"))
                 stream.setblocking(False)
-                selector.register(stream, selectors.EVENT_READ, house)
+                selector.register(stream, selectors.EVENT_READ, harness)
 
         def read() -> None:
             while not over.is_set():
@@ -130,20 +110,21 @@ def _reading(houses: Sequence[House]) -> Iterator[None]:
             thread.join()
 
 
-def _streaming(houses: dict[str, House]) -> dict[str, dict[str, list[float]]]:
-    """CPU of web and worker in microseconds for each event that a reader received, by variant, window by window."""
-    found: dict[str, dict[str, list[float]]] = {name: {"web": [], "worker": [], "events": []} for name in houses}
-    with _reading(list(houses.values())):
-        for house in houses.values():
+def _streaming(harnesses: dict[str, Harness]) -> dict[str, dict[str, list[float]]]:
+    """Measure the CPU time of web process and worker for each received event. Returns microseconds for each window, by
+    variant."""
+    found: dict[str, dict[str, list[float]]] = {name: {"web": [], "worker": [], "events": []} for name in harnesses}
+    with _reading(list(harnesses.values())):
+        for harness in harnesses.values():
             for number in range(CHATS):
-                house.post(f"c{number}", "write", MODEL)
+                harness.post(f"c{number}", "write", MODEL)
         time.sleep(WARM_SECONDS)
         for number in range(WINDOWS):
             progress(f"window {number + 1} of {WINDOWS}")
-            before = {name: _now(house) for name, house in houses.items()}
+            before = {name: _now(harness) for name, harness in harnesses.items()}
             time.sleep(WINDOW_SECONDS)
-            for name, house in houses.items():
-                events, web, worker = (b - a for a, b in zip(before[name], _now(house), strict=True))
+            for name, harness in harnesses.items():
+                events, web, worker = (b - a for a, b in zip(before[name], _now(harness), strict=True))
                 found[name]["events"].append(events / WINDOW_SECONDS)
                 found[name]["web"].append(web / events * 1e6)
                 found[name]["worker"].append(worker / (events / READERS_OF_EACH) * 1e6)
@@ -151,56 +132,56 @@ def _streaming(houses: dict[str, House]) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def _now(house: House) -> tuple[float, float, float]:
-    return house.events, cpu_seconds(house.web), cpu_seconds(house.worker)
+def _now(harness: Harness) -> tuple[float, float, float]:
+    return harness.events, cpu_seconds(harness.web), cpu_seconds(harness.worker)
 
 
 @contextmanager
-def _houses(variants: dict[str, Altered]) -> Iterator[dict[str, House]]:
+def _harnesses(variants: dict[str, Altered]) -> Iterator[dict[str, Harness]]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        houses: dict[str, House] = {}
+        harnesses: dict[str, Harness] = {}
         for number, (name, altered) in enumerate(variants.items()):
             mine = directory / str(number)
             mine.mkdir()
-            store = stack.enter_context(contextmanager(running_server)(find_binary(), mine))
-            houses[name] = House(stack, altered, store.url, mine)
-        yield houses
+            store = stack.enter_context(running_store(mine))
+            harnesses[name] = Harness(stack, altered, store.url, mine)
+        yield harnesses
 
 
 def loop() -> Section:
-    with _houses({"uvloop": Altered(), "asyncio": Altered(loop="asyncio")}) as houses:
-        found = _streaming(houses)
+    with _harnesses({"uvloop": Altered(), "asyncio": Altered(loop="asyncio")}) as harnesses:
+        found = _streaming(harnesses)
     figures = []
     for half, what in (("web", "an event at a reader, web"), ("worker", "an event, worker")):
-        for name in houses:
+        for name in harnesses:
             figures.append(figure(f"{half} {name}", f"CPU of {what}, {name}", found[name][half], "us"))
         figures.append(ratio(half, f"asyncio / uvloop, {half}", found["asyncio"][half], found["uvloop"][half]))
-    for name in houses:
-        figures.append(figure(f"events {name}", f"events that came to readers, {name}", found[name]["events"], "/s"))
+    for name in harnesses:
+        figures.append(figure(f"events {name}", f"events received by readers, {name}", found[name]["events"], "/s"))
     return Section("loop", "uvloop, chosen, beside asyncio", "python -m bench.choices loop", figures)
 
 
 def buffer() -> Section:
-    """What a larger send buffer saves when readers keep up, when one joins a long chat, and what it costs when one
-    stalls."""
-    with _houses({name: Altered(send_buffer_bytes=size) for name, size in BUFFERS.items()}) as houses:
-        joins = _joins(houses)
-        stalls = {name: _kernel_bytes_of_stalled(house) for name, house in houses.items()}
-        found = _streaming(houses)
-    figures = [figure(f"web {name}", f"CPU of an event, {name}", found[name]["web"], "us") for name in houses]
-    figures += [figure(f"join {name}", f"CPU of a snapshot of 1.1 MB, {name}", joins[name], "ms") for name in houses]
+    """Measure the CPU time that a larger send buffer saves, with readers that keep up and readers that join a long
+    chat, and the memory that it costs with readers that stall."""
+    with _harnesses({name: Altered(send_buffer_bytes=size) for name, size in BUFFERS.items()}) as harnesses:
+        joins = _joins(harnesses)
+        stalls = {name: _kernel_bytes_of_stalled(harness) for name, harness in harnesses.items()}
+        found = _streaming(harnesses)
+    figures = [figure(f"web {name}", f"CPU of an event, {name}", found[name]["web"], "us") for name in harnesses]
+    figures += [figure(f"join {name}", f"CPU of a snapshot of 1.1 MB, {name}", joins[name], "ms") for name in harnesses]
     stalled = "kernel memory of a stalled reader"
-    figures += [figure(f"stall {name}", f"{stalled}, {name}", stalls[name], "kB") for name in houses]
+    figures += [figure(f"stall {name}", f"{stalled}, {name}", stalls[name], "kB") for name in harnesses]
     return Section("buffer", "SO_SNDBUF", "python -m bench.choices buffer", figures)
 
 
-def _joins(houses: dict[str, House]) -> dict[str, list[float]]:
-    """CPU ms of the web process; variants in turn."""
-    for house in houses.values():
+def _joins(harnesses: dict[str, Harness]) -> dict[str, list[float]]:
+    """Measure the variants in turn. Returns milliseconds of the web process's CPU time."""
+    for harness in harnesses.values():
         for number in range(LONG_MESSAGES):
             answer = httpx2.post(
-                f"{house.url}/v1/chats/long/commands",
+                f"{harness.url}/v1/chats/long/commands",
                 json={
                     "type": "user_message",
                     "client_request_id": f"n{number}",
@@ -211,14 +192,14 @@ def _joins(houses: dict[str, House]) -> dict[str, list[float]]:
                 timeout=WAIT_SECONDS,
             )
             assert answer.status_code in (200, 202), answer.text
-    found: dict[str, list[float]] = {name: [] for name in houses}
+    found: dict[str, list[float]] = {name: [] for name in harnesses}
     for number in range(JOINS):
         progress(f"join {number + 1} of {JOINS}")
-        for name, house in houses.items():
-            before = cpu_seconds(house.web)
-            with house.joined("long") as stream:
+        for name, harness in harnesses.items():
+            before = cpu_seconds(harness.web)
+            with harness.joined("long") as stream:
                 _read_until(stream, b"\n: hb ")
-            found[name].append((cpu_seconds(house.web) - before) * 1e3)
+            found[name].append((cpu_seconds(harness.web) - before) * 1e3)
     return found
 
 
@@ -230,17 +211,18 @@ def _read_until(stream: socket.socket, wanted: bytes) -> None:
         tail = tail[-len(wanted) :] + received
 
 
-def _kernel_bytes_of_stalled(house: House) -> list[float]:
-    """kB that the kernel holds on the server's side for each reader of a long chat that reads nothing (ss, skmem)."""
-    port = urlsplit(house.url).port
+def _kernel_bytes_of_stalled(harness: Harness) -> list[float]:
+    """Return the kB that the kernel holds on the server's side for each reader of a long chat that reads nothing (ss,
+    skmem)."""
+    port = urlsplit(harness.url).port
     with ExitStack() as stack:
         for _ in range(STALLED):
-            stack.enter_context(house.joined("long", receive_bytes=8_192))
+            stack.enter_context(harness.joined("long", receive_bytes=8_192))
         return _settled(lambda: _send_memory(port))
 
 
 def _settled(look: Callable[[], list[float]]) -> list[float]:
-    """Once it has stopped growing for a second."""
+    """Call `look` until its values have not grown for a second, and return them."""
     last: list[float] = []
     for _ in range(int(WAIT_SECONDS)):
         time.sleep(1.0)
@@ -248,7 +230,7 @@ def _settled(look: Callable[[], list[float]]) -> list[float]:
         if len(now) == STALLED and now == last:
             return now
         last = now
-    raise TimeoutError("kernel memory of stalled readers does not settle")
+    raise TimeoutError("the kernel memory of stalled readers does not stop growing; run it again on a quieter machine")
 
 
 def _send_memory(port: int | None) -> list[float]:
@@ -257,19 +239,17 @@ def _send_memory(port: int | None) -> list[float]:
 
 
 def checkpoint() -> Section:
-    """Of a chat with one exchange, and of one with forty: level by level, and with a dictionary of other chats
-    (about something else), which is loaded once."""
+    """Compress the checkpoints of a chat with one exchange and of a chat with forty, at each level, without and with a
+    dictionary. The dictionary is made from other chats about another subject and is loaded once."""
     pages = ("docs/design.md", "docs/tools.md")
     words, other_words = (" ".join((ROOT / page).read_text().split()) for page in pages)
-    others: list[bytes | bytearray | memoryview] = []
-    others += [_state(other_words, at * 301, 1 + at % 3) for at in range(200)]
-    dictionary = zstandard.train_dictionary(16_384, others)
-    dictionary.precompute_compress(level=LEVEL)
-    ways: dict[str, Callable[[], zstandard.ZstdCompressor]] = {
-        f"level {level}{', chosen' if level == LEVEL else ''}": partial(zstandard.ZstdCompressor, level=level)
+    others = [_state(other_words, at * 301, 1 + at % 3) for at in range(200)]
+    dictionary = zstd.train_dict(others, 16_384)
+    ways: dict[str, Callable[[bytes], bytes]] = {
+        f"level {level}{', chosen' if level == LEVEL else ''}": partial(zstd.compress, level=level)
         for level in (1, 3, 6)
     }
-    ways[f"level {LEVEL}, dictionary"] = partial(zstandard.ZstdCompressor, level=LEVEL, dict_data=dictionary)
+    ways[f"level {LEVEL}, dictionary"] = partial(zstd.compress, level=LEVEL, zstd_dict=dictionary)
     figures: list[Figure] = []
     for what, state in (("one exchange", _state(words, 77, 1)), ("forty", _state(words, 77, 40))):
         spent: dict[str, list[float]] = {name: [] for name in ways}
@@ -278,17 +258,19 @@ def checkpoint() -> Section:
                 repeats = max(1, 300_000 // len(state))
                 before = time.process_time()
                 for _ in range(repeats):
-                    way().compress(state)
+                    way(state)
                 spent[name].append((time.process_time() - before) / repeats * 1e6)
         for name, way in ways.items():
-            kept = len(way().compress(state)) / len(state)
+            kept = len(way(state)) / len(state)
             note = f"{len(state) / 1e3:.1f} kB to {kept:.0%}"
-            figures.append(figure(f"{what} {name}", f"CPU to compress {what}, {name}", spent[name], "us", note=note))
+            figures.append(
+                figure(f"{what} {name}", f"CPU time to compress {what}, {name}", spent[name], "us", note=note)
+            )
     return Section("checkpoint", "zstd", "python -m bench.choices checkpoint", figures)
 
 
 def _state(words: str, offset: int, exchanges: int) -> bytes:
-    """A chat as a checkpoint holds it, its texts cut from the pages of this project."""
+    """Return a chat as it is in a checkpoint. Its texts are cut from the pages of this project."""
     chat = PureChat(chat_id=f"chat-{offset}")
     for number in range(exchanges):
         at = (offset + number * 911) % (len(words) - 2_000)
@@ -303,7 +285,7 @@ ROWS = {"loop": loop, "buffer": buffer, "checkpoint": checkpoint}
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.choices", description=__doc__)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=list(ROWS), help="all unless some are named")
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=list(ROWS), help="the choices to measure (all)")
     for name in parser.parse_args().rows:
         print(table(ROWS[name]()), end="\n\n", flush=True)
     print(f"the machine's noise: {noise()}")

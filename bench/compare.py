@@ -1,11 +1,12 @@
-"""`python -m bench.compare OLD [NEW]`: the small set of two commits, interleaved; exit 1 when NEW is worse by 15 %.
+"""`python -m bench.compare OLD [NEW]`: measures the small set of two commits in turn. Exits with 1 if NEW is 15 %
+worse.
 
-Two worktrees in a temporary directory, so nothing here is touched and nothing uncommitted is measured. Both products
-are measured by the same programs, those of NEW: `bench/` and `tests/` of NEW are laid over OLD (`--own-bench`: each its
-own). Each run is a process of its own in its worktree, which also stands first on its PYTHONPATH. Rounds go old, new,
-new, old, ..., so that a machine that slows down slows both. What is worse is measured again before it is said
-(`judge.py`). A row that one of them cannot run is named and not judged. Exit codes: 0 not worse, 1 worse, 2 nothing
-could be compared.
+Both commits are checked out into a temporary directory, so the present tree is not changed and uncommitted changes are
+not measured. The same programs measure both products: `bench/` and `tests/` of NEW are copied over OLD (with
+`--own-bench` each commit uses its own). Each run is a separate process with the packages of its worktree first on
+PYTHONPATH. The order alternates (old, new, new, old, ...), so that a machine that slows down slows both. A figure that
+seems worse is measured again before it is reported (`judge.py`). A row that one of the commits cannot run is named and
+not judged. Exit codes: 0 not worse, 1 worse, 2 no figure could be compared.
 """
 
 import argparse
@@ -27,46 +28,57 @@ from bench.judge import Key, Verdict, judge, keyed, suspects
 __all__ = ["main"]
 
 ROUNDS = 5
-"""Pairs of the first look, and of the second."""
+"""The number of pairs in the first measurement, and in the second."""
 
 ROW_SECONDS = 900.0
-"""For one row of one commit, small: some minutes at most. A hang ends here."""
+"""Time limit of one row of one commit. The small set of a row takes a few minutes at most."""
 
-PRODUCT = "server"
-"""The package by which it is checked whose code runs."""
+PRODUCT = "threadcast"
+"""The package whose folder shows which code runs: the folder must be in the commit's worktree."""
+
+SOURCES = ("", "protocol", "client", "server")
+"""The folders of a worktree from which packages are imported, in the order of PYTHONPATH."""
 
 PROGRAMS = ("bench", "tests")
-"""What measures: the rows, and the harness that they start processes with."""
+"""The folders with the measuring programs: the rows, and the harness that starts processes for them."""
 
 
 class Side(NamedTuple):
-    """One of the two commits, checked out. `name` is how the user called it."""
+    """One of the two commits, checked out. `name` is the user's name of the commit."""
 
     name: str
     tree: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self.tree)}
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(str(self.tree / folder) for folder in SOURCES)}
+
+
+ATTACKS = {"bombs", "floods"}
+"""Rows that have bars and nothing to compare: their figures are the worst moments of attacks, which vary."""
 
 
 class NotMeasured(Exception):
-    """A row did not run; the last lines it said."""
+    """A row could not be measured. The message is the end of its output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
     parser.add_argument("old", metavar="OLD", help="a commit, as git names it")
     parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="another one (HEAD)")
-    parser.add_argument("--rows", nargs="+", default=None, metavar="ROW", help="only these; all there are otherwise")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"pairs of each look ({ROUNDS})")
+    parser.add_argument(
+        "--rows", nargs="+", default=None, metavar="ROW", help="the rows to measure (all but those of attacks)"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"pairs in each measurement ({ROUNDS})")
     parser.add_argument("--own-bench", action="store_true", help="measure OLD with its own programs")
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     try:
         with _checked_out(options.old, options.new, own_bench=options.own_bench) as (old, new):
-            verdicts, missing = _compare(old, new, options.rows or list(ROWS), options.rounds)
+            verdicts, missing = _compare(
+                old, new, options.rows or [row for row in ROWS if row not in ATTACKS], options.rounds
+            )
     except (subprocess.CalledProcessError, NotMeasured) as trouble:
         said = trouble.stderr if isinstance(trouble, subprocess.CalledProcessError) else str(trouble)
         print(f"python -m bench.compare: {str(said).strip()}", file=sys.stderr)
@@ -80,14 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(old: Side, new: Side, rows: Sequence[str], rounds: int) -> tuple[list[Verdict], dict[str, str]]:
-    """The last word on every figure, and why rows have none."""
+    """Measure the rows. Returns the verdict on every figure, and the reasons why rows were not measured."""
     missing: dict[str, str] = {}
     pairs = [_pair(old, new, rows, missing, number, f"round {number + 1} of {rounds}") for number in range(rounds)]
     verdicts = judge(pairs)
     again = [row for row in rows if row in suspects(verdicts)]
     if again:
         progress("")
-        print(f"seems worse, measured again: {', '.join(again)}", file=sys.stderr)
+        print(f"measured again because they seem worse: {', '.join(again)}", file=sys.stderr)
         pairs += [
             _pair(old, new, again, missing, number, f"again {number + 1} of {rounds}") for number in range(rounds)
         ]
@@ -99,7 +111,8 @@ def _compare(old: Side, new: Side, rows: Sequence[str], rounds: int) -> tuple[li
 def _pair(
     old: Side, new: Side, rows: Sequence[str], missing: dict[str, str], number: int, where: str
 ) -> tuple[dict[Key, Figure], dict[Key, Figure]]:
-    """A row of one commit and at once the same of the other, then the next row: pairs are as close as they can be."""
+    """Measure each row of one commit and at once the same row of the other, so that the pair is as close in time as
+    possible."""
     found: dict[Side, dict[Key, Figure]] = {old: {}, new: {}}
     for row in rows:
         for side in (old, new) if number % 2 == 0 else (new, old):
@@ -114,7 +127,7 @@ def _pair(
 
 
 def _measured(side: Side, row: str) -> Mapping[Key, Figure]:
-    """One row in a process of its own. Raises NotMeasured."""
+    """Measure one row in a separate process. Raises NotMeasured."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "figures.json"
         words = [sys.executable, "-m", "bench", row, "--small", "--json", str(file)]
@@ -123,8 +136,8 @@ def _measured(side: Side, row: str) -> Mapping[Key, Figure]:
                 words, cwd=side.tree, env=side.environment, capture_output=True, text=True, timeout=ROW_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise NotMeasured(f"not over after {ROW_SECONDS:g} s") from None
-        if not file.exists():  # a broken bar is exit code 1 as well, and no matter here
+            raise NotMeasured(f"not finished after {ROW_SECONDS:g} s") from None
+        if not file.exists():  # the exit code 1 may also mean a missed bar, which does not matter here
             said = ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"]
             raise NotMeasured(said[-1].rpartition("\x1b[K")[2])
         return keyed(msgspec.json.decode(file.read_bytes(), type=Report).sections)
@@ -132,7 +145,7 @@ def _measured(side: Side, row: str) -> Mapping[Key, Figure]:
 
 @contextmanager
 def _checked_out(old: str, new: str, *, own_bench: bool) -> Iterator[tuple[Side, Side]]:
-    """Worktrees of both, for as long as it is entered. Raises CalledProcessError with git's word in `stderr`."""
+    """Check out both commits for a block. Raises CalledProcessError with git's message in `stderr`."""
     with tempfile.TemporaryDirectory(prefix="threadcast-compare-") as directory:
         sides = Side(old, Path(directory) / "old"), Side(new, Path(directory) / "new")
         try:
@@ -153,11 +166,11 @@ def _checked_out(old: str, new: str, *, own_bench: bool) -> Iterator[tuple[Side,
 
 
 def _check_whose_code_runs(side: Side) -> None:
-    """Raises NotMeasured when an installed copy would be measured instead of the commit."""
+    """Raise NotMeasured if an installed copy would be measured instead of the commit."""
     code = f"import {PRODUCT}; print({PRODUCT}.__path__[0])"
     words = [sys.executable, "-c", code]
     ran = subprocess.run(words, cwd=side.tree, env=side.environment, capture_output=True, text=True)
-    if Path(ran.stdout.strip()).parent.resolve() != side.tree.resolve():
+    if not Path(ran.stdout.strip() or os.sep).resolve().is_relative_to(side.tree.resolve()):
         raise NotMeasured(f"{PRODUCT} comes from {ran.stdout.strip() or 'nowhere'}, not from the commit {side.name}")
 
 
@@ -166,9 +179,9 @@ def _git(where: Path, *words: str) -> str:
 
 
 def _table(verdicts: Sequence[Verdict], old: str, new: str) -> str:
-    """Lines for a terminal, the worst first in each row."""
+    """Return the lines of the report for a terminal, in each row the worst figure first."""
     width = max((len(verdict.what) for verdict in verdicts), default=0)
-    lines = [f"{new} beside {old}: medians, and how many times worse (above 1) or better (below 1) the pairs are"]
+    lines = [f"{new} beside {old}: medians, and the ratios of the pairs (above 1: worse, below 1: better)"]
     row = ""
     for verdict in sorted(verdicts, key=lambda each: (each.key[0], -each.ratio)):
         if verdict.key[0] != row:

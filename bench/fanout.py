@@ -1,11 +1,11 @@
-"""500 readers of one chat, the whole path: what an event costs the web process for each reader, beside four others.
+"""Measures the CPU time of an event for each of 500 readers of one chat, compared with four other servers.
 
-Ours is an answer of the demo model, from its worker through a real Valkey to the sockets; the others have no log and no
-store, and play the same number of the same bytes at the same pace: a C program that only calls send(2), nginx with
-nchan, Starlette's StreamingResponse and sse-starlette, these two under uvicorn with uvloop. One plays at a time, one
-after the other and again from the first. Ours is measured twice: with readers that came at the same moment, and with
-readers that all came at different ones, whose events differ in their numbers. CPU by the process's own clock.
-`python -m bench.fanout` repeats it.
+Our server sends an answer of the demo model, from the worker through a real Valkey to the sockets. The others have no
+log and no store and send the same number of the same bytes at the same pace: a C program that only calls send(2), nginx
+with nchan, Starlette's StreamingResponse and sse-starlette, both under uvicorn with uvloop. Only one server sends at a
+time; they take turns over several rounds. Our server is measured twice: with readers that joined at the same moment,
+and with readers that joined at different moments, whose events differ in their numbers. CPU time is read from the
+process's own clock. `python -m bench.fanout` runs it.
 """
 
 import sys
@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from bench.figures import Figure, Section, figure, progress, ratio, table
-from bench.house import House, opened_house
+from bench.harness import Harness, opened_harness
 from bench.processes import cpu_seconds
 from bench.readers import Count, Readers, opened_readers
 from bench.rivals import Rival, nchan, piped, plain_sse, send_c
@@ -28,10 +28,12 @@ __all__ = ["measure"]
 
 READERS = 500
 WORDS, RATE = 75, 25.0
-"""Of an answer: three seconds, an event every 40 ms, 12,500 deliveries a second."""
+"""The words of an answer and the words a second: three seconds with an event every 40 ms, 12,500 deliveries a
+second."""
 
 OPENING_WORDS, OPENING_RATE = 800, 33.0
-"""Of the answer during which readers come one by one: more events than readers."""
+"""The words, and words a second, of the answer during which readers join one by one. It has more events than
+readers."""
 
 ROUNDS, ROUNDS_SMALL = 7, 3
 SETTLE_SECONDS = 0.5
@@ -39,11 +41,11 @@ SETTLE_SECONDS = 0.5
 OURS, APART, SEND = "ours", "ours, all bases different", "send(2)"
 
 CHUNK_MARKS_BYTES = 6
-"""Two hexadecimal digits and twice a line end, around each event on the wire."""
+"""The bytes that chunked coding adds to each event: two hexadecimal digits and two line ends."""
 
 
 class Side(Protocol):
-    """Who plays to readers of its own."""
+    """A server that sends to its own readers."""
 
     readers: Readers
 
@@ -51,22 +53,22 @@ class Side(Protocol):
     def pid(self) -> int: ...
 
     async def play(self) -> Count:
-        """Play once; what all readers have had since they were reset."""
+        """Play an answer once. Returns the events and bytes that all readers received since the reset."""
 
 
 @dataclass
 class Ours:
-    house: House
+    harness: Harness
     chat_id: str
     readers: Readers
 
     @property
     def pid(self) -> int:
-        return self.house.web.pid
+        return self.harness.web.pid
 
     async def play(self) -> Count:
-        await self.house.ask([self.chat_id], WORDS, RATE)
-        return await self.house.answered(self.readers, WORDS, RATE)
+        await self.harness.ask([self.chat_id], WORDS, RATE)
+        return await self.harness.answered(self.readers, WORDS, RATE)
 
 
 @dataclass
@@ -86,7 +88,8 @@ class Theirs:
 
 @dataclass
 class Contest:
-    """The sides by name; what an event cost each for a reader, round by round, in microseconds; its bytes."""
+    """The compared servers by name, the cost of an event for a reader in each round, in microseconds, and the bytes of
+    an event."""
 
     sides: dict[str, Side] = field(default_factory=dict)
     costs: dict[str, list[float]] = field(default_factory=dict)
@@ -105,56 +108,57 @@ class Contest:
                 count = await side.play()
                 spent = cpu_seconds(side.pid) - before
                 self.sizes[name] = count.bytes / count.events
-                if number:  # the first warms up
+                if number:  # the first round warms up
                     self.costs[name].append(spent / count.events * 1e6)
 
 
 def measure(small: bool) -> Section:
-    """Some minutes; `small` plays fewer rounds."""
+    """Measure for some minutes; `small` has fewer rounds."""
     return anyio.run(_measure, small)
 
 
 async def _measure(small: bool) -> Section:
     contest = Contest()
     async with AsyncExitStack() as stack:
-        house = await stack.enter_async_context(opened_house())
-        sample = await _add_ours(stack, house, contest)
+        harness = await stack.enter_async_context(opened_harness())
+        sample = await _add_ours(stack, harness, contest)
         _add_theirs(stack, contest, sample)
         await contest.play(ROUNDS_SMALL if small else ROUNDS)
     progress("")
     remarks = ["bytes of an event: " + ", ".join(f"{name} {size:.0f}" for name, size in contest.sizes.items())]
     if "nchan" not in contest.sides:
-        remarks.append("nchan is not here: apt-get install nginx-light libnginx-mod-nchan")
+        remarks.append("nchan is not installed; install it with: apt-get install nginx-light libnginx-mod-nchan")
     return Section(
         "fanout", f"{READERS} readers of one chat, log to socket", "python -m bench.fanout", _figures(contest), remarks
     )
 
 
-async def _add_ours(stack: AsyncExitStack, house: House, contest: Contest) -> Count:
-    """Both kinds of readers of ours; what those of the first had of one answer."""
-    same, other = _watching(stack, house, "same"), _watching(stack, house, "other")
+async def _add_ours(stack: AsyncExitStack, harness: Harness, contest: Contest) -> Count:
+    """Add both kinds of our readers to the contest. Returns the events and bytes of one answer that readers of the
+    first kind received."""
+    same, other = _watching(stack, harness, "same"), _watching(stack, harness, "other")
     same.open(READERS)
     same.wait(1)
-    contest.add(OURS, Ours(house, "same", same))
-    await house.ask(["other"], OPENING_WORDS, OPENING_RATE)
+    contest.add(OURS, Ours(harness, "same", same))
+    await harness.ask(["other"], OPENING_WORDS, OPENING_RATE)
     for number in range(READERS):
-        progress(f"fanout: readers that come one by one, {number} of {READERS}")
+        progress(f"fanout: readers that join one by one, {number} of {READERS}")
         other.open(1)
         await anyio.sleep(1 / OPENING_RATE)
-    await house.answered(other, 1, OPENING_RATE)
-    contest.add(APART, Ours(house, "other", other))
+    await harness.answered(other, 1, OPENING_RATE)
+    contest.add(APART, Ours(harness, "other", other))
     same.reset()
     return await contest.sides[OURS].play()
 
 
-def _watching(stack: AsyncExitStack, house: House, chat_id: str) -> Readers:
-    return stack.enter_context(opened_readers(house.web.url, f"/v1/chats/subscribe?chat_id={chat_id}"))
+def _watching(stack: AsyncExitStack, harness: Harness, chat_id: str) -> Readers:
+    return stack.enter_context(opened_readers(harness.web.url, f"/v1/chats/subscribe?chat_id={chat_id}"))
 
 
 def _add_theirs(stack: AsyncExitStack, contest: Contest, sample: Count) -> None:
-    """Those who play as much as `sample` tells of our answer."""
+    """Add the other servers to the contest. They send as many events and bytes as our answer in `sample`."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    directory.chmod(0o755)  # nginx's worker is another user
+    directory.chmod(0o755)  # nginx's worker runs as another user
     block = _block_of(round(sample.bytes / sample.events) - CHUNK_MARKS_BYTES)
     (directory / "chunk").write_bytes(b"%x\r\n%b\r\n" % (len(block), block))
     (directory / "block").write_bytes(block)
@@ -172,7 +176,7 @@ def _add_theirs(stack: AsyncExitStack, contest: Contest, sample: Count) -> None:
 
 
 def _block_of(size: int) -> bytes:
-    """As our deltas look."""
+    """Return an event of this size in the form of our deltas."""
     head, tail = b'data: {"chat_id":"same","seq":"120","type":"stream_delta","text":"', b'"}\nid: 1-120-12\n\n'
     return head + b"x" * (size - len(head) - len(tail)) + tail
 

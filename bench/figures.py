@@ -1,8 +1,9 @@
-"""What a measurement says: figures with their bars, printed for people and kept as JSON for charts and comparisons.
+"""The results of measurements: figures with their bars, printed for people and written as JSON for charts and
+comparisons.
 
-A figure is the median of interleaved repetitions with the least and the greatest beside it, so that a reader sees the
-noise that it was taken in. Each program of `bench/` returns figures; `python -m bench` collects them. This file knows
-no row and starts nothing. The rule: a figure without its unit, its command and its spread is not shown.
+A figure is the median of interleaved repetitions. Its least and greatest values show the noise of the measurement. Each
+program of `bench/` returns figures, and `python -m bench` collects them. Every figure has a unit, a range and the
+command that repeats it.
 """
 
 import statistics
@@ -15,10 +16,11 @@ __all__ = ["Figure", "Section", "announce", "figure", "plain", "progress", "quan
 
 
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a report. `bar` is what the budget asks for, in the figure's own unit."""
+    """One line of a report. `bar` is the limit in the budget, in the figure's unit."""
 
     key: str
-    """Stable and unique in its section: `bench.compare` pairs figures of two commits by it."""
+    """The name of the figure, unique in its section. It must not change, because `bench.compare` pairs figures by
+    it."""
     what: str
     value: float
     unit: str
@@ -26,19 +28,19 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
     greatest: float
     bar: float | None = None
     at_most: bool = True
-    """Whether less is better; then `bar` is an upper bound, otherwise a lower one."""
+    """Whether less is better. If so, `bar` is an upper limit, otherwise a lower limit."""
     note: str = ""
 
     @property
     def holds(self) -> bool | None:
-        """Whether the bar is kept; None without one."""
+        """Return whether a figure keeps its bar; None for a figure without a bar."""
         if self.bar is None:
             return None
         return self.value <= self.bar if self.at_most else self.value >= self.bar
 
 
 class Section(msgspec.Struct, frozen=True):
-    """What one program printed: its row of the budget, the command to repeat it, its figures."""
+    """The result of one program: its row of the budget, the command that repeats it, and its figures."""
 
     row: str
     title: str
@@ -57,7 +59,7 @@ def figure(
     at_most: bool = True,
     note: str = "",
 ) -> Figure:
-    """The median of `values` with their range. Raises statistics.StatisticsError when there are none."""
+    """Return the median of `values` with their range. Raises statistics.StatisticsError if there are no values."""
     return Figure(key, what, statistics.median(values), unit, min(values), max(values), bar, at_most, note)
 
 
@@ -71,20 +73,20 @@ def ratio(
     at_most: bool = True,
     note: str = "",
 ) -> Figure:
-    """Ours over theirs, pair by pair as they were taken one after the other: noise that lasts longer than a pair
-    cancels out. Raises ValueError when there are not as many of both."""
+    """Return the ratios of our values to theirs, pair by pair. The values of a pair were measured one after the other,
+    so noise that lasts longer than a pair cancels out. Raises ValueError if the lengths differ."""
     pairs = [a / b for a, b in zip(ours, theirs, strict=True)]
     return figure(key, what, pairs, "x", bar=bar, at_most=at_most, note=note)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of `values` do not exceed (nearest rank)."""
+    """Return the least value that the fraction `share` of `values` does not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def table(section: Section) -> str:
-    """Lines for a terminal of 120 columns."""
+    """Return the lines of a section for a terminal of 120 columns."""
     width = max((len(each.what) for each in section.figures), default=0)
     lines = [f"{section.row}: {section.title}", f"  ({section.command})"]
     for each in section.figures:
@@ -97,19 +99,19 @@ def table(section: Section) -> str:
 
 
 def progress(text: str) -> None:
-    """What is being done, on a terminal, over what was said before. Empty: done."""
+    """Show on a terminal which step runs, over the previous step. Empty: done."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def announce(row: str, seconds: float) -> None:
-    """How long the row takes on a machine of two cores that does little else; said before it begins, also into a file,
-    so that whoever waits knows for how long."""
+    """Print how long a row takes on an otherwise idle machine with two cores. It is printed before the row begins, also
+    into a file."""
     print(f"{row}: takes about {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def plain(value: float) -> str:
-    """Three digits that matter, for people."""
+    """Return a number with three significant digits."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,9 +1,10 @@
-"""Joining a chat while an answer is being written: its length, alone or many at once, cold or warm, whole or resumed.
+"""Measures the cost of joining a chat while an answer is written: by the chat's length, alone or many at once, cold or
+warm, from a snapshot or resumed.
 
-Cold: nobody watches the chat, so the web process reads and folds it first. Warm: somebody does, and the model goes on
-at 10 words a second, so that no two joins see the same state. CPU is the web process's; the wall is until the reader
-has the whole snapshot and the first heartbeat. The same number of bytes from Starlette's memory stands beside it. To
-repeat: `python -m bench.join [--small]`.
+Cold: the chat has no reader, so the web process reads and folds it first. Warm: the chat has a reader, and the model
+writes 10 words a second, so that no two joins see the same state. CPU time is that of the web process. Wall-clock time
+ends when the reader has the whole snapshot and the first heartbeat. The baseline is Starlette, which sends the same
+number of bytes from memory. To repeat: `python -m bench.join [--small]`.
 """
 
 import argparse
@@ -17,60 +18,62 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx2
+from tests.support.fleet import fleet_on_new_store
+from tests.support.server import user_message
 
 from bench.figures import Figure, Section, announce, figure, progress, ratio, table
 from bench.plain_app import plain_server
 from bench.processes import cpu_seconds
 from bench.streams import Streams, allow_open_files, get
-from protocol.exports import ChatExport, export_lines
-from protocol.messages import Message
-from protocol.thread import ThreadChanges
-from tests.deploys.fleet import opened_fleet
-from tests.integration.harness import user_message
+from threadcast.chat.exports import ChatExport, export_lines
+from threadcast_protocol.wire.messages import Message
+from threadcast_protocol.wire.thread import ThreadChanges
 
 __all__ = ["measure"]
 
 ALONE_MAX_MS = 50.0
-"""The bar, for 1,000 messages."""
+"""The bar of a join to a chat of 1,000 messages."""
 
 HERDS = {10: 500, 1_000: 500, 10_000: 50}
-"""By the length of the chat, how many join at once. As many bytes for the longest as for the second: 500 of it are
-2.6 GB, which take a minute each time, and show the machine's memory rather than us."""
+"""Maps the length of the chat to the number of readers that join at once. The longest chat has fewer joins, so that the
+number of bytes equals that of the second: 500 joins would be 2.6 GB, take a minute each time, and measure the machine's
+memory."""
 
 QUESTION, ANSWER = "What is a lease, and who holds it? ", "A lease is a promise with an end. "
-"""Repeated to some 100 and 700 characters: two messages of the usual length."""
+"""Texts that are repeated to about 100 and 700 characters, the usual lengths of a question and an answer."""
 
 MODEL = "demo/essay?words=100000&rate=10"
-"""Goes on for longer than any measurement, and slowly: the events of those who have joined already must not outweigh
-the joining of the others."""
+"""The model's answer is longer than any measurement, and slow, so that the events of readers that have joined cost less
+than the joins of the others."""
 
 SETTLE_SECONDS = 0.5
-"""For a relay that closes behind its last reader."""
+"""The time after which a relay has closed that lost its last reader."""
 
 ID = re.compile(r"id: (\S+)\n")
 
 
 class Spent(NamedTuple):
-    """Of one join: milliseconds by the wall (of the slowest, when many came at once) and of the web process's CPU."""
+    """The milliseconds of one join: wall-clock time (of the slowest, if many joined at once) and CPU time of the web
+    process."""
 
     wall: float
     cpu: float
 
 
 def measure(small: bool) -> Section:
-    """Five repetitions of each, or two without the longest chat when `small`."""
+    """Measure five repetitions of each; `small` has two, without the longest chat."""
     announce("join", 20 if small else 120)
     allow_open_files(2 * max(HERDS.values()) + 500)
     lengths, repeats = (tuple(HERDS)[:2], 2) if small else (tuple(HERDS), 5)
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures = asyncio.run(_measured(stack, Path(directory), lengths, repeats))
-    return Section("join", "joining in mid-answer", f"python -m bench.join{' --small' * small}", figures)
+    return Section("join", "joining during an answer", f"python -m bench.join{' --small' * small}", figures)
 
 
 async def _measured(stack: ExitStack, directory: Path, lengths: tuple[int, ...], repeats: int) -> list[Figure]:
-    fleet = opened_fleet(stack, directory)
-    web = await fleet.web(limits={"STREAMS_PER_PRINCIPAL": "20000"})
-    await fleet.worker()
+    fleet = stack.enter_context(fleet_on_new_store(directory))
+    web = await fleet.add_web(limits={"STREAMS_PER_PRINCIPAL": "20000"})
+    await fleet.add_worker()
     plain_url, plain_pid = stack.enter_context(plain_server())
     figures: list[Figure] = []
     async with httpx2.AsyncClient(timeout=60) as client:
@@ -130,7 +133,7 @@ def _joins(url: str, pid: int, plain_url: str, plain_pid: int, chat_id: str, len
 
 
 def _spent(url: str, pid: int, requests: list[bytes]) -> Spent:
-    """All at once, and gone again."""
+    """Open all readers at once and close them."""
     with Streams(url) as streams:
         began_at, cpu = time.perf_counter(), cpu_seconds(pid)
         streams.open(requests)
@@ -138,7 +141,7 @@ def _spent(url: str, pid: int, requests: list[bytes]) -> Spent:
 
 
 def _place(url: str, join: bytes) -> str:
-    """Where a reader stands that lost its connection some events ago."""
+    """Return the id of an earlier event, from which a reader that lost its connection resumes."""
     kept = bytearray()
     with Streams(url, kept=kept) as streams:
         streams.open([join])

@@ -1,11 +1,11 @@
-"""Whether figures of one commit are worse than those of another, given pairs that were taken one after the other. Pure.
+"""Decides whether figures of one commit are worse than those of another, from pairs that were measured one after the
+other. Pure.
 
-A pair is a ratio above 1 when the newer one is worse, so noise that outlasts a pair cancels out. Two looks, since a
-machine's noise makes one figure in some dozens look worse by chance: the first suspects whatever has a bad median, and
-wakes easily; the second measures suspects alone, as often again, and condemns on all pairs together: the median is
-worse by `WORSE`, and at most one pair in ten says otherwise. By pure chance ten pairs do the latter once in a hundred
-times, for figures that were suspected already. The rule: a figure that only one of the commits has is told, and never
-judged.
+The ratio of a pair is above 1 if the newer commit is worse; noise that lasts longer than a pair cancels out. There are
+two measurements, because noise makes one figure in some dozens seem worse. After the first one, every figure with a bad
+median is a suspect. The second one measures only suspects, with as many pairs again. The verdict uses all pairs
+together: the median is worse by `WORSE`, and at most one pair in ten disagrees. By chance, a suspect meets the second
+condition in one of a hundred cases. A figure that only one of the commits has is reported and not judged.
 """
 
 import math
@@ -18,13 +18,13 @@ from bench.figures import Figure, Section
 __all__ = ["WORSE", "Key", "Verdict", "judge", "keyed", "ratio_of", "suspects"]
 
 WORSE = 1.15
-"""The median ratio from which a change is a loss: what one commit may cost without anybody having to explain it."""
+"""The median ratio from which a change counts as worse. A smaller loss needs no explanation."""
 
 DISSENT = 0.1
-"""Share of pairs that may say otherwise: a process was disturbed."""
+"""The fraction of pairs that may disagree, because another program may disturb a pair."""
 
 Key: TypeAlias = tuple[str, str]
-"""The row of a section and the key of a figure in it."""
+"""Names a figure: the row of its section, and its key."""
 
 
 class Verdict(NamedTuple):
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     old: float
     new: float
     ratio: float
-    """The median of the pairs; above 1 is worse, whichever direction is better for this figure."""
+    """The median ratio of the pairs; above 1 is worse for every figure."""
     least: float
     greatest: float
     pairs_count: int
@@ -46,19 +46,19 @@ def keyed(sections: Sequence[Section]) -> dict[Key, Figure]:
 
 
 def ratio_of(old: Figure, new: Figure) -> float:
-    """How many times worse the new one is. NaN when one of them is 0 or less, which no ratio can tell."""
+    """Return how many times worse the new value is. Returns NaN if one of the values is 0 or less."""
     if old.value <= 0 or new.value <= 0:
         return math.nan
     return new.value / old.value if new.at_most else old.value / new.value
 
 
 def suspects(verdicts: Sequence[Verdict]) -> set[str]:
-    """Rows that deserve a second look."""
+    """Return the rows with suspects, which are measured again."""
     return {verdict.key[0] for verdict in verdicts if verdict.ratio > WORSE}
 
 
 def judge(rounds: Sequence[tuple[Mapping[Key, Figure], Mapping[Key, Figure]]]) -> list[Verdict]:
-    """A verdict on each figure that both commits have, from rounds of (old, new). A round may lack figures."""
+    """Return a verdict on each figure that both commits have. `rounds` are pairs (old, new), which may lack figures."""
     pairs: dict[Key, list[tuple[Figure, Figure]]] = {}
     for old, new in rounds:
         for key in old.keys() & new.keys():

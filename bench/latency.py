@@ -1,10 +1,10 @@
-"""How long things take on their way, at p50 and p99, by the wall.
+"""Measures wall-clock times of an event and of a command, at p50 and p99.
 
 (a) append to reader: 200 readers of one chat, 50 events a second, from the call of `append` to the bytes at each reader
-(bar 10 ms); beside it the bare hop through the same store's pub/sub. (b) a command to its 202 (bar 10 ms); beside it a
-bare Starlette application under uvicorn whose POST does one XADD. (c) a command to the first delta of an instant model,
-at a reader of the chat (bar 30 ms). Wall clocks on a machine that does other things say little: the bare figures beside
-them say how little. To repeat: `python -m bench.latency`.
+(bar 10 ms); its baseline is the bare hop through the same store's pub/sub. (b) a command to its 202 (bar 10 ms); its
+baseline is a bare Starlette application under uvicorn whose POST does one XADD. (c) a command to the first delta of an
+instant model, at a reader of the chat (bar 30 ms). Wall-clock times on a busy machine mean little; the baselines show
+how busy the machine was. To repeat: `python -m bench.latency`.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from bench.figures import Figure, Section, figure, progress, quantile, table
 from bench.model_server import STAMP
 from bench.readers import opened_readers
 from bench.tokens import Running, running
-from protocol.deltas import AppendContent
-from protocol.events import StreamDelta, StreamStarted
-from protocol.principal import LOCAL
-from server.actor.writer import Writer
-from server.store.load import fold_loaded
-from server.store.port import PostRequest
-from server.store.redis_store import RedisStore
-from server.telemetry import Metrics
+from threadcast.actor.writer import Writer
+from threadcast.base.telemetry import Metrics
+from threadcast.store.load import fold_loaded
+from threadcast.store.ports import PostRequest
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import StreamDelta, StreamStarted
+from threadcast_protocol.wire.principal import LOCAL
 
 __all__ = ["measure"]
 
@@ -45,21 +45,21 @@ COMMANDS, COMMANDS_SMALL = 300, 100
 ROUNDS, ROUNDS_SMALL = 3, 2
 
 APPEND_P99_MS, COMMAND_P99_MS, FIRST_DELTA_P99_MS = 10.0, 10.0, 30.0
-"""DESIGN §13."""
+"""The bars in milliseconds (DESIGN §13)."""
 
 ANSWER_SECONDS = 20.0
-"""For any single answer of a server."""
+"""Time limit of each answer of a server."""
 
 INSTANT = "demo/echo?rate=0"
-"""Says at once what was said to it."""
+"""A model that repeats the message at once."""
 
 
 NO_MODELS = "http://127.0.0.1:9/v1"
-"""Nobody listens there; the demo models answer."""
+"""An address at which no server listens; the demo models answer instead."""
 
 
 class Samples:
-    """Milliseconds, round by round."""
+    """The milliseconds of each repetition, in rounds."""
 
     def __init__(self) -> None:
         self.p50: list[float] = []
@@ -80,7 +80,7 @@ class Samples:
 
 
 async def _owned_writer(store: RedisStore, chat_id: str) -> Writer:
-    """A chat of our own with an open answer: no worker runs in this measurement."""
+    """Create a chat with an open answer in this process, because no worker runs in this measurement."""
     await store.post(
         PostRequest(chat_id=chat_id, owner=LOCAL.id, principal=b"{}", request_id="r", digest="d", nonce="n", body=b"{}")
     )
@@ -88,7 +88,7 @@ async def _owned_writer(store: RedisStore, chat_id: str) -> Writer:
     taken = await store.take(chat_id, "bench", "wake")
     state = fold_loaded(chat_id, await store.load(chat_id), with_facts=True)
     writer = Writer(store, "bench", state, owner=taken.owner, new_id=lambda kind: f"{kind}-1", metrics=Metrics())
-    await writer.commit(lambda ledger: ledger.say(StreamStarted(message_id="m")))
+    await writer.commit(lambda builder: builder.say(StreamStarted(message_id="m")))
     return writer
 
 
@@ -98,9 +98,9 @@ async def _appends(server: Running, samples: Samples, *, small: bool, rounds: in
         writer = await _owned_writer(store, "latency")
 
         async def append() -> None:
-            """One event whose text is the moment of its append."""
+            """Append one event whose text is the time of the append."""
             delta = StreamDelta("m", [AppendContent(f"{STAMP}{time.monotonic_ns()} ")])
-            await writer.commit(lambda ledger: ledger.say(delta))
+            await writer.commit(lambda builder: builder.say(delta))
 
         path = "/v1/chats/subscribe?chat_id=latency"
         with opened_readers(server.url, path, "-t", STAMP) as readers:
@@ -115,7 +115,7 @@ async def _appends(server: Running, samples: Samples, *, small: bool, rounds: in
 
 
 async def _paced(work: Callable[[], Awaitable[None]], count: int) -> None:
-    """`work` by a timetable."""
+    """Call `work` at fixed times."""
     due = time.monotonic()
     for _ in range(count):
         due += 1 / EVENTS_PER_SECOND
@@ -124,7 +124,7 @@ async def _paced(work: Callable[[], Awaitable[None]], count: int) -> None:
 
 
 async def _bare_hop(server: Running, samples: Samples, *, small: bool, rounds: int) -> None:
-    """PUBLISH to its own subscriber, at the same pace, in this process."""
+    """Measure a PUBLISH to a subscriber in this process, at the same pace."""
     async with redis.Redis.from_url(server.store_url) as client, client.pubsub() as channel:
         await channel.subscribe("bench-hop")
         await channel.get_message(timeout=ANSWER_SECONDS)
@@ -146,7 +146,7 @@ async def _bare_hop(server: Running, samples: Samples, *, small: bool, rounds: i
 
 
 class _Client:
-    """One connection that posts and waits for the answer; as little as does."""
+    """A minimal HTTP connection that posts and waits for the answer."""
 
     def __init__(self, url: str) -> None:
         self._host, _, port = url.removeprefix("http://").rstrip("/").partition(":")
@@ -160,7 +160,7 @@ class _Client:
         self._writer.close()
 
     async def post(self, path: str, body: object) -> float:
-        """Milliseconds until its 202."""
+        """Post a command. Returns the milliseconds until the answer 202."""
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         head += f"Content-Length: {len(data)}\r\n\r\n"
@@ -177,8 +177,8 @@ class _Client:
 
 
 async def _commands(url: str, samples: Samples, *, small: bool, rounds: int) -> None:
-    """First messages of a chat each: accepted, and answered by a worker beside it. To a bare application any body will
-    do."""
+    """Measure the first message of new chats until it is accepted, while a worker answers it. The bare application gets
+    the same bodies."""
     async with _Client(url) as client:
         number = 0
         for _ in range(rounds):
@@ -192,14 +192,14 @@ async def _commands(url: str, samples: Samples, *, small: bool, rounds: int) -> 
 
 
 def _message(number: int) -> dict[str, object]:
-    """A command that an instant model answers."""
+    """Return a command that an instant model answers."""
     params = {"model": INSTANT}
     return {"type": "user_message", "client_request_id": f"r{number}", "content": "go", "params": params}
 
 
 @contextmanager
 def _bare_app(store_url: str) -> Iterator[str]:
-    """Starlette under uvicorn in a process of its own; its URL."""
+    """Run the bare Starlette application under uvicorn in its own process for a block. Yields its URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     arguments = [sys.executable, "-m", "uvicorn", "bench.bare_post:app", "--port", str(port), "--log-level", "warning"]
@@ -213,9 +213,7 @@ def _bare_app(store_url: str) -> Iterator[str]:
             except OSError:
                 time.sleep(0.05)
         else:
-            raise SystemExit(
-                f"the bare application did not listen within {ANSWER_SECONDS} s; what it said stands above"
-            )
+            raise SystemExit(f"the bare application did not listen within {ANSWER_SECONDS} s; its output is above")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -226,7 +224,7 @@ def _bare_app(store_url: str) -> Iterator[str]:
 
 
 async def _first_deltas(url: str, samples: Samples, *, small: bool, rounds: int) -> None:
-    """One chat a time, watched by one reader."""
+    """Measure a command until its first delta. Only one chat is open at a time, with one reader."""
     async with _Client(url) as client, _Client(url) as watching:
         reader, writer = watching._reader, watching._writer
         writer.write(b"GET /v1/chats/subscribe?chat_id=firsts HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -247,7 +245,7 @@ async def _first_deltas(url: str, samples: Samples, *, small: bool, rounds: int)
 
 
 async def _until(reader: asyncio.StreamReader, wanted: bytes, seen: bytes = b"") -> bytes:
-    """Read until it has come; what came with it."""
+    """Read until a text has arrived. Returns all bytes read."""
     async with asyncio.timeout(ANSWER_SECONDS):
         while wanted not in seen:
             more = await reader.read(65_536)
@@ -258,7 +256,8 @@ async def _until(reader: asyncio.StreamReader, wanted: bytes, seen: bytes = b"")
 
 
 async def _appending(server: Running, *, small: bool) -> list[Figure]:
-    """The web half alone: no worker may take the chat from us."""
+    """Measure the appends of this process. Only the web half runs, because a worker would take the chat from this
+    process."""
     rounds = ROUNDS_SMALL if small else ROUNDS
     append, hop = Samples(), Samples()
     progress("latency: append to reader")
@@ -287,7 +286,7 @@ async def _commanding(server: Running, *, small: bool) -> list[Figure]:
 
 
 def measure(small: bool) -> Section:
-    """The row `latency`."""
+    """Measure the row `latency`."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory:
         with running(Path(directory) / "web", NO_MODELS, "web") as server:
@@ -295,10 +294,12 @@ def measure(small: bool) -> Section:
         with running(Path(directory) / "both", NO_MODELS) as server:
             figures += uvloop.run(_commanding(server, small=small))
     progress("")
-    return Section("latency", "on the wall, nothing else going on", "python -m bench.latency", figures)
+    return Section("latency", "wall-clock times on an otherwise idle machine", "python -m bench.latency", figures)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.latency", description="How long things take on their way.")
-    parser.add_argument("--small", action="store_true", help="a share of the time")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.latency", description="Measure the wall-clock times of an event and of a command."
+    )
+    parser.add_argument("--small", action="store_true", help="measure in less time")
     print(table(measure(parser.parse_args().small)))

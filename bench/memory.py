@@ -1,10 +1,9 @@
-"""What waiting costs: an idle reader; in `bench.resting` a chat at rest and one that runs, in `bench.stalls` a reader
-that stalls.
+"""Measures the memory of an idle reader. `bench.resting` measures chats at rest and running chats, `bench.stalls`
+stalled readers.
 
-Memory is what a process holds privately (`rss_bytes`), before and after, divided by how many there are. An idle reader
-of ours stands beside the same from uvicorn with Starlette alone. To repeat: `python -m bench.memory [--small]`. The
-rule: nothing is measured before the same thing was done some hundred times, so that caches and lazily imported modules
-count for nobody.
+The figure is the growth of a process's private memory (`rss_bytes`), divided by the number of readers. The baseline is
+an idle reader of a plain Starlette application under uvicorn. To repeat: `python -m bench.memory [--small]`. Before
+each measurement the same operation is done some hundred times, so that caches and lazily imported modules do not count.
 """
 
 import argparse
@@ -16,31 +15,32 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.support.fleet import fleet_on_new_store
+
 from bench.figures import Figure, Section, announce, figure, progress, ratio, table
 from bench.plain_app import plain_server
 from bench.processes import rss_bytes
 from bench.resting import chat_figures
 from bench.stalls import stalled_figures
 from bench.streams import GREETED, Streams, allow_open_files, get
-from tests.deploys.fleet import opened_fleet
 
 __all__ = ["measure"]
 
 IDLE_MAX_BYTES = 16_000
-"""The bar: 10,000 readers in 160 MB."""
+"""The bar of an idle reader: 10,000 readers in 160 MB."""
 
 WARM = 300
-"""Streams that are open already before anything is measured."""
+"""The number of streams that are opened before the measurement."""
 
 SETTLE_SECONDS = 1.0
-"""For tasks that end, and for what is done a moment after a stream begins."""
+"""The time that ending tasks, and work after the beginning of a stream, may take."""
 
-LIMITS = {"STREAMS_PER_PRINCIPAL": "20000"}
-"""All readers are one caller."""
+LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "RUNS_PER_PRINCIPAL": "20000"}
+"""The limit of streams for each caller; all readers are one caller."""
 
 
 def measure(small: bool) -> Section:
-    """About a tenth of the numbers when `small`."""
+    """Measure all kinds of readers; `small` has about a tenth of the numbers."""
     few, many, chats, active = (300, 1_000, 300, 60) if small else (1_000, 10_000, 10_000, 200)
     announce("memory", 60 if small else 180)
     allow_open_files(many + 2_000)
@@ -50,12 +50,15 @@ def measure(small: bool) -> Section:
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures += asyncio.run(chat_figures(stack, Path(directory), chats, active))
     figures += stalled_figures(30 if small else 100, rounds=1 if small else 3)
-    return Section("memory", "what waiting costs", f"python -m bench.memory{' --small' * small}", figures)
+    return Section(
+        "memory", "memory of waiting readers and chats", f"python -m bench.memory{' --small' * small}", figures
+    )
 
 
 async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[Figure]:
-    """Readers of one chat, of a chat each, and of Starlette, whose figure does not depend on how many they are."""
-    fleet = opened_fleet(stack, directory)
+    """Measure readers of one chat, readers of one chat each, and readers of Starlette. Starlette's figure does not
+    depend on the number of readers."""
+    fleet = stack.enter_context(fleet_on_new_store(directory))
     ours: dict[str, Callable[[int], bytes]] = {
         "one": lambda _: get("/v1/chats/subscribe?chat_id=one"),
         "own": lambda number: get(f"/v1/chats/subscribe?chat_id=own-{number}"),
@@ -64,7 +67,7 @@ async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[
     for count in (few, many):
         for kind, request in ours.items():
             progress(f"memory: {count:,} idle readers, {kind}")
-            web = await fleet.web(limits=LIMITS)
+            web = await fleet.add_web(limits=LIMITS)
             found[kind, count] = _per_stream(web.url, web.pid, [request(number) for number in range(WARM + count)])
             await web.stop()
     plain: dict[str, float] = {}
@@ -79,12 +82,15 @@ async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[
         _bytes("own_many", f"idle reader, {many:,} of a chat each", [found["own", many]]),
         _bytes("bare", f"uvicorn and Starlette, {few:,} that only wait", [plain["bare"]]),
         _bytes("queue", f"uvicorn and Starlette, {few:,} with a queue", [plain["queue"]]),
-        ratio("one_to_queue", "idle reader of one chat / the last", [found["one", few]], [plain["queue"]]),
+        ratio(
+            "one_to_queue", "idle reader of one chat / Starlette's with a queue", [found["one", few]], [plain["queue"]]
+        ),
     ]
 
 
 def _per_stream(url: str, pid: int, requests: Sequence[bytes]) -> float:
-    """Bytes of a fresh process for each after the first, which stay open: nothing that they gave back is used again."""
+    """Return the bytes that each reader adds to a new process. The first readers stay open, so that the process reuses
+    no memory that they freed."""
     with Streams(url) as streams:
         streams.open(requests[:WARM], GREETED)
         time.sleep(SETTLE_SECONDS)
@@ -100,7 +106,7 @@ def _bytes(key: str, what: str, values: Sequence[float], bar: float | None = Non
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
-    parser.add_argument("--small", action="store_true", help="a tenth of the numbers")
+    parser.add_argument("--small", action="store_true", help="measure a tenth of the numbers")
     section = measure(parser.parse_args().small)
     progress("")
     print(table(section))

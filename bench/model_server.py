@@ -1,9 +1,9 @@
-"""A server of models that costs little itself: scripted answers in OpenAI's chat completions, a chunk at a time.
+"""A model server that uses little CPU time: it sends scripted answers as OpenAI chat completions, chunk by chunk.
 
-Answers `POST .../chat/completions` whatever is asked: one SSE event of some 200 bytes per token, chunked as real
-servers send them, each as a write of its own, 50 tokens a second for each stream. The text of each token is the moment
-when it was written, so that whoever reads it knows its age. Runs in a process of its own, told and asked over a pipe.
-It knows nothing of Threadcast. The rule: a stream keeps its own timetable, so one that is late catches up.
+It answers every `POST .../chat/completions` in the same way: one SSE event of about 200 bytes for each token, in the
+chunked coding of real servers, each as a separate write, 50 tokens a second for each stream. The text of each token is
+the time when it was written, so that a reader knows its age. The server runs in its own process and is controlled over
+a pipe. Each stream has its own timetable, so that a late stream catches up.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ import uvloop
 __all__ = ["STAMP", "TOKENS_PER_SECOND", "ModelServer", "model_server"]
 
 TOKENS_PER_SECOND = 50
-"""What DESIGN §13 budgets for: a chunk every 20 ms."""
+"""The pace of the budget (DESIGN §13): a chunk every 20 ms."""
 
 STAMP = "@"
-"""Before the time in each token: nanoseconds of the machine's monotonic clock, then a blank."""
+"""The text before the time in each token. The time is in nanoseconds of the machine's monotonic clock; a blank
+follows."""
 
 _BODY_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -43,7 +44,7 @@ _END = _chunk(_EVENT % (b"", b'"stop"')) + _chunk(b"data: [DONE]\n\n") + b"0\r\n
 
 
 class _Answers(asyncio.Protocol):
-    """One connection: a request, its answer, the next request."""
+    """One connection, which sends requests one after the other."""
 
     def __init__(self, plan: "_Plan") -> None:
         self._plan = plan
@@ -54,7 +55,7 @@ class _Answers(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not asyncio's, but do the same
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has its own classes with the same methods
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -71,7 +72,7 @@ class _Answers(asyncio.Protocol):
         self._transport.write(_HEAD)
         self._left = self._plan.tokens_count
         self._plan.streaming_count += 1
-        # Streams that began together must not speak together.
+        # Streams that began at the same time must not write at the same time.
         self._due = self._loop.time() + self._plan.next_share() * self._plan.interval_seconds
         self._timer = self._loop.call_at(self._due, self._speak)
 
@@ -92,7 +93,7 @@ class _Answers(asyncio.Protocol):
 
 
 class _Plan:
-    """What all streams of the process share."""
+    """The state that all streams of the process share."""
 
     def __init__(self) -> None:
         self.tokens_count = 1
@@ -103,12 +104,13 @@ class _Plan:
         self._begun_count = 0
 
     def next_share(self) -> float:
-        """Of an interval, spread evenly over however many begin (the golden ratio)."""
+        """Return the fraction of an interval by which the next stream is delayed. The golden ratio spreads any number
+        of streams evenly."""
         self._begun_count += 1
         return self._begun_count * 0.618034 % 1
 
     def tell(self, pipe: Connection) -> None:
-        """Obey one order and answer it with a count."""
+        """Carry out one order and answer with a count."""
         order, number = pipe.recv()
         if order == "tokens":
             self.tokens_count, self.is_stopped = number, False
@@ -129,7 +131,7 @@ def _serve(listener: socket.socket, pipe: Connection) -> None:
 
 
 class ModelServer:
-    """The process, as the measuring one sees it. `url` is what a provider takes for its base."""
+    """The handle of the process in the measuring program. `url` is the base URL for a provider."""
 
     def __init__(self, url: str, pid: int, pipe: Connection) -> None:
         self.url = url
@@ -137,19 +139,19 @@ class ModelServer:
         self._pipe = pipe
 
     def answer_with(self, tokens_count: int) -> None:
-        """Every answer from now on has so many tokens."""
+        """Set the number of tokens of all later answers."""
         self._ask("tokens", tokens_count)
 
     def stop_answers(self) -> None:
-        """End each answer with its next token, until `answer_with` is said again."""
+        """End each answer with its next token, until `answer_with` is called again."""
         self._ask("stop", 0)
 
     def sent_count(self) -> int:
-        """Tokens written so far, to all."""
+        """Return the number of tokens written so far in all streams."""
         return self._ask("count", 0)
 
     def streaming_count(self) -> int:
-        """Answers that are being written now."""
+        """Return the number of answers that are written now."""
         return self._ask("streaming", 0)
 
     def _ask(self, order: str, number: int) -> int:
@@ -162,7 +164,7 @@ class ModelServer:
 
 @contextmanager
 def model_server() -> Iterator[ModelServer]:
-    """One for the block, on a port of its own."""
+    """Start a model server for a block, on a free port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(target=_serve, args=(listener, theirs), daemon=True)

@@ -1,6 +1,6 @@
-"""How steady this machine is: one fixed piece of work again and again, by the wall and by the CPU's clock.
+"""Measures how steady the machine is: repeats one fixed piece of work and compares wall-clock and CPU times.
 
-Stands beside every report, since a ratio taken while the machine was torn between others says less. Knows no server.
+Every report shows this noise, because ratios measured on a busy machine are less reliable.
 """
 
 import hashlib
@@ -16,24 +16,25 @@ __all__ = ["Noise", "noise"]
 
 REPEATS = 60
 WORK_BYTES = bytes(4_000_000)
-"""Some 10 ms of hashing: longer than a scheduler's slice on a busy machine, short enough for sixty."""
+"""The size of the piece of work: about 10 ms of hashing, which is longer than a scheduler's slice and short enough for
+sixty repetitions."""
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Shares of the median: 0.5 is half as much again."""
+    """The noise as fractions of the median: 0.5 means half as much again."""
 
     wall_p90: float
-    """How much longer the slowest tenth took by the wall: what others on this machine take from us."""
+    """How much longer the slowest tenth took in wall-clock time, because other programs used the processor."""
     cpu_p90: float
-    """The same by our own CPU clock: what caches, clock rates and hyper-threads do to the same work."""
+    """How much longer the slowest tenth took in CPU time, because of caches, clock rates and hyper-threads."""
     stolen: float
-    """Of the time, taken by other machines on the same host."""
+    """The fraction of the time that other virtual machines on the same host took."""
     load: float
-    """Processes that wanted to run, over the last minute, per core."""
+    """The number of ready processes for each core, over the last minute."""
 
     def __str__(self) -> str:
         return (
-            f"+{self.wall_p90:.0%} by the wall, +{self.cpu_p90:.0%} by CPU time "
+            f"+{self.wall_p90:.0%} in wall-clock time, +{self.cpu_p90:.0%} in CPU time "
             f"(p90 over median of one fixed piece of work), {self.stolen:.0%} stolen, load {self.load:.1f} a core"
         )
 

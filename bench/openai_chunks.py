@@ -1,10 +1,12 @@
-"""CPU of one streamed chunk: our OpenAI adapter with the assembler beside the SDK's typed stream, in the same run.
+"""Measures the CPU time of one streamed chunk: our OpenAI adapter with the assembler, compared with the SDK's typed
+stream in the same run.
 
-Three paths. `alone` has no sockets: bytes, events, chunks, deltas, operations; its bar is 25 us. The other two read a
-child process over real HTTP on loopback: with a pause after every chunk, so that each is a read of its own as from a
-real model, and as fast as it can write, many chunks to a read. Both are read by bare httpx2 (the floor), by us and by
-the SDK's typed stream. All is this process's own CPU time; the ratios are the result, absolute numbers are this
-machine's. To repeat: `python -m bench.openai_chunks [streams] [chunks]`, 100 of each unless said otherwise.
+Three paths. `alone` uses no sockets and measures the way from bytes to operations; its bar is 25 us. The other two read
+a child process over real HTTP on loopback. One pauses after every chunk, so that each chunk is a separate read as with
+a real model; the other writes as fast as it can, with many chunks in a read. Both are read by bare httpx2 (the floor),
+by our adapter and by the SDK's typed stream. All figures are this process's own CPU time. Only the ratios matter; the
+absolute numbers depend on the machine. To repeat: `python -m bench.openai_chunks [streams] [chunks]`, by default 100 of
+each.
 """
 
 import asyncio
@@ -19,27 +21,29 @@ import httpx2
 import uvloop
 from openai import AsyncOpenAI
 
-from protocol.deltas import AppendContent
-from protocol.messages import Message
-from server.agent.answer.assembler import Assembler
-from server.providers.base import Request
-from server.providers.openai.chat import ChunkReader, OpenAIChat
-from server.providers.sse_split import SseSplitter
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.base import Request
+from threadcast.providers.openai.chat import ChunkReader, OpenAIChat
+from threadcast.providers.sse_split import SseSplitter
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.messages import Message
 
 CHUNK_INTERVAL_SECONDS = 0.02
-"""50 tokens a second, the pace that DESIGN §13 budgets for."""
+"""The pause between chunks: 50 tokens a second, the pace of the budget (DESIGN §13)."""
 
 ALONE_MAX_US = 25
-"""The bar for a chunk through adapter and assembler."""
+"""The bar of a chunk through adapter and assembler."""
 
 ALONE_CHUNKS = 20_000
-"""A fifth of a second of CPU, far above the clock's grain."""
+"""The number of repetitions: a fifth of a second of CPU time, far above the clock's resolution."""
 
 EVENTS_PER_WRITE = 50
-"""Of the fast path: 8 kB at once, several of which make one read."""
+"""The number of events in each write of the fast path, 8 kB together. Several writes make one read."""
 
 FAST_FACTOR = 20
-"""The fast path is over sooner; so many times the chunks."""
+"""The factor for the number of chunks of the fast path, because it takes less time."""
 
 
 def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
@@ -52,7 +56,7 @@ WORD = event({"content": "word "}, None)
 
 
 def serve(listener: socket.socket, chunks_count: int) -> None:
-    """Answers every request with the same stream; under `/fast/` without a pause."""
+    """Answer every request with the same stream, under `/fast/` without pauses."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -82,7 +86,7 @@ def assembler() -> Assembler:
 
 
 def alone_us() -> float:
-    """Bytes to operations, an event at a time."""
+    """Turn the bytes of a stream into operations, event by event."""
     splitter, reader, assembled = SseSplitter(), ChunkReader(), assembler()
     count = 0
     begun = time.process_time()
@@ -97,8 +101,8 @@ def alone_us() -> float:
 
 
 async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
-    """Print one path: what a chunk costs bare httpx2, us and the typed stream."""
-    provider = OpenAIChat("bench", base_url=base_url, api_key="x")
+    """Print the cost of a chunk on one path, for bare httpx2, our adapter and the typed stream."""
+    provider = OpenAIChat("bench", ProviderSettings(base_url=base_url, api_key=Secret("x")))
     request = Request(model="m", messages=[Message(role="user", content="go", message_id="u")])
     client = AsyncOpenAI(base_url=base_url, api_key="x")
     bare_client = httpx2.AsyncClient(limits=httpx2.Limits(max_connections=None))
@@ -123,7 +127,7 @@ async def compare(base_url: str, streams_count: int, chunks_count: int) -> None:
         begun = time.process_time()
         counts = await asyncio.gather(*(read() for _ in range(streams_count)))
         if set(counts) != {chunks_count}:
-            raise SystemExit(f"a stream came short: {counts}")
+            raise SystemExit(f"a stream was incomplete: {counts}")
         return (time.process_time() - begun) / (streams_count * chunks_count) * 1e6
 
     floor, ours_us, typed_us = await microseconds(bare), await microseconds(ours), await microseconds(typed)
@@ -138,8 +142,8 @@ def main() -> None:
     streams_count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     chunks_count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     if chunks_count * FAST_FACTOR % EVENTS_PER_WRITE:
-        raise SystemExit("chunks: a multiple of 5")
-    alone = min(alone_us() for _ in range(5))  # the least disturbed of five
+        raise SystemExit("the number of chunks must be a multiple of 5")
+    alone = min(alone_us() for _ in range(5))  # the least disturbed of five runs
     verdict = "within" if alone <= ALONE_MAX_US else "ABOVE"
     print(f"Adapter and assembler alone: {alone:.1f} us a chunk, {verdict} the bar of {ALONE_MAX_US} us")
     listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)

@@ -1,9 +1,10 @@
-"""The page in a real Chromium: how soon a long chat is seen, how smooth an answer comes, how much is loaded.
+"""Measures the page in a real Chromium: the time to open a long chat, the frames while an answer streams, and the
+download sizes.
 
-The page marks by itself when a snapshot came to a tab and when it was painted (`performance.mark`). Frames are counted
-by `requestAnimationFrame` while an answer in Markdown streams at 200 words a second; beside them stands the CPU
-time of the tab's main thread, which the noise of the machine moves less. To repeat: `python -m bench.page
-[--small]`; it needs a Chromium and the built page (`scripts/web build`).
+The page itself marks when a snapshot arrived and when it was painted (`performance.mark`). Frames are counted by
+`requestAnimationFrame` while an answer in Markdown streams at 300 words a second. The CPU time of the tab's main thread
+is measured, too, because the noise of the machine changes it less. To repeat: `python -m bench.page [--small]`; it
+needs a Chromium and the built page (`scripts/web build`).
 """
 
 import argparse
@@ -16,30 +17,38 @@ from pathlib import Path
 from typing import NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Page
+from tests.browser.chromium import launched_chromium
+from tests.browser.harness import Harness
+from tests.web.sizes import (
+    CLIENT_MAX_BYTES,
+    PAGE_MAX_BYTES,
+    client_bytes,
+    first_files,
+    opened_files,
+    packed_bytes,
+    page_files,
+)
 
 from bench.figures import Figure, Section, figure, progress, table
-from protocol.exports import ChatExport, export_lines
-from protocol.messages import Message
-from protocol.thread import ThreadChanges
-from server.api.page import STATIC
-from tests.browser.chromium import launched_chromium
-from tests.browser.house import House
-from tests.web.sizes import CLIENT_MAX_BYTES, PAGE_MAX_BYTES, client_bytes, first_files, packed_bytes, page_files
+from threadcast.api.page import STATIC
+from threadcast.chat.exports import ChatExport, export_lines
+from threadcast_protocol.wire.messages import Message
+from threadcast_protocol.wire.thread import ThreadChanges
 
 __all__ = ["measure"]
 
 OPEN_MAX_MS = 300.0
-FRAMES_MIN = 50.0
-"""The bars, for a chat of `LENGTH` messages and `RATE` words a second."""
+FRAMES_MIN = 56.0
+"""The bars for a chat of `LENGTH` messages and `RATE` words a second."""
 
 LENGTH = 2_000
-RATE = 200
+RATE = 300
 
 SECONDS = 8
-"""Of streaming, for each repetition."""
+"""The duration of streaming in each repetition."""
 
 DEADLINE_MS = 60_000
-"""For what comes in a second on a quiet machine."""
+"""Time limit of a step that takes a second on a quiet machine."""
 
 ANSWER = """\
 A lease is a promise **with an end**: who holds it may write, and who does not may wait ([why](https://example.org/)).
@@ -60,8 +69,6 @@ async def renew(lease: Lease) -> None:
 | the others | read |
 """
 
-RICH_RATE = 300
-
 RICH_ANSWER = (
     ANSWER
     + r"""
@@ -73,7 +80,7 @@ $$
 
 """
 )
-"""With formulas: each paragraph and each list of them is drawn while it grows."""
+"""An answer with formulas. Each paragraph and each list is drawn while it grows."""
 
 COUNT_FRAMES = """() => {
   const frames = (window.benchFrames = []);
@@ -90,8 +97,8 @@ OPENED_MS = """() => {
 
 
 class Opened(NamedTuple):
-    """Milliseconds until the chat is painted: after its snapshot came to the tab, after the link was opened; and what
-    the main thread worked meanwhile, from the link on."""
+    """The milliseconds from the snapshot, and from the opened link, until the chat is painted, and the CPU time of the
+    main thread from the link on."""
 
     snapshot: float
     link: float
@@ -99,7 +106,8 @@ class Opened(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """Frames a second, in all and in the worst second; the share of a processor that the main thread took."""
+    """The frames a second, over the whole time and in the worst second, and the fraction of a core that the main thread
+    used."""
 
     frames: float
     worst: float
@@ -107,52 +115,56 @@ class Streamed(NamedTuple):
 
 
 def measure(small: bool) -> Section:
-    """Five repetitions of each, or two when `small`. Without Chromium or the page there are no figures but a remark."""
+    """Measure five repetitions of each; `small` has two. Without Chromium or a built page, the result is a remark
+    without figures."""
     command = f"python -m bench.page{' --small' * small}"
     if not (STATIC / "index.html").is_file():
-        return Section("page", "the page in Chromium", command, [], ["the page is not built; scripts/web build"])
+        return Section(
+            "page", "the page in Chromium", command, [], ["the page is not built; build it with: scripts/web build"]
+        )
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         try:
             chromium = stack.enter_context(launched_chromium())
         except LookupError as missing:
             return Section("page", "the page in Chromium", command, [], [str(missing)])
-        house = stack.enter_context(closing(House(Path(directory))))
-        house.start()
-        figures = [*_sizes(Path(directory)), *_shown(chromium, house, 2 if small else 5)]
+        harness = stack.enter_context(closing(Harness(Path(directory))))
+        harness.start()
+        figures = [*_sizes(Path(directory)), *_shown(chromium, harness, 2 if small else 5)]
         return Section("page", f"the page in Chromium {chromium.version}", command, figures)
 
 
 def _sizes(directory: Path) -> Iterator[Figure]:
     for key, what, size, bar in (
         ("client", "the client library alone, gzip", client_bytes(directory), CLIENT_MAX_BYTES),
-        ("first", "loaded before anything is shown, gzip", packed_bytes(first_files()), PAGE_MAX_BYTES),
+        ("first", "loaded before anything is shown, gzip", packed_bytes(first_files()), None),
+        ("opened", "loaded until an answer in Markdown is painted, gzip", packed_bytes(opened_files()), PAGE_MAX_BYTES),
         ("all", "all scripts and style sheets, gzip", packed_bytes(page_files()), None),
     ):
         yield figure(f"{key}_bytes", what, [size / 1_000], "kB", bar=bar and bar / 1_000)
 
 
-def _shown(chromium: Browser, house: House, repeats: int) -> Iterator[Figure]:
+def _shown(chromium: Browser, harness: Harness, repeats: int) -> Iterator[Figure]:
     progress(f"page: {LENGTH:,} messages are laid down")
-    house.import_chat(_export("long"))
+    harness.import_chat(_export("long"))
     opened: list[Opened] = []
     short: list[Streamed] = []
     long: list[Streamed] = []
     rich: list[Streamed] = []
     for number in range(repeats):
         progress(f"page: {number + 1} of {repeats}")
-        opened.append(_opened(chromium, house, "long"))
-        house.import_chat(_export(f"long-{number}"))
-        short.append(_streamed(chromium, house, f"short-{number}"))
-        long.append(_streamed(chromium, house, f"long-{number}"))
-        rich.append(_streamed(chromium, house, f"rich-{number}", RICH_ANSWER, RICH_RATE))
+        opened.append(_opened(chromium, harness, "long"))
+        harness.import_chat(_export(f"long-{number}"))
+        short.append(_streamed(chromium, harness, f"short-{number}"))
+        long.append(_streamed(chromium, harness, f"long-{number}"))
+        rich.append(_streamed(chromium, harness, f"rich-{number}", RICH_ANSWER))
     what = f"a chat of {LENGTH:,} messages"
     painted = [each.snapshot for each in opened]
-    yield figure("open", f"{what}: its snapshot came to the tab → painted", painted, "ms", bar=OPEN_MAX_MS)
-    yield figure("link", f"{what}: its link opened → painted", [each.link for each in opened], "ms")
+    yield figure("open", f"{what}: from its snapshot until it is painted", painted, "ms", bar=OPEN_MAX_MS)
+    yield figure("link", f"{what}: from the opened link until it is painted", [each.link for each in opened], "ms")
     yield figure("open_cpu", f"{what}: main thread until then, CPU", [each.cpu for each in opened], "ms")
-    scenes = (("short", RATE, "a new chat", short), ("long", RATE, what, long))
-    for key, rate, where, streamed in (*scenes, ("rich", RICH_RATE, "a new chat, with formulas", rich)):
-        at = f"{rate} words/s in {where}"
+    scenes = (("short", "a new chat", short), ("long", what, long), ("rich", "a new chat, with formulas", rich))
+    for key, where, streamed in scenes:
+        at = f"{RATE} words/s in {where}"
         frames = [each.frames for each in streamed]
         yield figure(f"{key}_frames", f"{at}: frames", frames, "/s", bar=FRAMES_MIN, at_most=False)
         yield figure(
@@ -161,23 +173,23 @@ def _shown(chromium: Browser, house: House, repeats: int) -> Iterator[Figure]:
         yield figure(f"{key}_busy", f"{at}: main thread, CPU", [100 * each.busy for each in streamed], "%")
 
 
-def _opened(chromium: Browser, house: House, chat_id: str) -> Opened:
+def _opened(chromium: Browser, harness: Harness, chat_id: str) -> Opened:
     with _profile(chromium) as context:
         page = context.new_page()
         meter = _meter(context, page)
-        page.goto(f"{house.url}/c/{chat_id}")
+        page.goto(f"{harness.url}/c/{chat_id}")
         _wait(page, "() => performance.getEntriesByName('threadcast:shown').length > 0")
         snapshot, link = page.evaluate(OPENED_MS)
         return Opened(snapshot, link, meter() * 1_000)
 
 
-def _streamed(chromium: Browser, house: House, chat_id: str, words: str = ANSWER, rate: int = RATE) -> Streamed:
-    """One answer of these words, again and again, looked at from its first second on."""
+def _streamed(chromium: Browser, harness: Harness, chat_id: str, words: str = ANSWER) -> Streamed:
+    """Stream one answer that repeats these words, and measure from its first second on."""
     with _profile(chromium) as context:
         page = context.new_page()
-        page.goto(f"{house.url}/c/{chat_id}")
-        text = words * (1 + rate * (SECONDS + 2) // len(words.split()))
-        house.message(chat_id, text, params={"model": f"demo/echo?rate={rate}"})
+        page.goto(f"{harness.url}/c/{chat_id}")
+        text = words * (1 + RATE * (SECONDS + 2) // len(words.split()))
+        harness.message(chat_id, text, params={"model": f"demo/echo?rate={RATE}"})
         _wait(page, "() => document.body.innerText.includes('You said')")
         meter = _meter(context, page)
         worked, began_at = meter(), time.perf_counter()
@@ -186,23 +198,25 @@ def _streamed(chromium: Browser, house: House, chat_id: str, words: str = ANSWER
         frames: list[float] = page.evaluate(TAKE_FRAMES)
         took = time.perf_counter() - began_at
         worked = meter() - worked
-        house.command(chat_id, "abort")
+        harness.command(chat_id, "abort")
     return Streamed((len(frames) - 1) / (frames[-1] - frames[0]) * 1_000, _worst(frames), worked / took)
 
 
 def _worst(frames: list[float]) -> float:
-    """The fewest frames in any second that begins with one."""
+    """Return the least number of frames in a second that begins with a frame."""
     last = frames[-1] - 1_000
     return min(sum(begins <= at < begins + 1_000 for at in frames) for begins in frames if begins <= last)
 
 
 def _profile(chromium: Browser) -> closing[BrowserContext]:
-    """Empty, and without the page's policy, which refuses the evaluation that conditions are waited for by."""
+    """Create an empty browser context without the page's content policy, which forbids the evaluation that waits for
+    conditions."""
     return closing(chromium.new_context(bypass_csp=True))
 
 
 def _meter(context: BrowserContext, page: Page) -> Callable[[], float]:
-    """Tells the CPU seconds that the page's main thread has worked so far (Chrome DevTools Protocol, Performance)."""
+    """Return a function that returns the CPU seconds of the page's main thread so far (Chrome DevTools Protocol,
+    Performance)."""
     session = context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 

@@ -1,8 +1,9 @@
-"""What a stream and an answer cost without us: uvicorn and Starlette as their documentation shows them.
+"""A plain application of uvicorn and Starlette, written as their documentation shows. It is the baseline of
+`bench.memory` and `bench.join`.
 
-`/bare` streams one comment and then nothing; `/queue` waits at a queue of its own, as an application with news for its
-readers does; `/bytes?count=N` answers N bytes from memory. The baseline of `bench.memory` and `bench.join`; it
-imports nothing of ours. The rule: the same HTTP parser and event loop as our server.
+`/bare` streams one comment and then nothing; `/queue` waits at its own queue, as an application that sends events does;
+`/bytes?count=N` answers N bytes from memory. It imports no module of the product. The HTTP parser and the event loop
+are those of our server.
 """
 
 import asyncio
@@ -56,7 +57,8 @@ app = Starlette(routes=[Route("/bare", _bare), Route("/queue", _queue), Route("/
 
 @contextmanager
 def plain_server() -> Iterator[tuple[str, int]]:
-    """One process of it: where it listens, and its process id. Raises TimeoutError."""
+    """Run the application in its own process for a block. Yields its address and its process id. Raises
+    TimeoutError."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     words = ["bench.plain_app:app", "--port", str(port), "--http", "httptools", "--loop", "uvloop", "--no-access-log"]

@@ -1,9 +1,9 @@
-"""What a good Python program without a relay does: a queue and a task per reader, under uvicorn with uvloop.
+"""A good Python server without a relay: it has a queue and a task for each reader, under uvicorn with uvloop.
 
-`python -m bench.plain_sse starlette|sse-starlette PAYLOAD_FILE` speaks as `native/send.c` does: prints its port, and a
-line "go COUNT INTERVAL_US" on stdin puts the file's event so often into the queue of every reader. Starlette is
-given the block ready made; sse-starlette makes it from data and id, for each reader, as it does. Neither has a log, a
-store or a client that may be slow: they are measured at their best.
+`python -m bench.plain_sse starlette|sse-starlette PAYLOAD_FILE` is controlled like `native/send.c`: it prints its port,
+and a line "go COUNT INTERVAL_US" on stdin puts the file's event COUNT times into the queue of every reader. Starlette
+sends the finished block; sse-starlette makes the block from data and id for each reader, as usual. Neither has a log, a
+store or slow clients, so both are measured at their best.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def made_for_each(request: Request) -> Response:
 
 
 async def obey(payload: bytes) -> None:
-    """Until stdin ends."""
+    """Carry out the orders on stdin until it ends."""
     loop = asyncio.get_running_loop()
     commands = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)

@@ -1,8 +1,7 @@
-"""What running processes have used: CPU seconds and memory, read from /proc; and small C programs built when needed.
+"""Reads the CPU time and memory of running processes from /proc, and compiles small C programs.
 
-Costs are CPU time of a process, not time on the wall: on a machine that does much else only this repeats. Called by
-the programs of `bench/`. Linux only, since /proc and these clocks are. The rule: a process is measured by its id and
-never ended here.
+The programs of `bench/` measure costs as CPU time, because only CPU time is the same in each run on a busy machine.
+/proc and these clocks exist on Linux only. The module never ends a process.
 """
 
 import contextlib
@@ -23,14 +22,14 @@ NATIVE = Path(__file__).parent / "native"
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the process and all its threads, to the nanosecond, also of threads that have ended: its
-    CPU clock as clock_getcpuclockid(3) makes it (the id's complement, shifted by three, and CPUCLOCK_SCHED, 2). Raises
-    OSError when the process has ended."""
+    """Return the user and system time of a process and all its threads, including ended threads, in seconds with a
+    resolution of nanoseconds. It is read from the CPU clock of clock_getcpuclockid(3): the complement of the process
+    id, shifted by three, and CPUCLOCK_SCHED, 2. Raises OSError if the process has ended."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def tree(pid: int) -> dict[int, str]:
-    """The living processes that descend from `pid`, and itself: ids and names (proc(5), stat: comm, ppid)."""
+    """Return the ids and names of a process and its living descendants (proc(5), stat: comm, ppid)."""
     names: dict[int, str] = {}
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -51,8 +50,8 @@ def tree(pid: int) -> dict[int, str]:
 
 
 def tree_cpu_seconds(pids: Iterable[int]) -> float:
-    """Of all of them together, with the children that they had and waited for (proc(5), cutime and cstime, which count
-    in ticks of 10 ms). Of `tree(pid)`, taken anew each time: a child that ended is then in its parent's."""
+    """Return the CPU time of several processes together, with their ended children (proc(5), cutime and cstime, in
+    ticks of 10 ms). Return the CPU time of the present `tree(pid)`. The time of an ended child is in its parent's."""
     total = 0.0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -62,20 +61,21 @@ def tree_cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory that is the process's own: private pages, without what it shares (proc(5), smaps_rollup)."""
+    """Return the private resident memory of a process, without shared pages (proc(5), smaps_rollup)."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
 
 
 def stolen_seconds() -> float:
-    """What other machines on the same host took from ours since its start, of all cores (proc(5), stat, steal)."""
+    """Return the time that other virtual machines on the same host took from all cores since the start (proc(5), stat,
+    steal)."""
     return int(Path("/proc/stat").read_text().split()[8]) * _TICK_SECONDS
 
 
 @cache
 def built(name: str) -> Path:
-    """The program of `bench/native/<name>.c`, compiled for this machine. Raises FileNotFoundError without a compiler,
-    CalledProcessError when it does not compile."""
+    """Compile `bench/native/<name>.c` for this machine and return the program. Raises FileNotFoundError without a
+    compiler, CalledProcessError if the program does not compile."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise FileNotFoundError("this measurement needs a C compiler: install gcc")
@@ -85,7 +85,7 @@ def built(name: str) -> Path:
 
 
 def machine() -> dict[str, str | int]:
-    """Where figures were taken; no name and no path."""
+    """Return a description of this machine for a report, without names and paths."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",

@@ -1,7 +1,7 @@
-"""Many readers of event streams, in one cheap process of C: `bench/native/readers.c`, which tells what it can do.
+"""Many readers of event streams in one small C process. `bench/native/readers.c` describes its commands.
 
-For the programs of `bench/`, whose measured process must not share its CPU with the load. The rule: a count is only
-taken for granted when nobody was lost.
+The readers run in their own process, so that the measured process does not share its CPU with them. Counts are valid
+only if no reader was lost.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ __all__ = ["Count", "Readers", "opened_readers"]
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What all readers have had since they were opened, or reset; see the head of `readers.c`."""
+    """The counts of all readers since they were opened or reset; see the head of `readers.c`."""
 
     readers: int
     open: int
@@ -36,8 +36,8 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Readers:
-    """The process, told what to do. Each method blocks until its answer, and raises SystemExit when the process ended,
-    when readers were lost, or when what was waited for did not come in two minutes."""
+    """The handle of the process. Each method blocks until the process answers. It raises SystemExit if the process has
+    ended, readers were lost, or the awaited events did not arrive within two minutes."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -47,14 +47,14 @@ class Readers:
         return self._process.pid
 
     def open(self, count: int) -> Count:
-        """So many more; answered when the answer of each has begun."""
+        """Open more readers, and wait until the answer to each has begun."""
         told = self.tell(f"open {count}")
         if told.open != told.readers:
             raise SystemExit(f"only {told.open} of {told.readers} streams were opened")
         return told
 
     def wait(self, least: int) -> Count:
-        """Until each has had so many events."""
+        """Wait until each reader has received this number of events."""
         told = self.tell(f"wait {least}")
         if told.least < least:
             raise SystemExit(f"a reader had {told.least} events of {least} after two minutes")
@@ -67,7 +67,7 @@ class Readers:
         self.tell("reset")
 
     def tell(self, command: str, *, may_lose: bool = False) -> Count:
-        """Any command of `readers.c`."""
+        """Send a command of `readers.c` and return the counts."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(command.encode() + b"\n")
@@ -85,7 +85,7 @@ class Readers:
 
 @contextmanager
 def opened_readers(url: str, path: str, *options: str, headers: Sequence[str] = ()) -> Iterator[Readers]:
-    """The process, without a reader yet. `options` are those of `readers.c`."""
+    """Start the process without readers, for a block. `options` are those of `readers.c`."""
     at = urlsplit(url)
     named = [word for header in headers for word in ("-H", header)]
     arguments = [str(built("readers")), *options, *named, str(at.hostname), str(at.port), path]

@@ -1,9 +1,9 @@
-"""Chats in the store and in a worker: what one at rest costs, whether anybody asks for it, what one that runs costs.
+"""Measures the memory of chats at rest and of running chats, and the store commands that chats at rest cause.
 
-Part of `bench.memory`, over a store of its own. That nobody asks for chats at rest is read from the store's MONITOR:
-every command, those of scripts too, with its arguments. Workers sweep all the time, at random intervals, so the plain
-number of commands would drown a few in its noise; it is told all the same. The rule: a chat that runs is measured in a
-worker in which no chat has ended, since what those gave back would be used again.
+It is part of `bench.memory` and uses its own store. The store's MONITOR shows every command with its arguments,
+including the commands of scripts, so the commands that name chats at rest can be counted. Workers sweep at random
+intervals, so a few such commands would not show in the total number of commands; the total is reported, too. A running
+chat is measured in a worker in which no chat has ended, because the worker would reuse the memory of ended chats.
 """
 
 import re
@@ -16,45 +16,45 @@ from typing import NamedTuple
 import anyio
 import httpx2
 import redis
+from tests.support.fleet import Fleet, fleet_on_new_store
+from tests.support.server import Process, user_message
 
 from bench.figures import Figure, figure, progress
 from bench.processes import rss_bytes
 from bench.streams import Streams, get
-from server.store.keys import Keys
-from tests.deploys.fleet import Fleet, opened_fleet
-from tests.integration.harness import Process, user_message
+from threadcast.store.redis.keys import Keys
 
 __all__ = ["chat_figures"]
 
-LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000"}
+LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000", "RUNS_PER_PRINCIPAL": "2000"}
 
 WARM = 300
-"""Chats that have come to rest before anything is measured."""
+"""The number of chats that come to rest before the measurement."""
 
 ECHO = "demo/echo?rate=0"
 HUNG = "demo/hang?after=20&rate=0"
-"""A model that says twenty words and then nothing, for ever: its chat runs, and costs no CPU."""
+"""A model that writes twenty words and then hangs, so that its chat runs and uses no CPU time."""
 
 WATCH_SECONDS = 20.0
-"""A chat at rest that is watched is compared with the store once in this time."""
+"""The interval at which a watched chat at rest is compared with the store."""
 
 SETTLE_SECONDS = 1.0
 AT_ONCE = 32
 REST_SECONDS = 600.0
-"""For all chats to come to rest, on a machine that does much else."""
+"""Time limit for all chats to come to rest on a busy machine."""
 
 
 class Heard(NamedTuple):
-    """What MONITOR said: commands a second, and how many commands named one of the chats at rest."""
+    """The output of MONITOR: the commands a second, and the number of commands that named a chat at rest."""
 
     per_second: float
     named: int
 
 
 async def chat_figures(stack: ExitStack, directory: Path, count: int, active: int) -> list[Figure]:
-    """`count` chats at rest, then `active` that run."""
-    fleet = opened_fleet(stack, directory)
-    web, worker = await fleet.web(limits=LIMITS), await fleet.worker(limits=LIMITS)
+    """Measure `count` chats at rest, then `active` running chats."""
+    fleet = stack.enter_context(fleet_on_new_store(directory))
+    web, worker = await fleet.add_web(limits=LIMITS), await fleet.add_worker(limits=LIMITS)
     with redis.Redis.from_url(fleet.store.url) as store:
         await _talk(web, [f"warm-{number}" for number in range(WARM)], ECHO)
         await _at_rest(store)
@@ -85,14 +85,16 @@ async def chat_figures(stack: ExitStack, directory: Path, count: int, active: in
             note=f"{alone.per_second:.0f} commands a second in all without them, {resting.per_second:.0f} with",
         ),
         figure("watched_gets", f"GETs for a watched chat in {WATCH_SECONDS:.0f} s", [watched], "", bar=1.1),
-        figure("watched_pipelined", "commands to a read of the store's socket", [commands_per_read], "", at_most=False),
-        figure("chat_active", f"chat that runs, in its worker, one of {active}", [running / 1_000], "kB"),
+        figure(
+            "watched_pipelined", "commands in each read of the store's socket", [commands_per_read], "", at_most=False
+        ),
+        figure("chat_active", f"running chat, in its worker, one of {active}", [running / 1_000], "kB"),
     ]
 
 
 async def _talk(web: Process, chat_ids: Sequence[str], model: str) -> None:
-    """A question to each; accepted, not answered, when this returns. Posted again, as clients do, where a connection
-    that was kept has just been closed: a pause of five seconds, on a machine that does much else."""
+    """Post a question to each chat. Returns when all are accepted, which is before they are answered. Post again, as
+    clients do, if a kept connection was just closed, which happens after five idle seconds."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def post(client: httpx2.AsyncClient, chat_id: str) -> None:
@@ -126,11 +128,11 @@ def _owned(store: redis.Redis) -> int:
 
 
 def _heard(url: str) -> Heard:
-    """Of `WATCH_SECONDS`."""
+    """Read MONITOR for `WATCH_SECONDS`."""
     total = named = 0
     with redis.Redis.from_url(url, socket_timeout=5) as listening, listening.monitor() as monitor:
         began_at = time.monotonic()
-        while time.monotonic() - began_at < WATCH_SECONDS:  # workers sweep, so a next command comes soon
+        while time.monotonic() - began_at < WATCH_SECONDS:  # workers sweep, so another command comes soon
             total += 1
             named += bool(re.search(r"\brest-\d", monitor.next_command()["command"]))
         return Heard(total / (time.monotonic() - began_at), named)
@@ -146,10 +148,10 @@ def _keys_bytes(store: redis.Redis, chat_ids: Sequence[str]) -> float:
 
 
 def _watched(store: redis.Redis, web: Process, chat_ids: Sequence[str]) -> tuple[float, float]:
-    """GETs per chat and 20 s; commands that the store read at a time meanwhile."""
+    """Return the GETs for each chat in 20 s, and the commands in each read of the store's socket meanwhile."""
     with Streams(web.url) as streams:
         streams.open(get(f"/v1/chats/subscribe?chat_id={chat_id}") for chat_id in chat_ids)
-        time.sleep(WATCH_SECONDS)  # the first comparison comes at different times
+        time.sleep(WATCH_SECONDS)  # the first comparisons are at different times
         gets, reads = _gets(store), store.info("stats")["total_reads_processed"]
         began_at = time.monotonic()
         time.sleep(WATCH_SECONDS)
@@ -165,14 +167,14 @@ def _gets(store: redis.Redis) -> int:
 
 
 async def _running(fleet: Fleet, store: redis.Redis, web: Process, count: int) -> float:
-    """Bytes of a fresh worker for each chat that runs, after the first ones. Raises AssertionError when one of them
-    does not run to the end of the measurement."""
-    worker = await fleet.worker(limits=LIMITS)
+    """Return the bytes that each running chat adds to a new worker, after the first ones. Raises AssertionError if one
+    of the chats ends before the measurement."""
+    worker = await fleet.add_worker(limits=LIMITS)
     await _run_for_ever(store, web, [f"before-{number}" for number in range(count // 2)], count // 2)
     before = rss_bytes(worker.pid)
     await _run_for_ever(store, web, [f"active-{number}" for number in range(count)], count // 2 + count)
     per_chat = (rss_bytes(worker.pid) - before) / count
-    assert _owned(store) == count // 2 + count, "a chat has ended that should run for ever"
+    assert _owned(store) == count // 2 + count, "a chat has ended that should run without end"
     return per_chat
 
 
@@ -181,4 +183,4 @@ async def _run_for_ever(store: redis.Redis, web: Process, chat_ids: Sequence[str
     with anyio.fail_after(120):
         while _owned(store) < owned:  # noqa: ASYNC110 - as above
             await anyio.sleep(0.2)
-    await anyio.sleep(3 * SETTLE_SECONDS)  # its words are said, and what was compressed for the store is done
+    await anyio.sleep(3 * SETTLE_SECONDS)  # its words are written, and the compression for the store has ended

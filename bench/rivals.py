@@ -1,8 +1,9 @@
-"""Who else sends events to many readers, for `bench.fanout`: a C program, nginx with nchan, Starlette, sse-starlette.
+"""Other servers that send events to many readers, for `bench.fanout`: a C program, nginx with nchan, Starlette and
+sse-starlette.
 
-Each is a process that plays the same block at the same pace to its readers, and whose CPU is read from outside. None
-has a log or a store. nchan is told each event by an HTTP POST, from this process; its worker is measured, not its
-master. The rule: where one cannot be had, that is said, and the others are measured.
+Each is a process that sends the same block at the same pace to its readers. None has a log or a store. nchan gets each
+event by an HTTP POST from this process; its worker is measured, not its master. If a server is not available, the
+report names the missing server and has the figures of the others.
 """
 
 import http.client
@@ -15,19 +16,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.processes import built
 from tests.ports import free_port
+
+from bench.processes import built
 
 __all__ = ["Rival", "nchan", "piped", "plain_sse", "send_c"]
 
 NCHAN = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
-"""Where Debian's libnginx-mod-nchan puts it."""
+"""The path of the module in Debian's package libnginx-mod-nchan."""
 
 START_SECONDS = 20.0
 
 
 class Rival:
-    """`pid` is whose CPU counts."""
+    """`pid` is the process whose CPU time is measured."""
 
     def __init__(self, pid: int, url: str, process: "subprocess.Popen[bytes]", path: str = "/") -> None:
         self.pid = pid
@@ -36,7 +38,7 @@ class Rival:
         self._process = process
 
     def play(self, count: int, interval_seconds: float) -> None:
-        """Send so many events; blocks until the last is sent."""
+        """Send a number of events. Blocks until the last event is sent."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(b"go %d %d\n" % (count, interval_seconds * 1e6))
         self._process.stdin.flush()
@@ -64,7 +66,7 @@ class _Nchan(Rival):
 
 @contextmanager
 def piped(arguments: Sequence[str]) -> Iterator[Rival]:
-    """A program that speaks as `native/send.c` does."""
+    """Run a program that is controlled like `native/send.c`, for a block."""
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -83,8 +85,8 @@ def plain_sse(kind: str, payload_file: Path) -> list[str]:
 
 @contextmanager
 def nchan(directory: Path, payload: bytes) -> Iterator[Rival | None]:
-    """nginx with one worker, published to and read over HTTP; None where it is not installed. `payload` is what stands
-    in the data line: nchan writes the line and an id of its own."""
+    """Run nginx with one worker for a block; yields None if nginx is not installed. `payload` is the text of the data
+    line; nchan adds the line's prefix and its own id."""
     binary = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if binary is None or not NCHAN.exists():
         yield None
@@ -137,4 +139,4 @@ def _only_child(pid: int) -> int:
         if found:
             return int(found[0])
         time.sleep(0.01)
-    raise SystemExit("nginx has no worker; see what it said above")
+    raise SystemExit("nginx has no worker; its output is above")

@@ -1,8 +1,9 @@
-"""Readers that stall: what each costs the process and the kernel, and whether those who read notice.
+"""Measures the memory of stalled readers in the process and in the kernel, and whether stalled readers delay other
+readers.
 
-The measuring process owns the chat itself and appends entries that carry the time, a web process streams them, and one
-reader takes the time again. Rounds with readers that read and rounds with as many that never do take turns; the
-stalled ones join at positions of their own, so that they share no bytes. Part of `bench.memory`.
+The measuring process owns the chat and appends entries that contain the time. A web process streams them, and one
+reader compares the times. Rounds in which the other readers read alternate with rounds in which as many readers stall.
+The stalled readers join at different positions, so that they share no bytes. Part of `bench.memory`.
 """
 
 import asyncio
@@ -12,35 +13,37 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.integration.store_fixtures import claim, command
+from tests.support.fleet import fleet_on_new_store
+
 from bench.figures import Figure, figure, progress, quantile, ratio
 from bench.processes import rss_bytes
 from bench.streams import Streams, get
-from protocol.ids import EntryId, Head
-from protocol.principal import LOCAL
-from server.store.port import Appended, AppendRequest
-from server.store.redis_store import RedisStore
-from tests.deploys.fleet import opened_fleet
-from tests.integration.store_fixtures import claim, command
+from threadcast.store.ports import Appended, AppendRequest
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.ids import EntryId, Head
+from threadcast_protocol.wire.principal import LOCAL
 
 __all__ = ["stalled_figures"]
 
 USER_MAX_BYTES = 300_000
 KERNEL_MAX_BYTES = 200_000
-"""The bars, for each stalled reader."""
+"""The bars of a stalled reader."""
 
 APPENDS = 200
 INTERVAL_SECONDS = 0.02
 ENTRY_BYTES = 8_000
-"""1.6 MB in a round, at 50 entries a second: a stalled reader's queue of 256 kB overflows early in it."""
+"""The entries of a round: 1.6 MB at 50 entries a second, so that the queue of a stalled reader (256 kB) overflows
+early."""
 
 RECEIVE_BYTES = 4_096
-"""What a stalled client's own kernel takes: little, so that the server's holds the rest."""
+"""The receive buffer of a stalled client: small, so that the server's kernel holds the rest."""
 
 CHAT = "stalled"
 
 
 def stalled_figures(count: int, rounds: int) -> list[Figure]:
-    """`count` readers that stall."""
+    """Measure `count` stalled readers."""
     return asyncio.run(_measured(count, rounds))
 
 
@@ -50,8 +53,8 @@ async def _measured(count: int, rounds: int) -> list[Figure]:
     user: list[float] = []
     kernel: list[float] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        fleet = opened_fleet(stack, Path(directory))
-        web = await fleet.web(limits={"STREAMS_PER_PRINCIPAL": "20000"})
+        fleet = stack.enter_context(fleet_on_new_store(Path(directory)))
+        web = await fleet.add_web(limits={"STREAMS_PER_PRINCIPAL": "20000"})
         async with RedisStore(fleet.store.url) as store:
             feed = _Feed(store, await _owned_head(store))
             await _round(feed, web.url, [])
@@ -74,12 +77,12 @@ async def _measured(count: int, rounds: int) -> list[Figure]:
         figure("stalled_kernel", "stalled reader, its socket", _kb(kernel), "kB", bar=KERNEL_MAX_BYTES / 1_000),
         figure("calm_p99", f"append to a reader, p99, {count} others read", [each * 1_000 for each in calm], "ms"),
         figure("beside_p99", f"append to a reader, p99, {count} others stall", [each * 1_000 for each in beside], "ms"),
-        ratio("beside_calm", "the second / the first", beside, calm, bar=1.1),
+        ratio("beside_calm", "with stalled readers / without", beside, calm, bar=1.1),
     ]
 
 
 async def _owned_head(store: RedisStore) -> str:
-    """A new chat of the local caller, owned by this process; its head."""
+    """Create a chat of the local caller that this process owns. Returns its head."""
     await store.post(command(chat_id=CHAT, owner=LOCAL.id))
     await claim(store, "bench", CHAT, 3_600_000)
     return (await store.take(CHAT, "bench", "wake")).head
@@ -90,7 +93,7 @@ def _kb(values: list[float]) -> list[float]:
 
 
 class _Feed:
-    """Appends entries of one event that says when."""
+    """Appends entries with one event that contains the time."""
 
     def __init__(self, store: RedisStore, head: str) -> None:
         self._store = store
@@ -110,7 +113,7 @@ class _Feed:
 
 
 class _Reader(asyncio.Protocol):
-    """Keeps how long each event took, in seconds."""
+    """Records the delay of each event, in seconds."""
 
     def __init__(self, url: str) -> None:
         self.delays: list[float] = []
@@ -143,7 +146,7 @@ class _Reader(asyncio.Protocol):
 
 
 async def _round(feed: _Feed, url: str, others: list[_Reader]) -> list[float]:
-    """What one reader's events took."""
+    """Return the delays of the events at one reader."""
     reader = await _Reader(url).open()
     next_at = time.monotonic()
     for _ in range(APPENDS):
@@ -157,7 +160,7 @@ async def _round(feed: _Feed, url: str, others: list[_Reader]) -> list[float]:
 
 
 def _kernel_bytes(url: str) -> int:
-    """What the kernel holds for the server's ends of its connections: skmem's r, w, f, o and bl (ss(8))."""
+    """Return the bytes that the kernel holds for the server's connections: skmem's r, w, f, o and bl (ss(8))."""
     port = url.rpartition(":")[2]
     said = subprocess.run(["ss", "-tmnH", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
     total = 0

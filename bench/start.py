@@ -1,8 +1,9 @@
-"""What a start takes: importing, being ready, and the first answer, beside bare Python and the libraries we stand on.
+"""Measures a start: the import, the time until the server is ready, and the first answer, compared with bare Python and
+the libraries.
 
-Every value is of processes of their own, started warm: their files are in the page cache and their byte code is
-written, whatever the environment says about that, as it is after an installation. By CPU and by the wall. To repeat:
-`python -m bench.start [--small]`. The rule: theirs and ours take turns, so that ratios hold when the machine does not.
+Every value comes from separate processes with a warm start: the files are in the page cache and the byte code is
+written, as after an installation. Both CPU time and wall-clock time are measured. The compared programs take turns, so
+that the ratios hold on an unsteady machine. To repeat: `python -m bench.start [--small]`.
 """
 
 import argparse
@@ -18,43 +19,43 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx2
+from tests.support.server import ROOT, start, user_message
 
 from bench.figures import Figure, Section, figure, progress, ratio, table
 from bench.processes import cpu_seconds
-from tests.integration.harness import ROOT, start, user_message
 
 __all__ = ["measure"]
 
 IMPORT_MAX_SECONDS = 0.4
 READY_MAX_SECONDS = 1.0
-"""The bars."""
+"""The bars of a start: CPU seconds of the import, and seconds until the server is ready."""
 
-COMMAND_LINE = "import server.cli; server.cli._parser()"
-"""What `threadcast --help` loads."""
+COMMAND_LINE = "import threadcast.cli; threadcast.cli._parser()"
+"""The imports of `threadcast --help`."""
 
-SERVING = "from server.light import begin_lightly; begin_lightly(); import server.app"
-"""What `threadcast serve` loads before it listens, and how: both halves of the server."""
+SERVING = "from threadcast.http.imports import begin_startup_imports; begin_startup_imports(); import threadcast.wiring"
+"""The imports of `threadcast serve` before it listens, which are both halves of the server."""
 
 LIBRARIES = "import starlette.applications, uvicorn, msgspec, redis.asyncio, httpx2"
-"""What any server made of the same libraries loads."""
+"""The imports of any server that uses the same libraries."""
 
 
 class Spent(NamedTuple):
-    """Seconds of one process."""
+    """The seconds of one process."""
 
     wall: float
     cpu: float
 
 
 class Started(NamedTuple):
-    """One `threadcast serve`: until it said it was ready, and from there to the end of its first answer."""
+    """The times of one `threadcast serve`: until it is ready, and from then to the end of its first answer."""
 
     ready: Spent
     answer: Spent
 
 
 def measure(small: bool) -> Section:
-    """Seven starts of each, or two."""
+    """Measure seven starts of each; `small` has two."""
     repeats = 2 if small else 7
     imports: dict[str, list[Spent]] = {words: [] for words in ("pass", COMMAND_LINE, LIBRARIES, SERVING)}
     starts: list[Started] = []
@@ -79,11 +80,11 @@ def measure(small: bool) -> Section:
             *_both("bare", "a bare Python", bare),
             *_both("line", "the command line (`--help`)", line, IMPORT_MAX_SECONDS),
             *_both("libraries", "Starlette, uvicorn, msgspec, redis, httpx2", theirs),
-            *_both("serving", "all that `threadcast serve` imports", ours, IMPORT_MAX_SECONDS),
-            ratio("serving_libraries", "the same / the libraries alone, CPU", _cpus(ours), _cpus(theirs)),
+            *_both("serving", "the imports of `threadcast serve`", ours, IMPORT_MAX_SECONDS),
+            ratio("serving_libraries", "the same / the libraries' imports, CPU", _cpus(ours), _cpus(theirs)),
             *_both("ready", "`threadcast serve` until it is ready", ready, READY_MAX_SECONDS),
-            ratio("ready_libraries", "the same / the import of the libraries alone, CPU", _cpus(ready), _cpus(theirs)),
-            *_both("answer", "from there to the end of its first answer", answer),
+            ratio("ready_libraries", "the same / the libraries' imports, CPU", _cpus(ready), _cpus(theirs)),
+            *_both("answer", "from ready to the end of its first answer", answer),
         ],
     )
 
@@ -100,7 +101,7 @@ def _cpus(spent: Sequence[Spent]) -> list[float]:
 
 
 def _imported(words: str, environment: dict[str, str]) -> Spent:
-    """One interpreter that runs `words`; taking it all down again, a third as long, is left out."""
+    """Measure one interpreter that runs `words`, without its shutdown, which takes a third of the time."""
     began_at = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", f"{words}\nimport os; os._exit(0)"], cwd=ROOT, env=os.environ | environment
@@ -112,7 +113,7 @@ def _imported(words: str, environment: dict[str, str]) -> Spent:
 
 
 async def _started(environment: dict[str, str]) -> Started:
-    """One server with a store of its own on disk."""
+    """Measure one server with its own store on disk."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         began_at = time.perf_counter()
         words = ("serve", "--port", "0", "--data-dir", f"{directory}/data")
@@ -120,7 +121,7 @@ async def _started(environment: dict[str, str]) -> Started:
         await process.ready()
         ready = Spent(time.perf_counter() - began_at, cpu_seconds(process.pid))
         async with httpx2.AsyncClient(timeout=30) as client:
-            await client.get(f"{process.url}/healthz")  # what our own first request takes is not the server's
+            await client.get(f"{process.url}/healthz")  # the time of our own first request does not count
             began_at, cpu = time.perf_counter(), cpu_seconds(process.pid)
             asked = user_message("a", "hello", params={"model": "demo/echo?rate=0"})
             async with client.stream("GET", f"{process.url}/v1/chats/subscribe?chat_id=first") as stream:

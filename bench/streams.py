@@ -1,8 +1,9 @@
-"""Many open streams of one server from one process, cheaply: raw sockets, one epoll, nothing kept of what came.
+"""Opens many streams of one server from one process, with little memory: raw sockets and one epoll, and no received
+bytes are kept.
 
-`open` returns when each stream has said what was waited for; afterwards nobody reads, so what is measured is the
-server alone. For servers on loopback only. The rule: an answer other than 200, or an end, is an error and
-never a quietly smaller number; 503 is asked again and counted.
+`open` returns when each stream has received an expected text. After that no stream is read, so that only the server
+works. The server must be on loopback. Another status than 200, or the end of a stream, is an error; a request with
+status 503 is repeated and counted.
 """
 
 import resource
@@ -17,25 +18,25 @@ from urllib.parse import urlsplit
 __all__ = ["GREETED", "Streams", "allow_open_files", "get"]
 
 AT_ONCE = 500
-"""Connections that come in together; the listening queue holds 2,048."""
+"""The number of connections that are opened together; the listening queue holds 2,048."""
 
 DEADLINE_SECONDS = 60.0
-"""For the next of them to begin, on a machine that does much else; 10,000 take a minute there, or five."""
+"""Time limit for the next stream to begin. On a busy machine 10,000 streams take one to five minutes."""
 
 GREETED = b"\n: hb "
-"""A stream of ours has begun: what it starts with and its first heartbeat are through."""
+"""The text after which one of our streams has begun: its first heartbeat."""
 
 READ_BYTES = 262_144
 
 
 def get(path: str, place: str = "") -> bytes:
-    """A request. `place` is the SSE id to go on after."""
+    """Return the request for a path. `place`: the SSE id after which the stream resumes."""
     resumed = f"Last-Event-ID: {place}\r\n" if place else ""
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{resumed}\r\n".encode()
 
 
 def allow_open_files(count: int) -> None:
-    """Raise this process's bound, which its children inherit. Raises SystemExit where it may not be."""
+    """Raise the limit of open files for this process and its children. Raises SystemExit if that is not allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         if hard != resource.RLIM_INFINITY and hard < count:
@@ -44,9 +45,9 @@ def allow_open_files(count: int) -> None:
 
 
 class Streams:
-    """A context manager; leaving it closes them all. `received` counts bytes, `seconds` each opening's, in order of
-    their ends, `refused` answers 503, which are asked again as clients do. `receive_bytes` bounds what the kernel keeps
-    here of a stream that nobody reads; `kept` takes what came."""
+    """Open streams, which are closed at the end of the `with` block. `received` counts bytes, `refused` the answers
+    503. `seconds` has the time of each opening, in the order in which they ended. `receive_bytes` is the size of the
+    kernel's receive buffer of each stream; `kept` takes the received bytes."""
 
     def __init__(self, url: str, receive_bytes: int = 0, kept: bytearray | None = None) -> None:
         parts = urlsplit(url)
@@ -74,7 +75,7 @@ class Streams:
         self._open.clear()
 
     def open(self, requests: Iterable[bytes], until: bytes = GREETED, at_once: int = AT_ONCE) -> None:
-        """Ask, and read each until its answer holds `until`. Raises AssertionError for an answer that is none,
+        """Open streams and read each one until it has received `until`. Raises AssertionError for a wrong answer,
         TimeoutError."""
         wanted = iter(requests)
         inflight: dict[int, _Opening] = {}
@@ -102,7 +103,7 @@ class Streams:
                         self.seconds.append(time.perf_counter() - opening.asked_at)
 
     def ask(self, requests: Sequence[bytes]) -> None:
-        """Ask, and never read a byte."""
+        """Open streams and read no byte."""
         for request in requests:
             self._connect(request)
 
@@ -123,7 +124,7 @@ class Streams:
 
 
 class _Opening:
-    """A stream that has not said yet what is waited for."""
+    """A stream that has not received the expected text."""
 
     def __init__(self, stream: socket.socket, request: bytes, until: bytes, kept: bytearray | None) -> None:
         self.request = request
@@ -136,7 +137,7 @@ class _Opening:
         self._tail = b""
 
     def read(self) -> bool:
-        """What lies here; whether it was said, or refused."""
+        """Read the received bytes. Returns whether the expected text has arrived or the request was refused."""
         with suppress(BlockingIOError):
             while True:
                 data = self._stream.recv(READ_BYTES)

@@ -1,10 +1,12 @@
-"""How long nobody speaks when the owner of a chat dies, and when it is stopped: distributions, at default settings.
+"""Measures the pause in a chat's events when its worker dies and when it is stopped: distributions, with default
+settings.
 
-(a) kill -9 of the worker that owns several streaming chats: from the kill to the next event at a reader that stayed
-connected. Bar 5 s (DESIGN §4.6). (b) SIGTERM of it: from the last event of the old owner to the first one of the new.
-Bar 1 s. Real processes, a private Valkey, one web process; each stopped worker is replaced before, at a random moment
-of its beat, so that chance and not the script decides how old the lease is. To repeat: `python -m bench.takeover [N]`
-measures N chats of each kind (36 unless said otherwise), `--json` prints the figures for machines.
+(a) kill -9 of the worker that owns several streaming chats: the time from the kill to the next event at a connected
+reader. The bar is 5 s (DESIGN §4.6). (b) SIGTERM of the worker: the time from its last event to the first event of the
+next owner. The bar is 1 s. The processes are real, with a private Valkey and one web process. Another worker is started
+before each stop, and the stop is at a random moment between two renewals of the lease, so that the age of the lease is
+random. To repeat: `python -m bench.takeover [N]` measures N chats of each kind (by default 36); `--json` prints the
+figures as JSON.
 """
 
 import argparse
@@ -19,33 +21,34 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import anyio
-
-from tests.deploys.fleet import Fleet, TimedWatcher, ask, opened_fleet
-from tests.integration.harness import Process, command, watching
+from tests.support.fleet import Fleet, fleet_on_new_store
+from tests.support.reader import TimedWatcher, watching
+from tests.support.server import Process, ask, command
 
 CHATS_PER_STOP = 6
-"""Of one worker. More would only repeat the same lease: the chats of a worker are beaten together."""
+"""The number of chats of one worker. More chats would give the same results, because a worker renews all its leases
+together."""
 
 MODEL = "demo/essay?words=3000&rate=60"
-"""An event about every 30 ms for longer than any measurement."""
+"""A model that writes an event about every 30 ms, for longer than any measurement."""
 
 BEAT_SECONDS = 1.1
-"""The default beat: the moment of the stop is spread over one."""
+"""The interval between renewals of a lease, over which the stops are spread."""
 
 BARS = {"takeover": 5.0, "hand-over": 1.0}
-"""Seconds; what DESIGN §4.6 promises."""
+"""The bars in seconds (DESIGN §4.6)."""
 
 WIDTH = 40
-"""Of the histogram's longest bar, in characters."""
+"""The length of the histogram's longest bar, in characters."""
 
 
 async def measure(kind: str, wanted: int, chance: random.Random) -> list[float]:
-    """`wanted` gaps in seconds, by as many stops as that takes."""
+    """Return `wanted` pauses in seconds, from as many stops as necessary."""
     found: list[float] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        fleet = opened_fleet(stack, Path(directory))
-        web = await fleet.web()
-        owner = await fleet.worker()
+        fleet = stack.enter_context(fleet_on_new_store(Path(directory)))
+        web = await fleet.add_web()
+        owner = await fleet.add_worker()
         while len(found) < wanted:
             owner, gaps = await _stop_once(fleet, web, owner, kind, chance, f"{kind}-{len(found)}")
             found += gaps
@@ -57,7 +60,8 @@ async def measure(kind: str, wanted: int, chance: random.Random) -> list[float]:
 async def _stop_once(
     fleet: Fleet, web: Process, owner: Process, kind: str, chance: random.Random, name: str
 ) -> tuple[Process, list[float]]:
-    """Chats that `owner` alone can hold, then an heir, then the stop; the heir and each chat's gap in seconds."""
+    """Start chats that only `owner` can own, start another worker, and stop the owner. Returns the other worker and the
+    pause of each chat in seconds."""
     chats = [TimedWatcher(f"{name}-{number}") for number in range(CHATS_PER_STOP)]
     async with AsyncExitStack() as readers:
         for chat in chats:
@@ -65,7 +69,7 @@ async def _stop_once(
             await ask(web.url, chat.chat_id, "write", MODEL)
         for chat in chats:
             await chat.until(lambda w: w.types().count("stream_delta") > 3)
-        heir = await fleet.worker()
+        heir = await fleet.add_worker()
         await anyio.sleep(chance.uniform(0, BEAT_SECONDS))
         assert all(fleet.owner(chat.chat_id) is owner for chat in chats)
         stopped_at = time.monotonic()
@@ -79,12 +83,12 @@ async def _stop_once(
             await command(web.url, chat.chat_id, {"type": "abort", "client_request_id": "stop"})
         for chat in chats:
             await chat.at_rest()
-            assert chat.snapshots == 1, "a reader that stayed was thrown back to a snapshot"
+            assert chat.snapshots == 1, "a connected reader got a snapshot instead of the next event"
     return heir, [_silence(chat, kind, stopped_at) for chat in chats]
 
 
 def _silence(chat: TimedWatcher, kind: str, stopped_at: float) -> float:
-    """Seconds without an event, as the bars count them."""
+    """Return the seconds without an event, as the bars define them."""
     events = [(epoch, at) for epoch, type_, at in chat.came if type_ != "snapshot"]
     last_of_old = max(at for epoch, at in events if epoch == events[0][0])
     first_of_new = min(at for epoch, at in events if epoch != events[0][0])
@@ -92,7 +96,7 @@ def _silence(chat: TimedWatcher, kind: str, stopped_at: float) -> float:
 
 
 def summary(gaps: list[float]) -> dict[str, float]:
-    """Milliseconds, but for the count."""
+    """Return the figures of the distribution in milliseconds, and the count."""
     ordered = sorted(gaps)
 
     def quantile(share: float) -> float:
@@ -108,7 +112,7 @@ def summary(gaps: list[float]) -> dict[str, float]:
 
 
 def histogram(gaps: list[float], bar_seconds: float) -> str:
-    """Ten steps up to the bar, and what lies beyond it."""
+    """Return a histogram with ten steps up to the bar, and one for all longer pauses."""
     step = bar_seconds / 10
     counts = [0] * 11
     for gap in gaps:
@@ -121,7 +125,7 @@ def histogram(gaps: list[float], bar_seconds: float) -> str:
 
 
 async def main(wanted: int, seed: int, *, as_json: bool) -> int:
-    """Measures both and prints them; 1 when a bar is broken."""
+    """Measure both and print the figures. Returns 1 if a bar was missed."""
     chance = random.Random(seed)
     begun_at = time.monotonic()
     found = {kind: await measure(kind, wanted, chance) for kind in BARS}
@@ -139,8 +143,10 @@ async def main(wanted: int, seed: int, *, as_json: bool) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.takeover", description="How long nobody speaks.")
     parser.add_argument("n", nargs="?", type=int, default=36, metavar="N", help="chats of each kind (36)")
-    parser.add_argument("--seed", type=int, default=20, help="of the moments at which workers are stopped (20)")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument(
+        "--seed", type=int, default=20, help="seed of the random moments at which workers are stopped (20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options = parser.parse_args()
     if options.n < 1:
         parser.error("N must be at least 1")

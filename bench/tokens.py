@@ -1,10 +1,11 @@
-"""What a token costs on its whole way: model bytes in, provider, assembler, append, relay, SSE bytes out.
+"""Measures the CPU time of a token on its whole way: model bytes, provider, assembler, append, relay, SSE bytes.
 
 A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat
-has one reader of one web process. CPU seconds of worker, web and store over a window, by the number of tokens that
-reached the readers; whether all keep pace; and how old a token is when its reader has it. Beside it the floor: the same
-model bytes only read, by httpx2 and by bare asyncio. One process (`threadcast serve`) at 200 chats too. The bar (DESIGN
-§13): at 200 chats all keep pace, at no more than 60 us a token in all. `python -m bench.tokens [chats ...]` repeats it.
+has one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window,
+divided by the number of tokens that reached the readers; whether all streams keep pace; and the age of a token at its
+reader. The floor is the time to read the same model bytes with httpx2 and with bare asyncio. One process (`threadcast
+serve`) is measured at 200 chats, too. The bar (DESIGN §13): at 200 chats all streams keep pace, with at most 60 us for
+a token in all processes together. `python -m bench.tokens [chats ...]` runs it.
 """
 
 import argparse
@@ -21,14 +22,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import anyio
 import httpx2
 import uvloop
+from tests.support.server import Process, start, user_message
+from tests.support.store import running_store
 
 from bench.figures import Figure, Section, figure, progress, table
 from bench.model_server import STAMP, TOKENS_PER_SECOND, ModelServer, model_server
 from bench.processes import cpu_seconds
 from bench.readers import Count, opened_readers
-from server.store.server_process import ServerProcess, find_binary
-from tests.integration.harness import Process, start, user_message
-from tests.integration.store_fixtures import running_server
 
 __all__ = ["Window", "measure", "running"]
 
@@ -37,22 +37,23 @@ CHATS_SMALL = (50, 200)
 CHATS_OF_BAR = 200
 
 US_MAX = 60.0
-"""For a token, web, worker and store together (DESIGN §13)."""
+"""The bar of a token in microseconds: web process, worker and store together (DESIGN §13)."""
 
 PACE_LEAST = 0.99
-"""Of the tokens that the model server sent in a window; a stream that falls behind loses more with every second."""
+"""The least fraction of the sent tokens that must reach the readers in a window. A stream that cannot keep pace falls
+further behind each second."""
 
 WINDOWS, WINDOW_SECONDS = 5, 4.0
 WINDOWS_SMALL, WINDOW_SMALL_SECONDS = 3, 2.0
 
 SETTLE_SECONDS = 1.5
-"""After the last stream has begun: the first appends carry more than deltas."""
+"""The wait after the last stream has begun, because the first appends contain more than deltas."""
 
 BEGIN_SECONDS = 30.0
-"""For all answers to begin, and again to end. A machine too busy for that measures the rest all the same."""
+"""Time limit for all answers to begin, and again to end. After the limit, the measurement continues."""
 
 ENDLESS = 1_000_000
-"""Tokens; the answers are ended by `stop_answers`."""
+"""The number of tokens of an answer; `stop_answers` ends the answers earlier."""
 
 POSTS_AT_ONCE = 20
 
@@ -61,8 +62,8 @@ Kind: TypeAlias = Literal["both", "serve", "web"]
 
 
 class Window(NamedTuple):
-    """One stretch of time: CPU seconds of each process by its name, tokens that were sent, and what was seen; a stamp
-    is a token."""
+    """One window: the CPU seconds of each process by its name, the number of sent tokens, and the counts of the
+    readers, in which a stamp is a token."""
 
     seconds: float
     cpu: dict[str, float]
@@ -70,7 +71,7 @@ class Window(NamedTuple):
     seen: Count
 
     def us(self, name: str) -> float:
-        """Microseconds of that process for each token that reached its reader."""
+        """Return the microseconds of a process for each token that reached its reader."""
         return self.cpu[name] / max(1, self.seen.stamps) * 1e6
 
     @property
@@ -79,7 +80,7 @@ class Window(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A server with its store. `pids` by what they are called in figures."""
+    """A server with its store. `pids` maps the names in the figures to process ids."""
 
     url: str
     pids: dict[str, int]
@@ -89,11 +90,10 @@ class Running(NamedTuple):
 
 @contextmanager
 def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Running]:
-    """Web and worker, or `serve`, or the web half alone, over a private store without persistence; the models of
-    `base_url`."""
+    """Start web process and worker, or `serve`, or only the web half, with a private store without persistence and the
+    models of `base_url`."""
     with ExitStack() as stack:
-        (directory / "store").mkdir(parents=True)
-        store: ServerProcess = stack.enter_context(contextmanager(running_server)(find_binary(), directory / "store"))
+        store = stack.enter_context(running_store(directory / "store"))
         environment = {
             "REDIS_URL": store.url,
             "OPENAI_BASE_URL": base_url,
@@ -101,14 +101,13 @@ def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Run
             "THREADCAST_MODELS__DEMO": "true",
             "THREADCAST_STORE__DATA_DIR": str(directory / "data"),
             "THREADCAST_LIMITS__STREAMS_PER_PRINCIPAL": "10000",
+            "THREADCAST_LIMITS__RUNS_PER_PRINCIPAL": "10000",
             "THREADCAST_SERVER__METRICS_PORT": "0",
         }
         log = directory / "log"
 
         def started(*arguments: str) -> Process:
-            process = stack.enter_context(start(*arguments, log=log, environment=environment))
-            anyio.run(process.ready)
-            return process
+            return stack.enter_context(start(*arguments, log=log, environment=environment)).wait_ready()
 
         front = started("serve" if kind == "serve" else "web", "--port", "0")
         pids = {"serve" if kind == "serve" else "web": front.pid}
@@ -118,7 +117,7 @@ def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Run
 
 
 async def _post_all(url: str, chat_ids: list[str]) -> None:
-    """A question in each chat, some at once."""
+    """Post a question in each chat, several at a time."""
     limit = anyio.CapacityLimiter(POSTS_AT_ONCE)
     async with httpx2.AsyncClient(timeout=30) as client, anyio.create_task_group() as tasks:
 
@@ -134,7 +133,7 @@ async def _post_all(url: str, chat_ids: list[str]) -> None:
 
 
 def _windows(server: Running, models: ModelServer, chats_count: int, *, small: bool) -> list[Window]:
-    """Open so many chats with a reader each, let them stream, and look at some windows; then end them all."""
+    """Open chats with one reader each, start an answer in each chat, measure some windows, and end all answers."""
     models.answer_with(ENDLESS)
     path = "/v1/chats/subscribe?chat_id=chat-%d"
     with opened_readers(server.url, path, "-m", str(chats_count), "-t", STAMP) as readers:
@@ -157,16 +156,16 @@ def _windows(server: Running, models: ModelServer, chats_count: int, *, small: b
 
 
 def _wait(is_so: Callable[[], bool]) -> None:
-    """Or until a deadline; what was not reached by then shows in the figures."""
+    """Wait for a condition or a deadline. If the deadline comes first, the figures show it."""
     give_up_at = time.monotonic() + BEGIN_SECONDS
     while not is_so() and time.monotonic() < give_up_at:
         time.sleep(0.05)
 
 
 def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, has_bar: bool) -> list[Figure]:
-    """The lines of one setting. A note says how many tokens an event carried."""
+    """Return the figures of one setting. A note has the number of tokens in an event."""
     per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
-    asked = chats_count * TOKENS_PER_SECOND
+    sent = sum(w.sent / w.seconds for w in windows) / len(windows) / (chats_count * TOKENS_PER_SECOND)
     total = figure(
         f"{key}.total",
         f"{what}: in all",
@@ -183,7 +182,7 @@ def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, ha
         "x",
         bar=PACE_LEAST if has_bar else None,
         at_most=False,
-        note=f"sent {sum(w.sent / w.seconds for w in windows) / len(windows) / asked:.2f} of what was asked",
+        note=f"the model sent {sent:.2f} of the planned tokens",
     )
     ages = [
         figure(
@@ -238,7 +237,7 @@ FLOORS: dict[str, Callable[[str, int], Awaitable[None]]] = {"httpx2": _read_http
 
 
 def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
-    """CPU per token of a loop that only reads."""
+    """Return the CPU time for each token of a loop that only reads."""
     tokens_count = int((WINDOW_SMALL_SECONDS if small else WINDOW_SECONDS) * TOKENS_PER_SECOND)
     spent = []
     for _ in range(3):
@@ -255,7 +254,8 @@ def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
 
 
 def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
-    """The row `tokens`. `chats`: how many, instead of the usual ones; `split`: web and worker, `whole`: serve too."""
+    """Measure the row `tokens`, with all settings. `chats`: the numbers of chats, instead of the usual ones. `split`:
+    measure web process and worker. `whole`: measure `serve`, too."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, model_server() as models:
         for name in FLOORS:
@@ -277,19 +277,19 @@ def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, who
     progress("")
     return Section(
         row="tokens",
-        title="CPU per token, model bytes in to SSE bytes out, one reader a chat",
+        title="CPU time of a token from the model's bytes to the reader's, one reader for each chat",
         command="python -m bench.tokens",
         figures=figures,
-        remarks=[
-            "A token's age holds the wait for the next append (30 ms apart at least), for which an event is made."
-        ],
+        remarks=["The age of a token includes the wait for the next append; appends are at least 30 ms apart."],
     )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.tokens", description="What a token costs on its whole way.")
-    parser.add_argument("chats", nargs="*", type=int, help="how many stream at once (1 50 200 500)")
-    parser.add_argument("--small", action="store_true", help="a share of the time")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tokens", description="Measure the CPU time of a token on its whole way."
+    )
+    parser.add_argument("chats", nargs="*", type=int, help="numbers of chats that stream at once (1 50 200 500)")
+    parser.add_argument("--small", action="store_true", help="measure in less time")
     parser.add_argument("--split-only", action="store_true", help="not `threadcast serve`")
     options = parser.parse_args()
     print(table(measure(options.small, tuple(options.chats), whole=not options.split_only)))

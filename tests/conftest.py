@@ -1,7 +1,8 @@
 """What all tests share: the event loop they run on, patience on a machine that does much else, and the order of files.
 
-Where files run side by side (`pytest -n 4 --dist loadfile`) those with slow tests begin first, the slowest at the very
-beginning, so that no process is left alone with one at the end. In one process the order is pytest's own.
+Where files run side by side (`pytest -n 4 --dist loadfile`) the longest begin first, so that no process is left alone
+with one at the end. Files of different folders are then mixed, so that those which need a processor (`browser`) run
+beside those which mostly wait (`faults`, `deploys`). In one process the order is pytest's own.
 """
 
 import time
@@ -21,6 +22,18 @@ BEGAN = pytest.StashKey[float]()
 
 SLOW_SECONDS = 10.0
 """Of a test that is marked `slow` without a number."""
+
+TEST_SECONDS = {
+    "browser": 3.0,
+    "deploys": 4.0,
+    "docs": 4.0,
+    "failover": 3.0,
+    "faults": 4.0,
+    "resources": 4.0,
+    "security": 2.0,
+    "unit": 0.05,
+}
+"""Usual seconds of one test by folder, as measured beside five other processes; 1 in all other folders."""
 
 
 @pytest.fixture
@@ -47,7 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):  # not a process of xdist
         return
     seconds: defaultdict[str, float] = defaultdict(float)
+    counted: set[int] = set()
     for item in items:
-        if (mark := item.get_closest_marker("slow")) is not None:
-            seconds[item.nodeid.partition("::")[0]] += mark.args[0] if mark.args else SLOW_SECONDS
+        file = item.nodeid.partition("::")[0]
+        seconds[file] += TEST_SECONDS.get(file.split("/")[1], 1.0)
+        for mark in item.iter_markers("slow"):
+            if id(mark) not in counted:  # one mark may stand at a file, or at a test with many parameters
+                counted.add(id(mark))
+                seconds[file] += mark.args[0] if mark.args else SLOW_SECONDS
     items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])

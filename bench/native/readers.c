@@ -1,26 +1,28 @@
-/* Many readers of event streams in one cheap process, told by lines what to do, so that the load does not disturb.
+/* Many readers of event streams in one small process, so that the readers do not disturb the measured server. Lines on
+ * stdin control it.
  *
  *   readers HOST PORT PATH [-m CHATS] [-H 'Name: value']... [-t KEY] [-r BYTES] [-w AT_ONCE]
  *
- * HOST is an IPv4 address. In PATH, "%d" stands for the connection's number modulo CHATS (-m, 1 if not said). An event
- * is a line that begins with "data:". Each command on stdin is answered by one line of JSON on stdout:
+ * HOST is an IPv4 address. In PATH, "%d" is replaced by the connection's number modulo CHATS (-m, by default 1). An
+ * event is a line that begins with "data:". Each command on stdin is answered by one line of JSON on stdout:
  *
- *   open N       N connections more, AT_ONCE (200) in flight: answered when each has the head of a 200 answer
+ *   open N       opens N more connections, AT_ONCE (200) at the same time; answered when each has the head of a 200
  *   wait K       answered when each connection that is not stalled has had K events since it was opened or reset
- *   gather T     answered when all together have had T events
- *   count        at once
- *   reset        all counters and latencies to zero; at once
- *   stall N      the first N connections are read no more;  go: they are read again
- *   reopen       close all, and open all again with the Last-Event-ID that each had last; answered as open
- *   close        close all
+ *   gather T     answered when all connections together have had T events
+ *   count        answered at once
+ *   reset        sets all counters and latencies to zero; answered at once
+ *   stall N      stops reading the first N connections;  go: reads them again
+ *   reopen       closes all and opens all again, each with its last Last-Event-ID; answered like open
+ *   close        closes all
  *
  * The answer: {"readers":N, "open":N, "events":T, "least":K, "bytes":B, "cpu_s":S, "first_s":S, "last_s":S,
- * "p50_us":..., "p99_us":..., "max_us":..., "stamps":N, "lost":N}. `open` are connections with a head, `least` is the
- * fewest events of any reader, `bytes` are bodies with their chunk marks; first_s and last_s tell, by CLOCK_MONOTONIC
- * (Python: time.monotonic), when the first and the last bytes of an event came since the reset: of a reset and one
- * event, when the first and the last reader had it. With -t KEY, what stands after each KEY in an event is taken for
- * the time it was made, in nanoseconds of the same clock, and the latencies from there are told. `lost` are connections that the
- * other side closed, or answered otherwise than 200. -r sets SO_RCVBUF. The end of stdin ends it; so does a wait of 120 s.
+ * "p50_us":..., "p99_us":..., "max_us":..., "stamps":N, "lost":N}. `open` counts connections with a head, `least` is the
+ * least number of events of a reader, and `bytes` counts bodies with their chunk marks. first_s and last_s are the times
+ * (CLOCK_MONOTONIC, in Python time.monotonic) when the first and the last bytes of an event arrived since the reset:
+ * after a reset and one event, when the first and the last reader had the event. With -t KEY, the number after each KEY
+ * in an event is the time when the event was made, in nanoseconds of the same clock, and the latencies are computed from
+ * it. `lost` counts connections that the server closed or answered with another status than 200. -r sets SO_RCVBUF. The
+ * process ends at the end of stdin, or after a wait of 120 s.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

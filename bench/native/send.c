@@ -1,12 +1,12 @@
-/* The floor of a fan-out: a server of event streams that does nothing but send(2) the same bytes to each connection.
+/* The least cost of a fan-out: a server of event streams that only calls send(2) with the same bytes for each connection.
  *
  *   send PAYLOAD_FILE
  *
- * Prints the port that it listens on (127.0.0.1). Every connection that asks anything is answered with the head of an
- * event stream and kept. A line "go COUNT INTERVAL_US" on stdin sends the file's bytes to all of them COUNT times, so
- * many microseconds apart, as events come: paced, since a burst would fill buffers and measure something else. Then it
- * prints {"connections":N, "sent":N}. Its CPU is read from outside, by the clock of its process. One connection that
- * does not take the bytes at once ends it: then the readers are too slow, and nothing is measured.
+ * It prints the port that it listens on (127.0.0.1). It answers every request with the head of an event stream and keeps
+ * the connection open. A line "go COUNT INTERVAL_US" on stdin sends the file's bytes to all connections COUNT times, with
+ * that pause in microseconds; a burst would fill buffers and measure something else. Then it prints
+ * {"connections":N, "sent":N}. Its CPU time is read from outside, from the clock of its process. If a connection does not
+ * take the bytes at once, the process ends, because the readers are too slow for a measurement.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

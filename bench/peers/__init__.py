@@ -1,8 +1,9 @@
-"""The same work on other servers: one scripted answer, many readers, cuts, kill -9; each peer through its own API.
+"""Measures the same work on other servers (peers): one scripted answer, many readers, lost connections, kill -9. Each
+peer is used through its own API.
 
-`measure` runs all that are installed (bench/peers/install), interleaved; `python -m bench.peers [NAME ...]` some of
-them. How each is set up, and what the figures mean and do not mean, is in README.md beside this file. The rule: what a
-peer cannot do stands in the table with the reason, and no peer is left out because it does well.
+`measure` runs all installed peers in turn (bench/peers/install installs them); `python -m bench.peers [NAME ...]` runs
+some of them. README.md in this folder describes how each peer is set up and what the figures mean. If a peer lacks an
+ability, the table has the reason. No peer is left out because of good results.
 """
 
 from bench.peers.report import measure

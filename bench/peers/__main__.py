@@ -1,4 +1,5 @@
-"""`python -m bench.peers [NAME ...] [--small]`: this row alone, of all peers or of those named and Threadcast."""
+"""`python -m bench.peers [NAME ...] [--small]`: measures only this row, for all peers, or for the named peers and
+Threadcast."""
 
 import argparse
 import sys

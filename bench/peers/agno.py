@@ -1,7 +1,7 @@
 """Agno's AgentOS (PyPI): background runs that stream, resumed by the index of their last event.
 
-With its durable queue, which keeps runs in a database and events in Redis, under uvicorn in one process. A run is
-begun by a stream that we leave at its first event; all readers then come by `/resume`.
+It runs with its durable queue, which keeps runs in a database and events in Redis, under uvicorn in one process. A run
+is started by a stream, which is closed at its first event; all readers then use `/resume`.
 """
 
 import re
@@ -63,7 +63,7 @@ class Agno(Peer):
         if not frame.data.startswith("{"):
             return shown
         event = msgspec.json.decode(frame.data, type=_Event)
-        if event.event == "RunStarted":  # also of a second attempt, which begins the answer anew
+        if event.event == "RunStarted":  # a second attempt is included, which begins the answer again
             return ""
         return shown + msgspec.json.decode(event.content, type=str) if event.event == "RunContent" else shown
 

@@ -1,15 +1,16 @@
 """@durable-streams/server (npm, ElectricSQL), the reference server with files, and a producer in a second process.
 
-The server keeps and serves streams and knows no model; the producer asks it and appends tokens with the official
-client. So its readers can be there before the answer begins, but nobody finishes an answer whose producer has died.
+The server keeps and serves streams. The producer asks the model and appends tokens with the official client. So readers
+can connect before the answer begins, but an answer whose producer has died is never finished.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peers.peer import APPS, INSTALLED, Cannot, Frame, Peer, Program, Request, json_request
 from tests.ports import free_port
+
+from bench.peers.peer import APPS, INSTALLED, Cannot, Frame, Peer, Program, Request, json_request
 
 __all__ = ["DurableStreams"]
 

@@ -1,7 +1,7 @@
-"""LangGraph's server as `langgraph dev` runs it: the one that its registry package holds, in memory, one process.
+"""LangGraph's server as `langgraph dev` runs it: the server in its registry package, in memory, with one process.
 
-Its production server is a container image that needs a licence and is in no registry; `dev` is documented as for
-development. Runs are started in the background as resumable and joined by any number of readers.
+Its production server is a container image that needs a licence and is not in a registry; the documentation says that
+`dev` is for development. Runs are started in the background as resumable, and any number of readers can join them.
 """
 
 import json
@@ -70,7 +70,7 @@ class LangGraph(Peer):
         return True
 
     def watch(self, chat: str, after: Frame | None, shown: str) -> Request:
-        # Without an id a join gets what comes from now on; "-1" asks for all that was kept.
+        # A join without an id gets only later events; the id "-1" asks for all kept events.
         path = f"/threads/{_thread(chat)}/runs/{self._runs[chat]}/stream?stream_mode=messages-tuple"
         return Request("GET", path, {"Last-Event-ID": after.id if after else "-1"})
 
@@ -89,5 +89,5 @@ _GRAPHS = {"chat": "graph", "approval": "approval"}
 
 
 def _thread(chat: str) -> str:
-    """Threads are UUIDs there."""
+    """Return the id of a chat's thread, which must be a UUID."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, chat))

@@ -1,8 +1,9 @@
-"""One scripted answer under load: so many chats, so many readers each; CPU of the peer, lateness of its tokens.
+"""Measures a peer under load: several answers with several readers each; the CPU time of the peer and the lateness of
+its tokens.
 
-Called by the package's `measure`, with peers that run already. CPU is taken from the moment at which all readers are
-there until the last of them has the last token. The rule: model and readers are processes of their own and the same
-for all peers; only the peer's own processes are counted.
+The package's `measure` calls it with running peers. CPU time is counted from the moment when all readers are connected
+until the last reader has the last token. The model and the readers run in separate processes, the same for all peers;
+only the peer's own processes are counted.
 """
 
 import asyncio
@@ -23,23 +24,23 @@ from bench.processes import tree_cpu_seconds
 __all__ = ["SHAPES", "Helper", "Loaded", "Shape", "helper", "load"]
 
 RATE = 50
-"""Tokens a second: a usual model."""
+"""The tokens a second of a usual model."""
 
 BEGIN_SECONDS = 0.3
-"""After the first reader's request, where that starts the answer, until the others ask for it."""
+"""If the first reader's request starts the answer: how long the other readers wait before they connect."""
 
 GRACE_SECONDS = 2.0
-"""Beyond the model's own time, until what has not come is missing."""
+"""The time after the model's own time after which a token counts as missing."""
 
 ASK_SECONDS = 20.0
-"""Until a peer has asked the model."""
+"""Time limit for a peer to ask the model."""
 
 LINE_BYTES = 64 << 20
-"""Of a report of the readers: a number for every token."""
+"""The largest report of the readers, which has a number for every token."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Answers at once, and readers of each."""
+    """The number of answers at once, and of readers of each."""
 
     chats: int
     readers: int
@@ -56,7 +57,7 @@ SHAPES = (Shape(10, 1), Shape(1, 10), Shape(1, 100))
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Of one load. Seconds of CPU for one delivered token; lateness of tokens at their readers."""
+    """The result of one load: the CPU seconds for each delivered token, and the lateness of tokens at their readers."""
 
     server_seconds: float
     store_seconds: float
@@ -67,12 +68,12 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def per_second(self) -> float:
-        """Tokens delivered for one second of CPU of servers and store."""
+        """The number of tokens delivered for each CPU second of servers and store."""
         return 1 / (self.server_seconds + self.store_seconds)
 
 
 class Helper:
-    """The model or the readers: a child that speaks in lines."""
+    """The process of the model or of the readers, which is controlled by lines of text."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -81,7 +82,7 @@ class Helper:
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), seconds)
         if not line:
-            raise RuntimeError("a process of the measurement itself ended; its reason stands above")
+            raise RuntimeError("a process of the measurement has ended; its output is above")
         return line
 
     def say(self, line: bytes) -> None:
@@ -91,7 +92,7 @@ class Helper:
 
 @asynccontextmanager
 async def helper(name: str) -> AsyncIterator[Helper]:
-    """`bench.peers.<name>` as a process for the block; it ends when its input does."""
+    """Run `bench.peers.<name>` as a process for a block. The process ends when its input ends."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -110,7 +111,7 @@ async def helper(name: str) -> AsyncIterator[Helper]:
 
 
 async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: str) -> Loaded:
-    """Raises Cannot where the peer has no such thing as several readers, or refuses."""
+    """Measure one load. Raises Cannot if the peer does not allow several readers, or refuses the request."""
     if shape.readers > peer.most_readers:
         raise Cannot(f"{peer.most_readers} reader{'s' if peer.most_readers > 1 else ''} at most")
     chats = [f"{peer.name}-{shape.key}-{round_}-{number}".replace("_", "-") for number in range(shape.chats)]
@@ -150,7 +151,7 @@ async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: s
         servers, stores = peer.processes()
         after = tree_cpu_seconds(servers), tree_cpu_seconds(stores)
     if found.refused or not found.latencies_us:
-        raise Cannot(f"refused: {found.refused}" if found.refused else "no token came while it was written")
+        raise Cannot(f"refused: {found.refused}" if found.refused else "no token arrived while the answer was written")
     return Loaded(
         server_seconds=(after[0] - before[0]) / found.tokens,
         store_seconds=(after[1] - before[1]) / found.tokens,

@@ -1,11 +1,11 @@
-"""The one model that all peers ask: an OpenAI-compatible server in a process of its own that writes stamped tokens.
+"""The model for all peers: an OpenAI-compatible server in its own process that writes tokens with timestamps.
 
-A prompt that holds `play:ID:COUNT:RATE` is answered with COUNT tokens, RATE a second, each its number and the moment
-at which it was written (`~17@81234567890; `, microseconds of the machine's monotonic clock, which all processes share).
-So a reader behind any server knows what came, what came twice, and how late. The first token waits until
-`POST /go/ID`, so that all readers are there. `GET /plays/ID` tells how often ID was asked and how each play ended.
-`call:ID:TOOL` is answered with one call of TOOL, and with a play of a few tokens once its result is there. It knows no
-peer; `python -m bench.peers.model` prints its port. The rule: every peer gets the same tokens at the same pace.
+A prompt that contains `play:ID:COUNT:RATE` is answered with COUNT tokens, RATE a second. Each token is its number and
+the time when it was written (`~17@81234567890; `, microseconds of the machine's monotonic clock, which all processes
+share). So a reader behind any server can tell missing, repeated and late tokens. The first token waits for `POST
+/go/ID`, so that all readers are connected. `GET /plays/ID` returns how often ID was asked and how each play ended.
+`call:ID:TOOL` is answered with one call of TOOL, and with a play of a few tokens after the result. Every peer gets the
+same tokens at the same pace. `python -m bench.peers.model` prints the server's port.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ import uvloop
 from bench.peers.scripted import SCRIPT, Play, token
 
 GATE_SECONDS = 20.0
-"""How long a play waits for its readers; then it begins without them, so that no peer hangs."""
+"""The time that a play waits for its readers. After this time it begins without them, so that no peer hangs."""
 
 AFTER_TOOL_TOKENS = 5
 
 
 class _Body(msgspec.Struct):
-    """What we read of a request."""
+    """The part of a request that the model reads."""
 
     messages: list[dict[str, object]]
     stream: bool = False
@@ -40,7 +40,7 @@ class Model:
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, requests one after the other."""
+        """Answer the requests of one connection, one after the other."""
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -129,7 +129,7 @@ def _whole(writer: asyncio.StreamWriter, body: bytes) -> None:
 async def main() -> None:
     server = await asyncio.start_server(Model().serve, "127.0.0.1", 0, backlog=1_024, limit=4 << 20)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # Whoever started us holds our input open: it ends when they do, in whatever way.
+    # The parent process holds the input open, so the input ends when the parent ends, even by a crash.
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 

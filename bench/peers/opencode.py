@@ -1,7 +1,8 @@
-"""opencode's server (npm): sessions of a coding agent, one stream of all events for everybody, messages to fetch.
+"""opencode's server (npm): sessions of a coding agent, one stream of all events for all readers, and requests for
+messages.
 
-Its tools and its title agent are switched off, so that it asks the model once for an answer. `/event` tells what
-happens from now on and has no ids: a client that comes back fetches the session's messages, which is not tried here.
+Its tools and its title agent are switched off, so that it asks the model once for each answer. `/event` sends only new
+events and has no ids, so a client that reconnects must fetch the session's messages. This is not measured here.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""What every peer must offer to be measured: how it is started, asked, read, stopped, and how its client shows text.
+"""The interface of a peer: how it is started, asked, read and stopped, and how its client shows text.
 
-Knows HTTP and processes, no peer; each peer's module beside this one fills it in, following that peer's documents.
-`load.py` and `trials.py` call it. The rule: what a peer cannot do is said with None, a flag or `Cannot`, and never
-imitated for it.
+A module for each peer implements the interface, following the peer's documentation. `load.py` and `trials.py` use it. A
+missing ability of a peer is shown by None, a flag or `Cannot`; our code never replaces it.
 """
 
 import json
@@ -21,10 +20,10 @@ from typing import ClassVar
 import anyio
 import httpx2
 import msgspec
+from tests.ports import free_port
 
 from bench.processes import tree
-from server.store.server_process import find_binary
-from tests.ports import free_port
+from threadcast.store.embedded.server_process import find_binary
 
 __all__ = ["APPS", "INSTALLED", "Cannot", "Frame", "Peer", "Program", "Request", "json_request"]
 
@@ -33,22 +32,22 @@ INSTALLED = ROOT / ".peers"
 APPS = Path(__file__).parent / "apps"
 
 START_SECONDS = 90.0
-"""The slowest of them imports for ten seconds on a machine that has nothing else to do."""
+"""Time limit of a start. The imports of the slowest peer take ten seconds on an idle machine."""
 
 STOP_SECONDS = 5.0
 
-_CHILD = ROOT / "server" / "store" / "child.py"
-"""Ends what we started when we end, in whatever way."""
+_CHILD = ROOT / "server/threadcast/store/embedded/child.py"
+"""Ends the started processes when this process ends, even if it crashes."""
 
 _STORES = re.compile("valkey|redis|postgres")
 
 
 class Cannot(Exception):
-    """This peer has no such thing, or is not installed; the sentence says which."""
+    """The peer lacks an ability or is not installed. The message says why."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One HTTP request, for raw sockets as for a client."""
+    """One HTTP request, for raw sockets and for a client."""
 
     method: str
     path: str
@@ -75,7 +74,7 @@ class Frame(msgspec.Struct, frozen=True):
     id: str = ""
 
     def json(self) -> dict[str, object]:
-        """Of its data; {} when that is no object."""
+        """The JSON object in the data; {} for other data."""
         try:
             return msgspec.json.decode(self.data, type=dict[str, object])
         except msgspec.MsgspecError:
@@ -83,7 +82,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """A process that we started, its descendants, and its log."""
+    """A started process, its descendants, and its log."""
 
     def __init__(self, command: Sequence[str | Path], directory: Path, environment: Mapping[str, str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -108,7 +107,7 @@ class Program:
         return self._popen.pid
 
     async def answers(self, url: str) -> None:
-        """Wait until it speaks HTTP. Raises Cannot, with the end of its log, when it ends or never does."""
+        """Wait until the server answers HTTP. Raises Cannot with the end of its log if it ends or does not answer."""
         deadline = time.monotonic() + START_SECONDS
         async with httpx2.AsyncClient(timeout=2) as client:
             while time.monotonic() < deadline and self._popen.poll() is None:
@@ -121,7 +120,7 @@ class Program:
         raise Cannot(f"did not start: {self.log.read_text(errors='replace')[-600:]}")
 
     def kill(self) -> None:
-        """kill -9 of it and all that it started."""
+        """Send kill -9 to the process and all its descendants."""
         for pid in tree(self.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -139,19 +138,19 @@ class Program:
 
 
 class Peer(ABC):
-    """A server that is measured, of one kind, on one port, with one directory for what it keeps."""
+    """A measured server with its port and the directory of its data."""
 
     name: ClassVar[str]
-    """As figures are keyed by."""
+    """The name in the keys of figures."""
     version: str = ""
     begins_by_reading: ClassVar[bool] = False
-    """The request that starts the answer is the stream of its first reader."""
+    """Whether the request that starts the answer is also the stream of its first reader."""
     opens_first: ClassVar[bool] = False
-    """Readers can be there before the answer is asked for."""
+    """Whether readers can connect before the answer is requested."""
     needs_store: ClassVar[bool] = False
-    """A Valkey of its own, with an append-only file."""
+    """Whether a Valkey with an append-only file is started for the peer."""
     most_readers: ClassVar[int] = 1_000
-    """Of one answer."""
+    """The most readers of one answer."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         self.directory = directory
@@ -167,7 +166,8 @@ class Peer(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str | Path]:
-        """That serves on `port` and asks the model at `model_url`. Raises Cannot when it is not installed."""
+        """Return the command of a server that listens on `port` and asks the model at `model_url`. Raises Cannot if the
+        peer is not installed."""
 
     def environment(self) -> Mapping[str, str]:
         return {"OPENAI_BASE_URL": f"{self.model_url}/v1", "OPENAI_API_KEY": "none", "PORT": str(self.port)}
@@ -175,44 +175,44 @@ class Peer(ABC):
     health: ClassVar[str] = "/"
 
     async def prepare(self, client: httpx2.AsyncClient, chat: str) -> None:
-        """Make what must be there before an answer is asked for."""
+        """Prepare a chat before an answer is requested."""
         return
 
     @abstractmethod
     def begin(self, chat: str, prompt: str) -> Request:
-        """The request that starts an answer."""
+        """Return the request that starts an answer."""
 
     def begun(self, chat: str, answer: bytes) -> bool:
-        """What `begin` was answered with, or its first bytes when it is a stream; whether that is enough."""
+        """Take the answer to `begin`, or its first bytes if it is a stream. Returns whether these bytes are enough."""
         return True
 
     def begin_url(self) -> str:
-        """Where `begin` goes, if not where readers go."""
+        """Return the address for `begin`, if it differs from the readers' address."""
         return self.url
 
     @abstractmethod
     def watch(self, chat: str, after: Frame | None, shown: str) -> Request:
-        """The stream of a chat: from the start (a second tab), or after a cut, when `after` was the last frame of a
-        client that shows `shown`. Raises Cannot."""
+        """Return the request for a chat's stream: from the start (a second tab), or after a lost connection, where
+        `after` is the last frame of a client that shows the text `shown`. Raises Cannot."""
 
     @abstractmethod
     def fold(self, shown: str, frame: Frame) -> str:
-        """The text that a client shows after this frame, as this peer's documents tell clients to."""
+        """Return the text that a client shows after a frame, according to the peer's documentation."""
 
     def placed(self, frame: Frame) -> Frame:
-        """With the id that resumes after it, where that is not in the event's own field."""
+        """Return the frame with the id to resume from, if the id is not in the event's own field."""
         return frame
 
     def settled(self, frame: Frame) -> bool:
-        """Whether a client that is cut after this frame knows where it stopped."""
+        """Return whether a client that loses its connection after this frame can resume."""
         return True
 
     def abort(self, chat: str) -> Request:
-        """That stops the answer. Raises Cannot."""
+        """Return the request that stops the answer. Raises Cannot."""
         raise Cannot("no such command")
 
     async def start(self) -> None:
-        """Begin, or begin again with the same data after `kill`."""
+        """Start the peer, or start it again with the same data after `kill`."""
         if self.needs_store and self._store is None:
             flags = ["--bind", "127.0.0.1", "--port", str(self.store_port), "--save", "", "--appendonly", "yes"]
             self._store = Program([find_binary(), *flags], self.directory / "store", {})
@@ -220,7 +220,7 @@ class Peer(ABC):
         await self._server.answers(self.url + self.health)
 
     def kill(self) -> None:
-        """kill -9 of the servers; the store stays, unless it is the server's own child."""
+        """Send kill -9 to the servers. The store keeps running, unless it is a child of a server."""
         if self._server is not None:
             self._server.kill()
 
@@ -230,11 +230,11 @@ class Peer(ABC):
                 program.close()
 
     def programs(self) -> list[Program | None]:
-        """What we started for it."""
+        """Return the started processes."""
         return [self._server, self._store]
 
     def processes(self) -> tuple[list[int], list[int]]:
-        """The ids of servers and of stores."""
+        """Return the process ids of the servers and of the stores."""
         found = {pid: name for p in self.programs() if p is not None for pid, name in tree(p.pid).items()}
         stores = [pid for pid, name in found.items() if _STORES.search(name)]
         return [pid for pid in found if pid not in stores], stores

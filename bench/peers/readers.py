@@ -1,9 +1,9 @@
-"""The readers, in a process of their own: raw sockets that send one request each and look for stamped tokens.
+"""The readers, in their own process: raw sockets that send one request each and search for tokens.
 
-They parse nothing but tokens, so that a peer's framing does not matter and two cores are left to the peer. Each `Load`
-is a line of input; when all requests are sent and the heads of the answers are there, they say `ready`. Told `go`, they
-read until every reader has all tokens or the time is over, and print a `Found`. Started by `load.py`. The rule: a token
-that was written before its reader had the head of its answer counts as delivered, but not as late.
+They parse only tokens, so that the peer's framing does not matter and the peer can use both cores. `load.py` starts the
+process. Each `Load` is a line of input. When all requests are sent and the heads of the answers have arrived, the
+process prints `ready`. After the line `go` it reads until every reader has all tokens or the time is over, and prints a
+`Found`. A token that was written before its reader had the head of the answer counts as delivered, but not as late.
 """
 
 import asyncio
@@ -16,10 +16,11 @@ import uvloop
 from bench.peers.scripted import TOKEN, Found, Load
 
 SETTLE_SECONDS = 2.0
-"""How long we wait for heads of answers: some peers send none before the first token, and those begin without."""
+"""The longest wait for the heads of answers. Some peers send no head before the first token; their loads begin after
+this time."""
 
 TAIL_BYTES = 40
-"""A token is at most so long: what one read leaves of it."""
+"""The length of the longest token, of which a read may end with a part."""
 
 
 class Reader(asyncio.Protocol):

@@ -1,7 +1,8 @@
-"""One careful reader: what a client of a peer shows, frame by frame, and whether that is the answer.
+"""A reader that follows a peer's stream frame by frame, as its client would, and compares the shown text with the
+answer.
 
-Called by `trials.py`. The rule: judged is the text on the screen, folded as that peer's documents tell clients to, not
-what came over the line.
+Called by `trials.py`. The text on the screen is judged, not the received bytes. It is built as the peer's documentation
+tells clients to.
 """
 
 import time
@@ -16,11 +17,11 @@ from bench.peers.scripted import TOKEN
 __all__ = ["Screen", "begin", "frames", "numbers"]
 
 READ_SECONDS = 12.0
-"""Of silence, until a stream counts as stuck."""
+"""The silence after which a stream counts as stuck."""
 
 
 async def begin(peer: Peer, client: httpx2.AsyncClient, chat: str, prompt: str) -> None:
-    """Ask for an answer, where that is not its first reader's stream. Raises Cannot when refused."""
+    """Request an answer, if the request is not the first reader's stream. Raises Cannot if it is refused."""
     request = peer.begin(chat, prompt)
     async with client.stream(
         request.method, peer.begin_url() + request.path, headers=request.headers, content=request.body
@@ -38,7 +39,7 @@ async def begin(peer: Peer, client: httpx2.AsyncClient, chat: str, prompt: str) 
 
 
 class Screen:
-    """What one tab shows."""
+    """The text that one tab shows."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -50,8 +51,8 @@ class Screen:
         return self.shown.count("~")
 
     async def read(self, peer: Peer, request: Request, enough: Callable[["Screen"], bool], seconds: float) -> float:
-        """Read until `enough`, the end of the stream, or `seconds` have passed. Seconds until something new showed,
-        or infinity. Raises Cannot when refused."""
+        """Read until `enough`, the end of the stream, or `seconds` have passed. Returns the seconds until new text was
+        shown, or infinity. Raises Cannot if the request is refused."""
         begun = time.monotonic()
         before, first = self.count, float("inf")
         async for frame in frames(self._client, peer, request, begun + seconds):
@@ -65,7 +66,7 @@ class Screen:
         return first
 
     def verdict(self, tokens: int) -> str:
-        """Whether it is the whole answer, each token once, in order."""
+        """Return whether the text is the whole answer, with each token once, in order."""
         return judged(numbers(self.shown), tokens)
 
 
@@ -74,7 +75,7 @@ def numbers(shown: str) -> list[int]:
 
 
 def judged(found: list[int], tokens: int) -> str:
-    """In words: `exact`, or what is wrong with it."""
+    """The judgement in words: `exact`, or the difference."""
     if found == list(range(tokens)):
         return "exact"
     times = Counter(found)
@@ -86,7 +87,7 @@ def judged(found: list[int], tokens: int) -> str:
 
 
 async def frames(client: httpx2.AsyncClient, peer: Peer, request: Request, until: float) -> AsyncIterator[Frame]:
-    """Of one stream, until it ends or breaks, or the monotonic clock says `until`."""
+    """Yield the frames of one stream until it ends or breaks, or the monotonic clock reaches `until`."""
     timeout = httpx2.Timeout(READ_SECONDS, read=max(0.1, min(READ_SECONDS, until - time.monotonic())))
     try:
         async with client.stream(

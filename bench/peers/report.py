@@ -1,7 +1,8 @@
-"""Runs the peers and says what was found: loads in rounds, one peer after the other in each; trials; one section.
+"""Runs the peers and reports the results as one section: the loads, in rounds with one peer after the other, and the
+trials.
 
-Called by `python -m bench` and `python -m bench.peers`. The rule: all peers run from the first to the last round, so
-that each waits as long and is warm alike; a load is never beside another.
+`python -m bench` and `python -m bench.peers` call it. All peers run from the first to the last round, so that all are
+equally warm. Two loads never run at the same time.
 """
 
 import tempfile
@@ -33,20 +34,21 @@ PEERS: dict[str, type[Peer]] = {
 }
 
 TOKENS = 50
-"""Of an answer under load: a second."""
+"""The tokens of an answer under load: a second."""
 
 ROUNDS = 3
 WARM_TOKENS = 50
-"""Of one answer, before the first round."""
+"""The tokens of one answer before the first round."""
 
 TRIALS_AT_ONCE = 4
-"""Two cores, and a trial mostly waits."""
+"""The number of trials that run at once: a trial mostly waits, and the machine has two cores."""
 
 Loads = defaultdict[tuple[str, str], list[Loaded]]
 
 
 def measure(small: bool, names: Sequence[str] = (), rounds: int = ROUNDS) -> Section:
-    """`small` is one round and no trials. No names: all. Raises OSError when this machine cannot start processes."""
+    """Measure the named peers, or all; `small` has one round and no trials. Raises OSError if this machine cannot start
+    processes."""
     chosen = [kind for name, kind in PEERS.items() if not names or name in names or name == Threadcast.name]
     return uvloop.run(_measure(chosen, 1 if small else rounds, with_trials=not small))
 
@@ -80,7 +82,7 @@ async def _measure(kinds: Sequence[type[Peer]], rounds: int, *, with_trials: boo
 
 
 async def _started(peers: Sequence[Peer], readers: Helper, cannot: dict[tuple[str, str], str]) -> list[Peer]:
-    """Those that run and have answered once."""
+    """Start the peers and let each answer once. Returns the peers that could."""
     running = []
     for peer in peers:
         progress(f"peers: {peer.name} starts")
@@ -131,7 +133,9 @@ def _figures(running: Sequence[Peer], loads: Loads) -> list[Figure]:
             note = ""
             if missing := sum(each.missing for each in theirs):
                 total = missing + sum(each.delivered for each in theirs)
-                note = f"falls behind: {missing / total:.0%} had not come {GRACE_SECONDS:.0f} s after the model's last"
+                note = (
+                    f"falls behind: {missing / total:.0%} had not arrived {GRACE_SECONDS:.0f} s after the model's last"
+                )
             store = sum(e.store_seconds for e in theirs) / sum(e.server_seconds + e.store_seconds for e in theirs)
             share = f"{store:.0%} of it in the store" if store else ""
             speeds = [e.per_second for e in theirs]
@@ -154,8 +158,8 @@ def _trial_lines(running: Sequence[Peer], trials: dict[str, Trial]) -> list[str]
         took = f" ({times[len(times) // 2]:.0f} ms)" if times else ""
         lines += [
             f"{peer.name} {peer.version}",
-            f"    cut and back three times: {trial.resume}{took}; nobody there: {trial.unwatched}",
-            f"    second tab in mid-answer: {trial.second_tab}; tab after the end: {trial.late_tab}",
+            f"    connection lost three times: {trial.resume}{took}; without a reader: {trial.unwatched}",
+            f"    second tab during the answer: {trial.second_tab}; tab after the end: {trial.late_tab}",
             f"    abort: {trial.abort}",
             f"    kill -9 and restart: {trial.kill}",
         ]

@@ -1,4 +1,5 @@
-"""fastapi-resumable-stream (PyPI): one process under uvicorn, chunks in a Redis list with a pub/sub channel as bell."""
+"""fastapi-resumable-stream (PyPI): one process under uvicorn. Chunks are in a Redis list, and a pub/sub channel
+announces them."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What the model, the readers and their callers share: the tokens, the prompts, what each is told and tells.
+"""Definitions that the model, the readers and their callers share: tokens, prompts, orders and reports.
 
-A token is its number and the moment at which it was written, so that a reader behind any server knows what came, what
-came twice, and how late. The rule: nothing here knows a peer.
+A token is its number and the time when it was written, so that a reader behind any server can tell missing, repeated
+and late tokens.
 """
 
 import re
@@ -12,10 +12,10 @@ import msgspec
 __all__ = ["SCRIPT", "TOKEN", "Ask", "Found", "Load", "Play", "prompt", "token"]
 
 TOKEN = re.compile(rb"~(\d+)@(\d+); ")
-"""Number and microseconds. No character of it is escaped in JSON or HTML, and no tokenizer is asked."""
+"""A token: its number, and the microseconds when it was written. None of its characters is escaped in JSON or HTML."""
 
 SCRIPT = re.compile(r"(play|call):([a-z0-9-]+):(\w+)(?::(\d+))?")
-"""In a prompt: what is done, the chat's name, the count of tokens or the tool's name, tokens a second."""
+"""The order in a prompt: its kind, the chat's name, the count of tokens or the tool's name, and the tokens a second."""
 
 
 def prompt(chat: str, count: int, rate: int) -> str:
@@ -31,19 +31,19 @@ class Play(msgspec.Struct):
 
     written: int = 0
     ended: bool = False
-    """All tokens were written."""
+    """Whether all tokens were written."""
     cut: bool = False
-    """Who asked went away before the end."""
+    """Whether the client disconnected before the end."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One request, as bytes for the wire, and how many readers make it."""
+    """The bytes of one request, and the number of readers that send it."""
 
     port: int
     request: bytes
     readers: int = 1
     pause_seconds: float = 0.0
-    """Before it: what it asks for must be there."""
+    """The wait before the request, until its answer exists."""
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -53,11 +53,11 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """`latencies_us` of all tokens of all readers that were there when they were written."""
+    """`latencies_us` has the lateness of all tokens that were written after their readers were connected."""
 
     tokens: int
     missing: int
     latencies_us: list[int]
     bytes: int
     refused: str = ""
-    """The first line of an answer that was none."""
+    """The first line of an answer with an error."""

@@ -1,6 +1,6 @@
 """Threadcast itself, as `threadcast serve` runs it: web and worker in one process, a private Valkey as its child.
 
-Measured by the same means as the others; kill -9 also takes the store, which is the server's child.
+It is measured like the others. kill -9 also ends the store, which is the server's child.
 """
 
 import sys
@@ -38,7 +38,7 @@ class Threadcast(Peer):
     health = "/readyz"
 
     def command(self) -> Sequence[str | Path]:
-        return [sys.executable, "-m", "server.cli", "serve", "--port", str(self.port), "--data-dir", self.directory]
+        return [sys.executable, "-m", "threadcast.cli", "serve", "--port", str(self.port), "--data-dir", self.directory]
 
     def environment(self) -> Mapping[str, str]:
         return {**super().environment(), "OPENAI_MODEL": "scripted", "PYTHONPATH": str(ROOT)}

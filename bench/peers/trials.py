@@ -1,8 +1,9 @@
-"""What a peer's readers see when things go wrong: cuts, a second tab, nobody there, a stop, kill -9 of the server.
+"""Tries what readers of a peer see after a lost connection, in a second tab, after a time without readers, after a
+stop, and after kill -9 of the server.
 
-One scripted answer for each trial; called by the package's `measure`, for several peers side by side since only the
-times of resumption are measured. The rule: every word of the table is what a client had on its screen, or what the
-model saw of the peer; nothing is taken from documents.
+Each trial has one scripted answer. The package's `measure` tries several peers at the same time, because only the times
+of resumption are measured. Every result is what a client had on its screen, or what the model saw of the peer; no
+result is taken from documentation.
 """
 
 import time
@@ -20,25 +21,26 @@ __all__ = ["Trial", "try_out"]
 
 TOKENS = 250
 RATE = 50
-"""Five seconds: long enough for a cut, a silence and a return, thrice."""
+"""The tokens of an answer: five seconds, long enough for three lost connections."""
 
 FIRST_CUT = 40
-"""Tokens on the screen."""
+"""The numbers of tokens on the screen at which the connection is lost."""
 
 CUTS = 3
 BETWEEN_CUTS = 30
 AWAY_SECONDS = 0.4
-"""A reader is gone for so long, and nobody else is there."""
+"""The time for which the chat has no reader."""
 
 STOP_SECONDS = 2.0
-"""Until a stopped answer's model must have been told."""
+"""Time limit for the model to learn that its answer was stopped."""
 
 RECOVER_SECONDS = 16.0
-"""From the restart to the end of the answer, which takes five seconds from its beginning."""
+"""Time limit from the restart to the end of the answer, which takes five seconds."""
 
 
 class Trial(msgspec.Struct):
-    """In words; `resume_ms` from the request to the first token that was not on the screen before."""
+    """The results in words. `resume_ms` is the time from the request to the first token that was not on the screen
+    before."""
 
     resume: str = ""
     resume_ms: list[float] = []
@@ -50,7 +52,7 @@ class Trial(msgspec.Struct):
 
 
 async def try_out(peer: Peer, mark: str) -> Trial:
-    """All of it, on a peer that runs; afterwards it runs again."""
+    """Make all trials with a running peer. Afterwards the peer runs again."""
     trial = Trial()
     async with httpx2.AsyncClient(timeout=30) as client:
         await _cuts(peer, client, trial, f"{mark}-cuts")
@@ -64,7 +66,7 @@ async def try_out(peer: Peer, mark: str) -> Trial:
 
 
 async def _begin(peer: Peer, client: httpx2.AsyncClient, chat: str, screen: Screen, until: int) -> None:
-    """The answer begins; one tab reads it until `until` tokens are on its screen, and is cut."""
+    """Begin an answer and read it in one tab until `until` tokens are on the screen; then close the connection."""
     await peer.prepare(client, chat)
     said = prompt(chat, TOKENS, RATE)
     request = peer.begin(chat, said)
@@ -129,11 +131,11 @@ async def _abort(peer: Peer, client: httpx2.AsyncClient, chat: str) -> str:
         if (await _plays(peer, client, chat))[-1].cut:
             return "yes"
         await anyio.sleep(0.02)
-    return "no: the model writes on"
+    return "no: the model continues to write"
 
 
 async def _kill(peer: Peer, client: httpx2.AsyncClient, chat: str) -> str:
-    """What a tab that comes back, and a new one, show after kill -9 in mid-answer and a restart."""
+    """Send kill -9 during an answer, restart the server, and compare what a reconnected tab and a new tab show."""
     screen, new = Screen(client), Screen(client)
     await _begin(peer, client, chat, screen, FIRST_CUT)
     had = screen.shown
@@ -143,7 +145,7 @@ async def _kill(peer: Peer, client: httpx2.AsyncClient, chat: str) -> str:
     plays = await _plays(peer, client, chat)
     fresh = await _reread(peer, chat, new)
     asked = f"; the model was asked {len(plays)} times" if len(plays) > 1 else ""
-    retracted = "" if screen.shown.startswith(had[: len(had) // 2]) else ", what was shown is replaced"
+    retracted = "" if screen.shown.startswith(had[: len(had) // 2]) else ", the shown text was replaced"
     return f"tab: {back}{retracted}; new tab: {fresh}{asked}"
 
 

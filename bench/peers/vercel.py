@@ -1,7 +1,7 @@
-"""resumable-stream (npm, Vercel): a library over Redis pub/sub, here behind node's HTTP server as its README shows.
+"""resumable-stream (npm, Vercel): a library over Redis pub/sub, used with node's HTTP server as its README shows.
 
-The stream lives in the process that makes it; Redis only carries it to other readers. A reader that comes back says
-how many characters it has had.
+The stream is in the process that creates it; Redis only carries it to other readers. A reader that reconnects sends the
+number of characters that it has received.
 """
 
 import json
@@ -32,7 +32,7 @@ class ResumableStream(Peer):
         return json_request("POST", f"/stream/{chat}", {"prompt": prompt})
 
     def watch(self, chat: str, after: Frame | None, shown: str) -> Request:
-        # Characters of the wire: each token is one event of `data: "..."` and two line ends.
+        # The number of characters on the wire for each token: one event of `data: "..."` and two line ends.
         characters = len(shown) + shown.count("~") * len('data: ""\n\n')
         return Request("GET", f"/stream/{chat}" + (f"?resumeAt={characters}" if characters else ""))
 

@@ -1,9 +1,10 @@
-"""The plugin of an editor, in small: it watches a chat, and carries out what the assistant wants done in the editor.
+"""A small editor plugin: it watches a chat and carries out the tool calls that the assistant makes in the editor.
 
     python examples/coding/editor.py http://127.0.0.1:8000 CHAT DIRECTORY
 
-It claims each call before it does it, so that of two editors only one does. What it prints is what a panel would show.
-The example's server runs one itself, for all chats that begin while it runs (`watch_all`, called in tools.py).
+It claims each call before it carries out the call, so that only one of two editors carries out the call. Its output is
+what a panel would show. The example's server runs such an editor for all chats that begin while it runs (`watch_all`,
+called in tools.py).
 """
 
 import sys
@@ -15,7 +16,9 @@ from typing import TypeAlias
 
 import anyio
 
-from protocol.events import (
+from threadcast_client import Chat, Client, Refused, ThreadcastError, ToolAnswer
+from threadcast_client.feed import ChatListed, FeedEvent, FeedSnapshot
+from threadcast_protocol.wire.events import (
     BackgroundAgentUpdated,
     MessageAdded,
     PauseRequired,
@@ -24,14 +27,13 @@ from protocol.events import (
     SubchatUpdate,
     ToolStatus,
 )
-from protocol.messages import Message
-from threadcast import Chat, Client, Refused, ThreadcastError, ToolAnswer
-from threadcast.feed import ChatListed, FeedEvent, FeedSnapshot
+from threadcast_protocol.wire.messages import Message
 
 Show: TypeAlias = Callable[[str], None]
 
 CHATS_MAX = 32
-"""Chats that one editor watches at the same time; the one that it has watched longest gives way to a new one."""
+"""The number of chats that one editor watches at the same time. A new chat replaces the chat that it has watched
+longest."""
 
 
 class Editor:
@@ -63,10 +65,11 @@ class Editor:
                     self._say(message)
 
     def _say(self, message: Message) -> None:
-        if message.role == "assistant" and message.content:
+        is_whole = message.finish_reason is not None  # a snapshot may have an unfinished answer
+        if message.role == "assistant" and message.content and is_whole:
             self._show(f"> {message.content}")
 
-    # What it can do.
+    # The tools of the editor.
 
     def open_file(self, path: str) -> ToolAnswer:
         content = self._inside(path).read_text("utf-8")
@@ -90,7 +93,7 @@ class Editor:
 
 
 async def watch_all(url: str, directory: Path, show: Show) -> None:
-    """Watch the newest chats, and every one that begins or goes on. Chats that tools begin are not among them."""
+    """Watch the newest chats, and every chat that begins or continues. Chats that tools begin are not watched."""
     async with (
         Client(url) as client,
         client.chats() as chats,
@@ -112,14 +115,14 @@ async def watch_all(url: str, directory: Path, show: Show) -> None:
 
 
 def _named(event: FeedEvent) -> list[str]:
-    """The chats to watch, the newest last."""
+    """Return the chats to watch after an event, the newest last."""
     if isinstance(event, FeedSnapshot):
         return [chat.id for chat in reversed(event.chats[:CHATS_MAX])]
     return [event.chat.id] if isinstance(event, ChatListed) else []
 
 
 async def _watch(editor: Editor) -> None:
-    with suppress(ThreadcastError):  # the chat is gone, or another one has taken its place
+    with suppress(ThreadcastError):  # the chat was deleted, or another chat has replaced it
         await editor.watch()
 
 

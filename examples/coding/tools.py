@@ -1,8 +1,8 @@
-"""The tools of the coding assistant that run on the server; those of the editor are in threadcast.toml.
+"""The tools of the coding assistant that run on the server. The tools that run in the editor are in threadcast.toml.
 
-`search` is safe, so several run at once. `run_command` asks a person. `run_tests` goes on in the background and wakes
-the chat. The packs below bring chats below the chat, and a look at what runs. `the_editor` runs beside the server, so
-that the example needs no second terminal.
+`search` is safe, so several calls run at once. `run_command` asks a person for approval. `run_tests` runs in the
+background and wakes the chat at its end. The packs at the end add tools for sub-chats and for background processes.
+`the_editor` runs beside the server, so that the example needs no second terminal.
 """
 
 import os
@@ -15,9 +15,9 @@ from typing import Annotated
 import anyio
 from editor import watch_all
 
-from server.authoring import ToolContext, ToolFailed, companion, tool
-from server.tools.agents import agent_status, delegate, start_agent, stop_agent
-from server.tools.process_tools import read_process
+from threadcast import ToolContext, ToolFailed, companion, tool
+from threadcast.tools.agents import agent_status, delegate, start_agent, stop_agent
+from threadcast.tools.process_tools import read_process
 
 __all__ = [
     "agent_status",
@@ -32,18 +32,19 @@ __all__ = [
 ]
 
 PROJECT = Path(os.environ.get("CODING_PROJECT", "/tmp/threadcast-coding"))
-"""What is worked on: the directory that the editor has open."""
+"""The project: the directory that the editor has open."""
 
 HAS_EDITOR = os.environ.get("CODING_EDITOR", "on") != "off"
-"""Set CODING_EDITOR=off to open the project in an editor of your own."""
+"""Whether the server runs an editor. Set CODING_EDITOR=off to open the project in your own editor."""
 
 PYTHON = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-"""All that commands see of our environment, which may hold keys."""
+"""The environment variables that commands get. All other variables are withheld, because they may hold keys."""
 
 
 @companion()
 async def the_editor(url: str) -> None:
-    """An editor that has a fresh copy of the project open, for the chats of this server. Its panel is a file there."""
+    """Run an editor for the chats of this server, with a fresh copy of the project. The editor's panel is a file beside
+    the project."""
     if not HAS_EDITOR:
         return
     if "CODING_PROJECT" not in os.environ:
@@ -53,7 +54,7 @@ async def the_editor(url: str) -> None:
 
 
 def _project() -> Path:
-    """Raises ToolFailed: it is not there, and what to do."""
+    """Return the project's directory. Raises ToolFailed with advice if the directory does not exist."""
     if not PROJECT.is_dir():
         example = Path(__file__).with_name("project")
         raise ToolFailed(f"There is no project in {PROJECT}. Put one there, such as: cp -R {example} {PROJECT}")
@@ -62,7 +63,7 @@ def _project() -> Path:
 
 @tool(retry="safe", label_arg="path")
 def search(word: str, path: Annotated[str, "one file of the project"]) -> list[str]:
-    """The lines of a file that have a word in them, with their numbers."""
+    """Find the lines of a file that contain a word. Returns them with their numbers."""
     known = {file.name: file for file in sorted(_project().glob("*.py"))}
     if path not in known:
         return [f"There is no {path}; there are {', '.join(known)}."]

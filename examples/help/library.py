@@ -1,10 +1,9 @@
-"""The library's own API, which knows who has borrowed what: GET /loans, for the caller whose token comes with it.
+"""The library's own API for loans. GET /loans returns the loans of the caller, whom a library card identifies.
 
     python3 examples/help/library.py [PORT]
 
-The example's server runs it itself (`the_library` in tools.py); Threadcast asks it by the tool `my_loans` in
-threadcast.toml. It stands for a service that a company has already, so it
-knows nothing of Threadcast, and checks tokens by itself.
+The example's server runs it (`the_library` in tools.py), and the tool `my_loans` in threadcast.toml calls it. It
+represents an existing service of a company, so it does not use Threadcast and checks cards itself.
 """
 
 import json
@@ -17,8 +16,8 @@ from threading import Thread
 PORT = 8001
 
 LOANS = {
-    "Bearer reader-token": [{"title": "The Sleeping Brain", "until": "2026-12-04"}],
-    "Bearer editor-token": [],
+    "Bearer card-of-the-reader": [{"title": "The Sleeping Brain", "until": "2026-12-04"}],
+    "Bearer card-of-the-editor": [],
 }
 
 
@@ -28,7 +27,7 @@ class Library(BaseHTTPRequestHandler):
         if self.path != "/loans":
             self._answer(404, {"error": "there is only /loans"})
         elif loans is None:
-            self._answer(401, {"error": "nobody has this token"})
+            self._answer(401, {"error": "nobody has this card"})
         else:
             self._answer(200, {"loans": loans})
 
@@ -41,12 +40,12 @@ class Library(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet: the terminal is the page's."""
+        """Print nothing, because the terminal shows the output of the server."""
 
 
 @contextmanager
 def serving(port: int) -> Iterator[None]:
-    """Serve in a thread while the block runs."""
+    """Serve the API in a thread for a block."""
     with ThreadingHTTPServer(("127.0.0.1", port), Library) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:

@@ -1,7 +1,8 @@
-"""The tools of a help assistant: what a research library knows of its reports, and a search that tells how far it is.
+"""The tools of a help assistant: reports of a research library, and a search that reports its progress.
 
-Where each is offered stands in threadcast.toml; only who may retract an article is said here, beside the code that does
-it. The records are invented. `the_library` runs the library's API beside the server: no second terminal is needed.
+threadcast.toml says where each tool is offered. Only the role that may retract an article is set here, beside the code
+that retracts it. The records are invented. `the_library` runs the library's API beside the server, so that the example
+needs no second terminal.
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Annotated
 import anyio
 from library import PORT, serving
 
-from server.authoring import Payload, Progress, ToolContext, ToolFailed, ToolResult, Traits, companion, tool
+from threadcast import Payload, Progress, ToolContext, ToolFailed, ToolResult, Traits, companion, tool
 
 REPORTS = {"r-7": {"title": "Sleep and memory", "author": "A. Moreau", "year": 2025}}
 
@@ -27,12 +28,12 @@ PUBMED = [
 ]
 
 SHARD_SECONDS = 0.2
-"""What an index takes here, so that there is progress to see."""
+"""The duration of the search of an index, long enough that its progress is visible."""
 
 
 @companion()
 async def the_library(url: str) -> None:
-    """The service that `my_loans` asks. It ends with the server."""
+    """Run the service that `my_loans` calls, until the server ends."""
     with serving(PORT):
         await anyio.sleep_forever()
 

@@ -1,4 +1,7 @@
-/** One file that VS Code loads: CommonJS, with the client in it, and `vscode` left to the editor. */
+/**
+ * Builds the one file that VS Code loads: CommonJS, including the client, and without `vscode`, which the editor
+ * provides.
+ */
 
 import { fileURLToPath } from "node:url";
 
@@ -6,7 +9,7 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 export default {
   resolve: { alias: { "threadcast-client": here("../../web/client/src/index.ts") } },
-  define: { "import.meta.url": "undefined" }, // asked for by pages alone, to find the worker that their tabs share
+  define: { "import.meta.url": "undefined" }, // used only by pages, to find the worker that their tabs share
   build: {
     target: "node18",
     outDir: "dist",

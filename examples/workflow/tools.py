@@ -1,10 +1,11 @@
-"""Tools of an assistant that builds workflows: reading what there is, drafting, and proposing what would be saved.
+"""The tools of an assistant that builds workflows: they read workflows and reports, make drafts, and propose changes.
 
-Three things to look at: a proposal (`propose_workflow`) saves nothing, and what saves (`save_workflow`) is run by a
-person's decision, never by a model; edges are written as `after: "Name:port"` and expanded here; `report_columns` takes
-an id, and a resolver finds it for the name that the model writes.
+Three details are worth a look.
 
-The records are invented. Yours lie behind an API: put its calls where REPORTS and WORKFLOWS are read and written.
+A proposal (`propose_workflow`) saves nothing; only a person's decision runs `save_workflow`, never a model. The model
+writes edges as `after: "Name:port"`, which are expanded here. `report_columns` takes an id, and a resolver finds the id
+if the model writes a name. The records are invented. In your program, replace the accesses to REPORTS and WORKFLOWS by
+calls of your API.
 """
 
 from typing import Annotated, TypedDict
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from server.authoring import (
+from threadcast import (
     JsonObject,
     Preview,
     Progress,
@@ -23,11 +24,11 @@ from server.authoring import (
     schema_of,
     tool,
 )
-from server.tools.workflow import Action, ActionKind, Edge, draft_tools, expand_edges
+from threadcast.tools.workflow import Action, ActionKind, Edge, draft_tools, expand_edges
 
 
 class Workflow(msgspec.Struct):
-    """What the editor shows: actions, and the edges between them."""
+    """A workflow as the editor shows it: actions, and the edges between them."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
     actions: list[Action]
@@ -92,7 +93,7 @@ def list_reports() -> list[Report]:
 
 
 async def _report_id(name: str, ctx: ToolContext) -> str:
-    ctx.report(Progress(message=f"looking for {name!r}"))  # seen once: what is found is remembered for its caller
+    ctx.report(Progress(message=f"looking for {name!r}"))  # called once for each name; results are kept
     return next((report["id"] for report in REPORTS if report["name"].lower() == name.lower()), "")
 
 
@@ -120,7 +121,8 @@ def save_workflow(name: str, actions: list[Action], edges: list[Edge], object_id
 
 
 def _proposal(name: str, actions: list[Action], workflow_id: str) -> Preview:
-    """Raises ToolFailed, and then nothing is shown: no such workflow, or actions that do not hang together."""
+    """Raises ToolFailed, so that no proposal is shown, if the workflow does not exist or its actions are not
+    connected."""
     now = _existing(workflow_id) if workflow_id else None
     what = f"Change {now.name!r}" if now else f"New workflow {name!r}"
     proposed: JsonObject = msgspec.to_builtins(Workflow(name, actions, expand_edges(actions, KIND_OF)))

@@ -1,1 +1,1 @@
-"""The page in a real Chromium, against a real server: what people see and do, in one tab and in nine."""
+"""Tests the page in a real Chromium with a real server: what people see and do, in one tab and in nine."""

@@ -1,18 +1,18 @@
-"""Answers that stand in a chat without a model, and streams of a given text."""
+"""Puts given answers into a chat without a model, and streams given texts."""
 
 import json
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import House, messages
+from tests.browser.harness import Harness, messages
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["answer", "given", "layout_shift", "stream", "watch_shifts"]
 
 
-def given(server: House, chat_id: str, *texts: str) -> None:
-    """A chat of questions with these answers, in Markdown."""
+def given(server: Harness, chat_id: str, *texts: str) -> None:
+    """Make a chat of questions with these answers, in Markdown."""
     said: list[JsonObject] = []
     for number, text in enumerate(texts):
         said.append({"role": "user", "content": f"question {number}", "message_id": f"q{number}"})
@@ -22,20 +22,20 @@ def given(server: House, chat_id: str, *texts: str) -> None:
 
 
 def answer(page: Page, number: int = 0) -> Locator:
-    """The answer to that question, once it is on the screen."""
+    """Return the answer to the question with this number, once it is on the screen."""
     found = messages(page).nth(2 * number + 1)
     expect(found).to_be_visible()
     return found
 
 
-def stream(server: House, chat_id: str, text: str, rate: int = 100) -> None:
-    """Has the text written as an answer, so many words a second. It begins with "You said:"."""
+def stream(server: Harness, chat_id: str, text: str, rate: int = 100) -> None:
+    """Start an answer with this text, at `rate` words a second. The answer begins with "You said:"."""
     server.message(chat_id, text, params={"model": f"demo/echo?rate={rate}"})
 
 
 def watch_shifts(page: Page) -> None:
-    """From here on the page keeps the layout shifts within messages (https://web.dev/articles/cls), those after a press
-    left out."""
+    """From here on record the layout shifts within messages (https://web.dev/articles/cls), except those after a
+    click."""
     page.evaluate(
         """() => {
           window.shifts = [];
@@ -49,7 +49,7 @@ def watch_shifts(page: Page) -> None:
 
 
 def layout_shift(page: Page) -> float:
-    """The sum so far. Where it is large, what moved most is printed."""
+    """Return the sum of the recorded layout shifts. Print the largest ones."""
     found: list[Any] = page.evaluate(  # Any: what a browser gives
         """() => window.shifts.map((shift) => [shift.value, shift.sources.map((source) => [
           source.node?.nodeName, source.node?.textContent?.slice(0, 40),

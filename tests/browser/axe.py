@@ -1,9 +1,9 @@
-"""What keeps somebody out of the page, by axe-core's rules."""
+"""Checks the accessibility of the page with axe-core."""
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.integration.harness import ROOT
+from tests.support.server import ROOT
 
 __all__ = ["violations"]
 
@@ -11,8 +11,8 @@ _AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def violations(page: Page) -> list[str]:
-    """What keeps somebody out, by axe-core's rules: the rule and where it is broken. Skips the test where axe-core is
-    not installed."""
+    """Returns the violations that axe-core finds: the rule and the elements that break it. Skips the test where
+    axe-core is not installed."""
     if not _AXE.is_file():
         pytest.skip("axe-core is not installed; `scripts/web` installs it")
     page.evaluate(_AXE.read_text())

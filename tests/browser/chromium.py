@@ -1,7 +1,7 @@
-"""A real Chromium, driven by playwright: Debian's where it is, else playwright's own.
+"""Starts a real Chromium for playwright: Debian's if it is installed, or else playwright's own.
 
-It shows our own pages and nothing else, so it runs without its sandbox, which containers refuse it. `bench.page` starts
-it the same way as the tests do.
+It shows only our own pages, so it runs without its sandbox, which containers do not allow. `bench.page` starts it the
+same way as the tests do.
 """
 
 import shutil
@@ -27,7 +27,7 @@ ARGUMENTS = [
 
 @contextmanager
 def launched_chromium(has_scroll_bars: bool = False) -> Iterator[Browser]:
-    """Start a Chromium for a block, with scroll bars that take room and can be dragged if asked for.
+    """Start a Chromium for a block; optionally with visible scroll bars, which can be dragged.
 
     Raises:
         LookupError: there is none; the message says what to do.

@@ -1,8 +1,8 @@
 """The browser, the server and the people of these tests; without a Chromium or a built page they are skipped.
 
-A file has one server, configured by its `CONFIG` (toml) and `APP` (a Python file of tools) where it has them, so its
-tests use chats of their own. The browser is the file's too, not the session's: playwright keeps an event loop in this
-thread for as long as it lives, and other files of the same process run loops of their own.
+Each test file has one server, configured by its `CONFIG` (TOML) and `APP` (a Python file of tools), so its tests use
+separate chats. Each file also has its own browser, because playwright keeps an event loop in this thread while it runs,
+and other files in the same process run their own loops.
 """
 
 import re
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from server.api.page import STATIC
 from tests.browser.chromium import launched_chromium
-from tests.browser.house import House, People
-from tests.integration.harness import ROOT
+from tests.browser.harness import Harness, People
+from tests.support.server import ROOT
+from threadcast.api.page import STATIC
 
 SOURCES = ("*.ts", "*.tsx", "*.css", "*.html")
 
@@ -26,7 +26,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="session")
 def built_page() -> None:
-    """The page as its sources say, not as they said before."""
+    """Check that the page is built from the present sources."""
     index = STATIC / "index.html"
     if not index.is_file():
         pytest.skip("the page is not built; `scripts/web build` builds it")
@@ -41,7 +41,7 @@ def _sources(room: str, kind: str) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def browser(request: pytest.FixtureRequest, built_page: None) -> Iterator[Browser]:
-    """A real Chromium; it shows scroll bars in a file with `HAS_SCROLL_BARS = True`."""
+    """Start a real Chromium, with visible scroll bars in a file with `HAS_SCROLL_BARS = True`."""
     with ExitStack() as stack:
         try:
             yield stack.enter_context(launched_chromium(getattr(request.module, "HAS_SCROLL_BARS", False)))
@@ -50,27 +50,28 @@ def browser(request: pytest.FixtureRequest, built_page: None) -> Iterator[Browse
 
 
 @pytest.fixture(scope="module")
-def new_house(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., House]]:
-    """`new_house(config="", app=None)`: a server that runs until the file's last test is over."""
+def new_harness(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Harness]]:
+    """Return `new_harness(config="", app=None)`, which starts a server that runs until the file's last test has
+    ended."""
     with ExitStack() as stack:
 
-        def made(config: str = "", app: Path | None = None) -> House:
-            house = stack.enter_context(closing(House(tmp_path_factory.mktemp("house"), config, app)))
-            house.start()
-            return house
+        def made(config: str = "", app: Path | None = None) -> Harness:
+            harness = stack.enter_context(closing(Harness(tmp_path_factory.mktemp("harness"), config, app)))
+            harness.start()
+            return harness
 
         yield made
 
 
 @pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest, new_house: Callable[..., House]) -> House:
-    """The file's own `threadcast serve`."""
-    return new_house(getattr(request.module, "CONFIG", ""), getattr(request.module, "APP", None))
+def server(request: pytest.FixtureRequest, new_harness: Callable[..., Harness]) -> Harness:
+    """Start the file's own `threadcast serve`."""
+    return new_harness(getattr(request.module, "CONFIG", ""), getattr(request.module, "APP", None))
 
 
 @pytest.fixture
-def open_page(request: pytest.FixtureRequest, browser: Browser, server: House) -> Iterator[People]:
-    """Opens tabs: `open_page("/c/hello")`. What they complain of fails the test."""
+def open_page(request: pytest.FixtureRequest, browser: Browser, server: Harness) -> Iterator[People]:
+    """Return the function that opens tabs: `open_page("/c/hello")`. Errors that the tabs report fail the test."""
     name = re.sub(r"\W+", "-", request.node.name)[:80]
     with closing(People(browser, server.url, name)) as people:
         yield people
@@ -81,7 +82,7 @@ def open_page(request: pytest.FixtureRequest, browser: Browser, server: House) -
 
 @pytest.fixture
 def page(open_page: People) -> Page:
-    """One tab, at a chat that nobody has begun."""
+    """Open a tab with a new chat."""
     return open_page("/")
 
 
@@ -92,7 +93,7 @@ def chat_id() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remembers a failure until the fixtures are taken down, which then keep pictures of it."""
+    """Remember a failure until the fixtures are torn down, which then store pictures."""
     report: pytest.TestReport = yield  # type: ignore[assignment] # a wrapper is sent the result
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report  # type: ignore[return-value] # and gives it on

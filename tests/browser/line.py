@@ -1,7 +1,7 @@
-"""The network between a browser and its server, with a lid that can be closed.
+"""A network connection between a browser and its server that a test can cut or silence.
 
-A page opened at `Line.url` reaches the server through a proxy of the torture (`tests/torture/proxy.py`), which here has
-an event loop of its own, since tests of the browser are plain functions.
+A page opened at `Line.url` reaches the server through the proxy of the torture tests (`tests/torture/proxy.py`). The
+proxy has its own event loop here, because browser tests are not coroutines.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ FOR_EVER_SECONDS = 3_600.0
 
 
 class Line:
-    """`url`: the server, over this line."""
+    """`url` is the server's address over this connection."""
 
     def __init__(self, portal: BlockingPortal, proxy: Proxy) -> None:
         self._portal = portal
@@ -26,22 +26,21 @@ class Line:
         self.url = f"http://127.0.0.1:{proxy.port}"
 
     def down(self) -> None:
-        """Nobody gets through: what stood is reset, what is new is refused."""
+        """Reset all connections, and refuse new ones."""
         self._portal.call(self._proxy.refuse, FOR_EVER_SECONDS)
 
     def silent(self) -> None:
-        """What stands stays and carries nothing more, and neither side is told: a laptop that was carried away. What is
-        new works."""
+        """Silence all connections without closing them, as when a laptop leaves the network. New connections work."""
         assert self._portal.call(self._proxy.swallow, FOR_EVER_SECONDS)
 
     def up(self) -> None:
-        """All is well again; silenced connections are reset."""
+        """Let everything through again; silenced connections are reset."""
         self._portal.call(self._proxy.heal)
 
 
 @contextmanager
 def opened_line(server_url: str) -> Iterator[Line]:
-    """A line to the server, for a block."""
+    """Open a connection to the server for a block."""
     proxy = Proxy("page > server", ("127.0.0.1", int(server_url.rpartition(":")[2])))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(proxy):
         yield Line(portal, proxy)

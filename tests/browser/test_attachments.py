@@ -1,11 +1,11 @@
-"""What cannot be attached says which file, why and what to do, once, and is forgotten when the message goes."""
+"""Files that cannot be attached are listed once, with the reason and what to do, until the message is sent."""
 
 import re
 
 import pytest
 from playwright.sync_api import FilePayload, Locator, Page, expect
 
-from tests.browser.house import House, People, answered, messages, say, wait_until
+from tests.browser.harness import LOOKS, Harness, People, answered, ask, messages, say, wait_until
 
 CONFIG = """
 [models]
@@ -57,17 +57,16 @@ def choose(page: Page, *names: str, size_bytes: int = 10) -> None:
     page.get_by_label("Files to attach").set_input_files(chosen)
 
 
-@pytest.mark.parametrize("screen", ["light", "dark", "phone"])
-def test_errors_name_their_files_merge_and_go_with_the_message(open_page: People, screen: str) -> None:
+@pytest.mark.parametrize("look", LOOKS)
+def test_errors_name_their_files_merge_and_go_with_the_message(open_page: People, look: str) -> None:
     open_page.expect_complaint("net::ERR_|503")
-    is_phone = screen == "phone"
-    page = open_page("/", **({"viewport": {"width": 390, "height": 844}} if is_phone else {"color_scheme": screen}))
+    page = open_page("/", **LOOKS[look])
     for _ in range(3):
         choose(page, "empty.txt", size_bytes=0)
     choose(page, "a-rather-long-name-of-a-report-that-nobody-has-read.csv", "two.csv", "three.csv", size_bytes=0)
     expect(refusals(page)).to_have_count(1)
     expect(refusals(page)).to_contain_text("empty.txt, a-rather-long-name")
-    expect(refusals(page)).to_contain_text("and 2 more: nothing is in it. Choose another file.")
+    expect(refusals(page)).to_contain_text("and 2 more: the file is empty. Choose another file.")
     page.evaluate(DROP_LARGE, ["huge.bin", 18_000_000])
     expect(refusals(page)).to_have_count(2)
     expect(refusals(page).nth(1)).to_contain_text(
@@ -75,30 +74,30 @@ def test_errors_name_their_files_merge_and_go_with_the_message(open_page: People
     )
     choose(page, "good.txt")
     expect(files(page)).to_contain_text(["good.txt"])
-    open_page.shoot(page, f"attachment-errors-{screen}")
+    open_page.shoot(page, f"attachment-errors-{look}")
     page.get_by_role("button", name=re.compile("^Dismiss huge")).click()
     expect(refusals(page)).to_have_count(1)
-    say(page, "Have a look")
-    answered(page)
+    ask(page, "Have a look")
     expect(refusals(page)).to_have_count(0)
     expect(files(page)).to_have_count(0)
 
 
 def test_a_file_that_failed_on_its_way_keeps_the_message_until_it_is_tried_again_or_dismissed(
-    open_page: People, server: House
+    open_page: People, server: Harness
 ) -> None:
     open_page.expect_complaint("net::ERR_|ERR_FAILED")
     page = open_page("/")
     page.route("**/blobs", lambda route: route.abort(), times=2)
     choose(page, "notes.txt", "more.txt")
     expect(refusals(page)).to_contain_text(
-        "notes.txt and more.txt: the upload failed, for the connection broke. Try again"
+        "notes.txt and more.txt: the upload failed, because the connection was lost. Try again"
     )
     say(page, "With my notes")
-    expect(page.get_by_text("A file could not be uploaded. Try it again or dismiss it, then send.")).to_be_visible()
+    expect(page.get_by_text("A file could not be uploaded. Upload it again or remove it, then send.")).to_be_visible()
     expect(box(page)).to_have_value("With my notes")
     page.get_by_role("button", name="Try notes.txt and more.txt again").click()
     expect(files(page)).to_have_count(2)
+    expect(page.get_by_role("progressbar")).to_have_count(0)
     box(page).press("Enter")
     answered(page)
     found = server.chat(page.url.rpartition("/")[2])["messages"][0]["content"]
@@ -111,7 +110,7 @@ def test_a_folder_is_refused_by_name_and_the_files_beside_it_come(page: Page) ->
     expect(files(page)).to_contain_text(["notes.txt"])
 
 
-def test_a_pasted_text_that_no_message_holds_goes_as_a_file(page: Page, server: House) -> None:
+def test_a_pasted_text_that_no_message_holds_goes_as_a_file(page: Page, server: Harness) -> None:
     box(page).focus()
     page.evaluate(PASTE_TEXT, ["long words " * 30_000])
     expect(files(page)).to_contain_text(["pasted text.txt"])
@@ -122,7 +121,7 @@ def test_a_pasted_text_that_no_message_holds_goes_as_a_file(page: Page, server: 
     assert [part["name"] for part in parts if part["type"] == "file"] == ["pasted text.txt"]
 
 
-def test_keys_of_an_input_method_neither_send_nor_stop(open_page: People, server: House, chat_id: str) -> None:
+def test_keys_of_an_input_method_neither_send_nor_stop(open_page: People, server: Harness, chat_id: str) -> None:
     server.message(chat_id, "Go on", params={"model": "demo/hang?after=3&rate=0"})
     page = open_page(f"/c/{chat_id}")
     stop = page.get_by_role("button", name="Stop", exact=True)
@@ -139,16 +138,15 @@ def test_keys_of_an_input_method_neither_send_nor_stop(open_page: People, server
 
 
 def test_a_draft_is_one_in_all_tabs_until_a_tab_writes_something_else(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
-    server.message(chat_id, "Hello")
-    server.at_rest(chat_id)
+    server.ask(chat_id, "Hello")
     one, two = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}")
     box(one).press_sequentially("the same")
     expect(box(two)).to_have_value("the same")
     box(one).press("Enter")
     answered(two, 4)
-    expect(box(two)).to_have_value("")  # else it is sent twice
+    expect(box(two)).to_have_value("")  # otherwise the message would be sent twice
     box(one).fill("mine")
     expect(box(two)).to_have_value("mine")
     box(two).fill("mine, and more")

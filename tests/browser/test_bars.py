@@ -1,6 +1,6 @@
-"""What holds for the whole page: nothing jumps while an answer streams, and nobody is kept out of the panels.
+"""Checks the whole page: nothing jumps while an answer streams, and all panels are accessible.
 
-The pictures `14-10-…` show the same screens in light, in dark and on a phone.
+The pictures `panel-…` show the same screens in light, in dark and on a phone.
 """
 
 import json
@@ -9,14 +9,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import violations
-from tests.browser.house import House, People, answered, say
-from tests.browser.test_drawer import PHONE, open_drawer
+from tests.browser.harness import PHONE, Harness, People, answered, ask, say
+from tests.browser.test_drawer import open_drawer
 from tests.browser.test_tools import APP, CONFIG, call, question
 
 __all__ = ["APP", "CONFIG"]
 
 SHIFT_MAX = 0.01
-"""A tenth of what https://web.dev/articles/cls calls good, for a whole answer."""
+"""The limit for a whole answer: a tenth of what https://web.dev/articles/cls calls good."""
 
 ANSWER = """\
 A lease is a promise **with an end** ([why](https://example.org/)).
@@ -54,7 +54,7 @@ SHIFTS = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(() 
 
 
 def shifted(page: Page) -> float:
-    """How much has moved since it is watched, by the measure of https://wicg.github.io/layout-instability/."""
+    """The layout shift since the page is watched, as defined by https://wicg.github.io/layout-instability/."""
     shifts: list[dict[str, object]] = page.evaluate(SHIFTS)
     total = sum(float(str(each["value"])) for each in shifts)
     print(f"layout shift: {total:.4f}", json.dumps(shifts, indent=1))
@@ -63,11 +63,10 @@ def shifted(page: Page) -> float:
 
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 720}, PHONE], ids=["desk", "phone"])
 def test_nothing_jumps_while_an_answer_with_code_tables_and_tools_streams(
-    open_page: People, server: House, chat_id: str, size: dict[str, int]
+    open_page: People, server: Harness, chat_id: str, size: dict[str, int]
 ) -> None:
     page = open_page(f"/c/{chat_id}", viewport=size)
-    say(page, "Hello")
-    answered(page)
+    ask(page, "Hello")
     page.evaluate(WATCH_SHIFTS)
     server.message(chat_id, ANSWER * 3, params={"model": "demo/echo?rate=100"})
     answered(page, 4)
@@ -86,15 +85,15 @@ def test_nothing_jumps_while_an_answer_with_code_tables_and_tools_streams(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
 def test_axe_finds_nothing_serious_in_any_panel(
-    open_page: People, server: House, chat_id: str, scheme: str, size: dict[str, int]
+    open_page: People, server: Harness, chat_id: str, scheme: str, size: dict[str, int]
 ) -> None:
     page = open_page(f"/c/{chat_id}", viewport=size, color_scheme=scheme, reduced_motion="reduce")
-    shown = f"-phone{'-dark' * (scheme == 'dark')}" if size == PHONE else "-dark" * (scheme == "dark")
+    shown = f"phone{'-dark' * (scheme == 'dark')}" if size == PHONE else scheme
     found: dict[str, list[str]] = {}
 
     def look(what: str) -> None:
         found[what] = violations(page)
-        open_page.shoot(page, f"14-10-{what}{shown}")
+        open_page.shoot(page, f"panel-{what}-{shown}")
 
     server.message(chat_id, ANSWER, params={"model": "demo/echo?rate=0"})
     answered(page)

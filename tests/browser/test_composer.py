@@ -1,4 +1,4 @@
-"""Where people write: nothing written is lost, what waits can be changed, settings hold for the next answer."""
+"""The message box: no text is lost, waiting messages can be changed, and settings apply to the next answer."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.house import House, People, answered, messages, say, shows, wait_until
+from tests.browser.harness import Harness, People, answered, ask, messages, say, shows, wait_until
 from tests.browser.line import Line, opened_line
 
 CONFIG = """
@@ -22,7 +22,7 @@ system_prompt = "You help at the desk."
 """
 
 SLOW = {"model": "demo/slow?delay=600"}
-"""Says nothing before the test is over."""
+"""A model that does not answer before the test is over."""
 
 PASTE = """([name, bytes, picture]) => {
     const png = Uint8Array.from(atob(picture), (character) => character.charCodeAt(0));
@@ -37,13 +37,13 @@ PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAA
 
 
 def paste(page: Page, name: str, size_bytes: int) -> None:
-    """A picture of at least so many bytes, from the clipboard."""
+    """Paste a picture of at least this many bytes from the clipboard."""
     box(page).focus()
     page.evaluate(PASTE, [name, size_bytes, PICTURE])
 
 
 @pytest.fixture
-def line(server: House) -> Iterator[Line]:
+def line(server: Harness) -> Iterator[Line]:
     with opened_line(server.url) as line:
         yield line
 
@@ -57,7 +57,7 @@ def queue(page: Page) -> Locator:
 
 
 def test_what_waits_is_listed_reworded_put_first_and_taken_back_in_every_tab(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     server.message(chat_id, "Work", params=SLOW)
     one, two = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}")
@@ -79,9 +79,8 @@ def test_what_waits_is_listed_reworded_put_first_and_taken_back_in_every_tab(
     assert [text for text in server.texts(chat_id) if text in ("alpha", "better", "gamma")] == ["gamma", "better"]
 
 
-def test_a_draft_survives_a_reload_and_belongs_to_its_chat(open_page: People, server: House, chat_id: str) -> None:
-    server.message(chat_id, "Hello")
-    server.at_rest(chat_id)
+def test_a_draft_survives_a_reload_and_belongs_to_its_chat(open_page: People, server: Harness, chat_id: str) -> None:
+    server.ask(chat_id, "Hello")
     page = open_page(f"/c/{chat_id}")
     box(page).fill("half a thought\nand a line")
     page.reload()
@@ -110,12 +109,11 @@ def test_what_the_server_refuses_comes_back_to_be_written_shorter(open_page: Peo
 
 
 def test_what_is_written_on_a_dead_line_is_shown_as_not_sent_and_goes_out_later(
-    open_page: People, server: House, line: Line, chat_id: str
+    open_page: People, server: Harness, line: Line, chat_id: str
 ) -> None:
     open_page.expect_complaint("net::ERR_")
     page = open_page(f"/c/{chat_id}", url=line.url)
-    say(page, "Hello")
-    answered(page)
+    ask(page, "Hello")
     line.down()
     expect(page.get_by_role("status").filter(has_text="offline")).to_be_visible()
     say(page, "from the tunnel")
@@ -128,7 +126,7 @@ def test_what_is_written_on_a_dead_line_is_shown_as_not_sent_and_goes_out_later(
     expect(queue(page)).to_have_count(0)
 
 
-def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_page: People, server: House) -> None:
+def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_page: People, server: Harness) -> None:
     page = open_page("/")
     network = page.context.new_cdp_session(page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000}
@@ -146,8 +144,7 @@ def test_a_pasted_picture_shows_how_far_it_is_and_goes_with_the_message(open_pag
     expect(files).to_have_count(1)
     page.reload()
     expect(files.locator("img")).to_be_visible()
-    say(page, "What is on it?")
-    answered(page)
+    ask(page, "What is on it?")
     expect(files).to_have_count(0)
     parts = server.chat(page.url.rpartition("/")[2])["messages"][0]["content"]
     assert sorted(part["type"] for part in parts) == ["image_url", "text"]
@@ -162,11 +159,10 @@ def test_a_file_that_is_too_large_is_refused_before_it_travels(page: Page) -> No
 
 
 def test_settings_say_where_values_come_from_and_change_who_answers_next(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     page, other = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}")
-    say(page, "Hello")
-    answered(page)
+    ask(page, "Hello")
     page.get_by_role("button", name="Settings").click()
     settings = page.get_by_role("dialog", name="Settings")
     temperature = settings.locator("[data-param=temperature]")
@@ -185,15 +181,14 @@ def test_settings_say_where_values_come_from_and_change_who_answers_next(
     settings.get_by_role("switch", name=re.compile("^clock")).uncheck()
     settings.get_by_role("button", name="Close").click()
     expect(other.get_by_role("combobox", name="Model")).to_have_value("demo/tools")
-    say(page, "What time is it, and what is 6 * 7?")
-    answered(page, 4)
+    ask(page, "What time is it, and what is 6 * 7?", 4)
     found = server.chat(chat_id)
     assert found["messages"][-1]["model"] == "demo/tools"
     called = [call["function"]["name"] for message in found["messages"] for call in message.get("tool_calls", [])]
     assert called == ["calculator"]
 
 
-def test_a_chat_begins_with_the_model_that_was_picked_before_its_first_word(page: Page, server: House) -> None:
+def test_a_chat_begins_with_the_model_that_was_picked_before_its_first_word(page: Page, server: Harness) -> None:
     box(page).fill("Hello")
     page.get_by_role("combobox", name="Model").select_option("demo/reasoning")
     page.get_by_role("combobox", name="Mode", exact=True).select_option("Desk")
@@ -204,9 +199,10 @@ def test_a_chat_begins_with_the_model_that_was_picked_before_its_first_word(page
     assert (found["messages"][-1]["model"], found["thread"]["mode"]) == ("demo/reasoning", "desk")
 
 
-def test_others_see_that_somebody_types_and_the_typist_does_not(open_page: People, server: House, chat_id: str) -> None:
-    server.message(chat_id, "Hello")
-    server.at_rest(chat_id)
+def test_others_see_that_somebody_types_and_the_typist_does_not(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
+    server.ask(chat_id, "Hello")
     ann, bob = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}", person="bob")
     answered(ann)
     answered(bob)
@@ -217,10 +213,9 @@ def test_others_see_that_somebody_types_and_the_typist_does_not(open_page: Peopl
     expect(bob.get_by_text("is typing…")).to_have_count(0)
 
 
-def test_the_last_message_is_written_anew_from_the_empty_box(open_page: People, server: House, chat_id: str) -> None:
+def test_the_last_message_is_written_anew_from_the_empty_box(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
-    say(page, "Helo")
-    answered(page)
+    ask(page, "Helo")
     box(page).press("ArrowUp")
     expect(box(page)).to_have_value("Helo")
     box(page).press("Escape")
@@ -234,7 +229,9 @@ def test_the_last_message_is_written_anew_from_the_empty_box(open_page: People, 
     assert len(server.chat(chat_id)["messages"][0]["sibling_ids"]) == 2
 
 
-def test_a_tool_that_is_always_allowed_can_be_made_to_ask_again(open_page: People, server: House, chat_id: str) -> None:
+def test_a_tool_that_is_always_allowed_can_be_made_to_ask_again(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     note = {"model": "demo/tools?rate=0"}
     server.message(chat_id, 'call write_note {"name": "side.md", "text": "x"}', params=note)
     page = open_page(f"/c/{chat_id}")
@@ -245,7 +242,7 @@ def test_a_tool_that_is_always_allowed_can_be_made_to_ask_again(open_page: Peopl
     page.get_by_role("button", name="Settings").click()
     page.get_by_role("tab", name="Approvals").click()
     page.get_by_role("button", name="Ask again about write_note").click()
-    expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    expect(page.get_by_text("There are no tools here yet.")).to_be_visible()
     assert server.get(f"/v1/chats/{chat_id}/approvals") == {"tools": []}
 
 

@@ -1,6 +1,7 @@
-"""The frame and the developer's drawer: faults are seen to be mended, the past is shown and left, nobody is kept out.
+"""The layout and the developer's drawer: faults and their recovery, time travel, and accessibility.
 
-What a cut or a lost event does to the text is the client's promise (`web/client/test/live.test.ts`); here it is seen.
+`web/client/test/live.test.ts` checks that a cut or a lost event does not change the text; these tests check what the
+drawer shows.
 """
 
 import json
@@ -8,21 +9,19 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from protocol.messages import JsonObject
 from tests.browser.axe import violations
-from tests.browser.house import WORDS, House, People, answered, messages, say, shows
+from tests.browser.harness import PHONE, WORDS, Harness, People, answered, ask, messages, say, shows
 from tests.browser.line import opened_line
+from threadcast_protocol.wire.messages import JsonObject
 
 CONFIG = """
 [models]
 default = "demo/essay?words=300&rate=40"
 """
 
-PHONE = {"width": 390, "height": 844}
-
 
 def said(page: Page, text: str) -> None:
-    """A line of the log that is no event."""
+    """A note in the event log."""
     expect(page.get_by_role("log", name="Events").get_by_text(text).last).to_be_attached()
 
 
@@ -31,40 +30,45 @@ def open_drawer(page: Page) -> None:
     expect(page.get_by_role("log", name="Events")).to_be_visible()
 
 
-def test_a_cut_in_mid_answer_is_seen_to_be_resumed_and_the_text_goes_on(
-    open_page: People, server: House, chat_id: str
+@pytest.mark.parametrize(
+    ("fault", "notes", "counts"),
+    [
+        pytest.param(
+            "Cut the connection",
+            ["cut by hand", "resuming after position"],
+            ["1 resumed", "0 seen, 0 resynced"],
+            id="a cut is resumed",
+        ),
+        pytest.param(
+            "Drop an event",
+            ["gap seen: expected event", "snapshot at position"],
+            ["1 seen, 1 resynced"],
+            id="a lost event is replaced by a snapshot",
+        ),
+    ],
+)
+def test_a_fault_during_an_answer_is_seen_and_the_text_goes_on(
+    open_page: People, server: Harness, chat_id: str, fault: str, notes: list[str], counts: list[str]
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     open_drawer(page)
     say(page, "Write")
     expect(messages(page).nth(1)).to_have_text(WORDS)
-    page.get_by_role("button", name="Cut the connection").click()
-    said(page, "cut by hand")
-    said(page, "to be resumed after position")
+    page.get_by_role("button", name=fault).click()
+    for note in notes:
+        said(page, note)
     answered(page)
     shows(page, server.texts(chat_id))
-    expect(page.get_by_role("region", name="Numbers")).to_contain_text("1 resumed")
-    expect(page.get_by_role("region", name="Numbers")).to_contain_text("0 seen, 0 resynced")
+    for count in counts:
+        expect(page.get_by_role("region", name="Numbers")).to_contain_text(count)
 
 
-def test_a_lost_event_is_seen_as_a_gap_and_mended_by_a_snapshot(open_page: People, server: House, chat_id: str) -> None:
+def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     page = open_page(f"/c/{chat_id}")
     open_drawer(page)
-    say(page, "Write")
-    expect(messages(page).nth(1)).to_have_text(WORDS)
-    page.get_by_role("button", name="Drop an event").click()
-    said(page, "gap seen: expected event")
-    said(page, "snapshot at position")
-    answered(page)
-    shows(page, server.texts(chat_id))
-    expect(page.get_by_role("region", name="Numbers")).to_contain_text("1 seen, 1 resynced")
-
-
-def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: People, server: House, chat_id: str) -> None:
-    page = open_page(f"/c/{chat_id}")
-    open_drawer(page)
-    say(page, "Write")
-    answered(page)
+    ask(page, "Write")
     page.get_by_label("Show").select_option("stream_finished")
     finished = page.get_by_role("log", name="Events").locator("details").filter(has_text="stream_finished")
     finished.locator("summary").click()
@@ -77,21 +81,19 @@ def test_the_log_shows_each_event_and_a_run_what_it_was_made_of(open_page: Peopl
     expect(page.get_by_role("tabpanel").locator("pre")).to_contain_text("Write")
 
 
-def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(open_page: People, server: House, chat_id: str) -> None:
-    server.message(chat_id, "Write")
-    snapshot = server.at_rest(chat_id)
+def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(open_page: People, server: Harness, chat_id: str) -> None:
+    snapshot = server.ask(chat_id, "Write")
     middle = int(snapshot["position"]) // 2
     page = open_page(f"/c/{chat_id}")
     answered(page)
     page.get_by_role("button", name="Time travel").click()
     page.get_by_role("slider", name="Position").fill(str(middle))
     expect(page.get_by_text(f"As it was at position {middle} of")).to_be_visible()
-    shows(page, [str(message["content"]) for message in past(server, chat_id, middle)])
+    shows(page, [str(message["content"]) for message in messages_at(server, chat_id, middle)])
     expect(page.get_by_role("textbox", name="Message")).to_be_hidden()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text(f"As it was at position {middle - 1} of")).to_be_visible()
-    server.message(chat_id, "Meanwhile")
-    server.at_rest(chat_id, 4)
+    server.ask(chat_id, "Meanwhile", 4)
     expect(messages(page)).to_have_count(2)
     page.keyboard.press("Escape")
     answered(page, 4)
@@ -99,12 +101,14 @@ def test_the_past_is_shown_as_it_was_and_now_is_come_back_to(open_page: People, 
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
 
 
-def past(server: House, chat_id: str, position: int) -> list[JsonObject]:
+def messages_at(server: Harness, chat_id: str, position: int) -> list[JsonObject]:
     found: list[JsonObject] = server.get(f"/v1/chats/{chat_id}?at={position}")["messages"]
     return found
 
 
-def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People, server: House, chat_id: str) -> None:
+def test_who_is_offline_is_told_what_waits_and_may_try_at_once(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     open_page.expect_complaint("net::ERR_")
     with opened_line(server.url) as line:
         page = open_page(f"/c/{chat_id}", url=line.url)
@@ -117,17 +121,16 @@ def test_who_is_offline_is_told_what_waits_and_may_try_at_once(open_page: People
         expect(page.get_by_role("button", name="Try now")).to_be_visible()
         line.up()
         try_now = page.get_by_role("button", name="Try now")
-        try_now.evaluate_all("buttons => buttons.forEach((each) => each.click())")  # or it has come back by itself
+        try_now.evaluate_all("buttons => buttons.forEach((each) => each.click())")  # if still offline
         expect(standing).to_have_text("live")
         answered(page, 4)
     assert server.texts(chat_id)[::2] == ["One", "Two"]
 
 
 def test_on_a_phone_the_list_slides_in_and_out_and_the_focus_goes_with_it(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
-    server.message(chat_id, "Write")
-    server.at_rest(chat_id)
+    server.ask(chat_id, "Write")
     page = open_page("/", viewport=PHONE)
     chats = page.get_by_role("navigation", name="Chats")
     expect(chats).to_be_hidden()
@@ -147,10 +150,9 @@ def test_on_a_phone_the_list_slides_in_and_out_and_the_focus_goes_with_it(
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
-def test_keys_alone_open_what_there_is_and_leave_it_again(open_page: People, server: House, chat_id: str) -> None:
+def test_keys_alone_open_what_there_is_and_leave_it_again(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
-    say(page, "Write")
-    answered(page)
+    ask(page, "Write")
     page.get_by_role("textbox", name="Message").fill("what? just text")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("textbox", name="Message").blur()
@@ -171,20 +173,19 @@ def test_keys_alone_open_what_there_is_and_leave_it_again(open_page: People, ser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
 def test_axe_finds_nothing_serious_on_the_main_screens(
-    open_page: People, server: House, chat_id: str, scheme: str, size: dict[str, int]
+    open_page: People, server: Harness, chat_id: str, scheme: str, size: dict[str, int]
 ) -> None:
     page = open_page("/", viewport=size, color_scheme=scheme, reduced_motion="reduce")
-    name = f"{scheme}-{size['width']}"
+    name = f"phone{'-dark' * (scheme == 'dark')}" if size == PHONE else scheme
     found = {"start": violations(page)}
-    open_page.shoot(page, f"start-{name}")
+    open_page.shoot(page, f"screen-start-{name}")
     page.goto(f"{server.url}/c/{chat_id}")
-    say(page, "Write")
-    answered(page)
+    ask(page, "Write")
     found["chat"] = violations(page)
-    open_page.shoot(page, f"chat-{name}")
+    open_page.shoot(page, f"screen-chat-{name}")
     open_drawer(page)
     found["drawer"] = violations(page)
-    open_page.shoot(page, f"drawer-{name}")
+    open_page.shoot(page, f"screen-drawer-{name}")
     page.get_by_role("tab", name="Runs").click()
     page.get_by_role("region", name="Runs").locator("summary").click()
     expect(page.get_by_text("System prompt")).to_be_visible()
@@ -195,7 +196,7 @@ def test_axe_finds_nothing_serious_on_the_main_screens(
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text("As it was at position")).to_be_visible()
     found["past"] = violations(page)
-    open_page.shoot(page, f"past-{name}")
+    open_page.shoot(page, f"screen-past-{name}")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()

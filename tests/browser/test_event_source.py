@@ -1,4 +1,4 @@
-"""A browser's own EventSource on a stream, without any code of ours: what it hands on, and how soon it comes back."""
+"""A browser's own EventSource on a stream, without our client: which events it delivers, and how soon it reconnects."""
 
 from contextlib import closing
 
@@ -6,7 +6,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Browser
 
-from tests.browser.house import SCREEN_MS, House
+from tests.browser.harness import SCREEN_MS, Harness
 from tests.peers.plain_stream import PlainStream
 from tests.torture.proxy import Proxy
 
@@ -22,9 +22,10 @@ WATCH = """(urls) => {
 
 @pytest.mark.row("NET-8", "EVT-4")
 def test_a_browser_comes_back_sooner_after_a_cut_than_it_would_by_itself(
-    browser: Browser, server: House, chat_id: str
+    browser: Browser, server: Harness, chat_id: str
 ) -> None:
-    """Beside ours stands a stream that asks for 1.5 s, of Chromium's own 3 s. Both are cut, and ours is back first."""
+    """A second stream asks for a pause of 1.5 s (Chromium's default is 3 s). Both streams are cut, and ours reconnects
+    first."""
     line, plain = Proxy("browser > server", ("127.0.0.1", int(server.url.rpartition(":")[2]))), PlainStream()
     with (
         start_blocking_portal() as portal,

@@ -1,7 +1,7 @@
-"""The end of a conversation is followed until the person goes elsewhere: no change of the layout counts as that.
+"""The end of a conversation is followed until the person leaves it; changes of the layout do not end the following.
 
-People leave the end with the wheel, a key, a finger, the scroll bar or a selection. Panels that open, pictures that
-load, windows and keyboards change the layout alone.
+People leave the end with the wheel, a key, a finger, the scroll bar or a selection. Panels, loaded pictures, resized
+windows and screen keyboards change only the layout.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import House, People, say, wait_until
+from tests.browser.harness import Harness, People, say, wait_until
 from tests.browser.test_tools import APP, CONFIG, call, ends, question
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["APP", "CONFIG", "HAS_SCROLL_BARS"]
 
@@ -20,7 +20,7 @@ HAS_SCROLL_BARS = True
 LONG = "One line of many.\n\n" * 12
 
 ESSAY = {"model": "demo/essay?words=6000&rate=40"}
-"""An answer that grows for longer than any test looks at it."""
+"""An answer that grows for longer than any test takes."""
 
 NEXT_FRAMES = """async (count) => {
     for (let frame = 0; frame < count; frame++) await new Promise(requestAnimationFrame);
@@ -34,7 +34,7 @@ def log(page: Page) -> Locator:
 
 
 def from_end(page: Page) -> float:
-    """How many pixels of the conversation lie below what is seen."""
+    """Return how many pixels of the conversation are below the visible part."""
     found: float = log(page).evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight")
     return found
 
@@ -45,7 +45,7 @@ def top(page: Page) -> float:
 
 
 def settle(page: Page) -> None:
-    """Let the browser draw a few frames, in which it tells of movements and sizes."""
+    """Let the browser draw a few frames, in which it reports movements and sizes."""
     page.evaluate(NEXT_FRAMES, 4)
 
 
@@ -54,14 +54,14 @@ def jump(page: Page) -> Locator:
 
 
 def follows(page: Page) -> None:
-    """The end is in sight now, and still is after a few frames."""
+    """Check that the end is in sight, and still is after a few frames."""
     wait_until(lambda: from_end(page) <= 2, "the end")
     settle(page)
     assert from_end(page) <= 2
     expect(jump(page)).to_have_count(0)
 
 
-def long_chat(server: House, chat_id: str, last: str = LONG) -> None:
+def long_chat(server: Harness, chat_id: str, last: str = LONG) -> None:
     said: list[JsonObject] = []
     for number in range(6):
         said.append({"role": "user", "content": f"question {number}"})
@@ -93,7 +93,7 @@ PANEL_IN_MID_GROWTH = """async () => {
 
 
 def test_panels_that_open_and_close_while_an_answer_grows_do_not_lose_the_end(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     long_chat(server, chat_id)
     page = open_page(f"/c/{chat_id}")
@@ -103,7 +103,7 @@ def test_panels_that_open_and_close_while_an_answer_grows_do_not_lose_the_end(
 
 
 def test_the_end_stays_in_sight_when_a_tool_asks_and_when_it_is_allowed(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     long_chat(server, chat_id)
     page = open_page(f"/c/{chat_id}")
@@ -113,7 +113,7 @@ def test_the_end_stays_in_sight_when_a_tool_asks_and_when_it_is_allowed(
         expect(question(page, "send_mail")).to_be_visible()
         follows(page)
         if number == 0:
-            open_page.shoot(page, "14-6-approval")
+            open_page.shoot_looks(page, "end-followed-past-a-question")
         question(page, "send_mail").get_by_role("button", name="Allow", exact=True).click()
         expect(question(page, "send_mail")).to_have_count(0)
         server.at_rest(chat_id, 12 + 4 * (number + 1))
@@ -125,15 +125,15 @@ def ends_last(page: Page) -> None:
     expect(page.locator("[data-tool=send_mail]").last).to_have_attribute("data-state", "done")
 
 
-def grows(page: Page, server: House, chat_id: str) -> None:
-    """An answer grows, and its end is followed."""
+def grows(page: Page, server: Harness, chat_id: str) -> None:
+    """Start a growing answer, and check that its end is followed."""
     server.message(chat_id, "Tell me", params=ESSAY)
     wait_until(lambda: top(page) > 400, "an answer longer than the window")
     wait_until(lambda: from_end(page) <= 2, "the end, as soon as the new words are drawn")
 
 
 def stays(page: Page) -> None:
-    """The person has left the end: what they look at stays where it is while the answer grows."""
+    """Check that the end is not followed: the visible text stays in place while the answer grows."""
     expect(jump(page)).to_be_visible()
     log(page).evaluate(
         """async (box) => {
@@ -162,7 +162,7 @@ def key(name: str) -> Callable[[Page], None]:
 
 
 def swipe(page: Page, by: int) -> None:
-    """A finger moves so many pixels down the screen, which moves the conversation up; up the screen when negative."""
+    """Move a finger this many pixels down the screen, which scrolls up; a negative number scrolls down."""
     box = log(page).bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -176,7 +176,7 @@ def swipe(page: Page, by: int) -> None:
 
 
 def select_upwards(page: Page) -> None:
-    """Draw a selection over lines that are in sight."""
+    """Select visible lines with the mouse."""
     box = log(page).bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -198,7 +198,7 @@ LEAVING: dict[str, Callable[[Page], None]] = {
 
 @pytest.mark.parametrize("way", LEAVING)
 def test_whoever_leaves_the_end_keeps_the_place_and_comes_back_with_a_key(
-    open_page: People, server: House, chat_id: str, way: str
+    open_page: People, server: Harness, chat_id: str, way: str
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     grows(page, server, chat_id)
@@ -214,11 +214,11 @@ def test_whoever_leaves_the_end_keeps_the_place_and_comes_back_with_a_key(
 
 
 THUMB = "box => (box.scrollTop + box.clientHeight / 2) / box.scrollHeight"
-"""Where the middle of the scroll bar's thumb is, from 0 to 1."""
+"""Returns the middle of the scroll bar's thumb, from 0 to 1."""
 
 
 def follows_growth(page: Page) -> None:
-    """The end is followed again: it was, then the answer grew, and it is."""
+    """Check that the end is followed again while the answer grows."""
     expect(jump(page)).to_have_count(0)
     whole = "box => box.scrollHeight"
     before = log(page).evaluate(whole)
@@ -227,7 +227,7 @@ def follows_growth(page: Page) -> None:
     expect(jump(page)).to_have_count(0)
 
 
-def test_a_finger_leaves_the_end_and_comes_back(open_page: People, server: House, chat_id: str) -> None:
+def test_a_finger_leaves_the_end_and_comes_back(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     grows(page, server, chat_id)
     swipe(page, 200)
@@ -242,7 +242,7 @@ def test_a_finger_leaves_the_end_and_comes_back(open_page: People, server: House
     server.command(chat_id, "abort")
 
 
-def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People, server: House, chat_id: str) -> None:
+def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People, server: Harness, chat_id: str) -> None:
     long_chat(server, chat_id)
     page = open_page(f"/c/{chat_id}")
     grows(page, server, chat_id)
@@ -265,7 +265,7 @@ def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People,
     page.mouse.down()
     below = box["y"] + box["height"] + 400
 
-    def dragged_down() -> bool:  # the answer may grow between a move and what the page makes of it
+    def dragged_down() -> bool:  # the answer may grow before the page handles the movement
         page.mouse.move(bar, below - 5)
         page.mouse.move(bar, below, steps=5)
         return jump(page).count() == 0
@@ -276,7 +276,7 @@ def test_the_dragged_scroll_bar_leaves_the_end_and_comes_back(open_page: People,
     server.command(chat_id, "abort")
 
 
-def test_pictures_windows_and_keyboards_do_not_lose_the_end(open_page: People, server: House, chat_id: str) -> None:
+def test_pictures_windows_and_keyboards_do_not_lose_the_end(open_page: People, server: Harness, chat_id: str) -> None:
     picture = "a" * 64
     long_chat(server, chat_id, LONG + f"![A picture](/v1/chats/{chat_id}/blobs/{picture})")
     waiting: list[Route] = []
@@ -290,7 +290,7 @@ def test_pictures_windows_and_keyboards_do_not_lose_the_end(open_page: People, s
     wait_until(lambda: page.evaluate("document.querySelector('article img').clientHeight") > 300, "the picture")
     follows(page)
     page.get_by_role("textbox", name="Message").click()
-    for height in (420, 844, 600, 844):  # a keyboard comes and goes, and bars of the browser
+    for height in (420, 844, 600, 844):  # a screen keyboard and the browser's bars appear and disappear
         page.set_viewport_size({"width": 390, "height": height})
         follows(page)
     page.set_viewport_size({"width": 1280, "height": 720})
@@ -301,7 +301,7 @@ def test_pictures_windows_and_keyboards_do_not_lose_the_end(open_page: People, s
 
 
 def test_a_reader_of_the_middle_stays_there_when_panels_and_windows_change(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     long_chat(server, chat_id)
     page = open_page(f"/c/{chat_id}")
@@ -322,7 +322,7 @@ def test_a_reader_of_the_middle_stays_there_when_panels_and_windows_change(
     expect(jump(page)).to_be_visible()
 
 
-def test_what_is_unfolded_at_the_end_stays_in_sight(open_page: People, server: House, chat_id: str) -> None:
+def test_what_is_unfolded_at_the_end_stays_in_sight(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     page.set_viewport_size({"width": 1280, "height": 420})
     say(page, call("calculator", expression="1 + " * 40 + "1"))

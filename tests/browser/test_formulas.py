@@ -1,13 +1,12 @@
-"""Formulas in answers: which are set, what stays text, what a wrong or hostile one does, and how they stream."""
+"""Formulas in answers: which texts are formulas, wrong and hostile formulas, and streamed formulas."""
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from protocol.messages import JsonObject
 from tests.browser.answers import answer, given, layout_shift, stream, watch_shifts
-from tests.browser.house import House, People, answered, say, wait_until
+from tests.browser.harness import LOOKS, SCREEN_MS, Harness, People, answered, ask, say, wait_until
 
 CONFIG = """
 [models]
@@ -46,22 +45,17 @@ SOURCES = ["ax^2+bx+c=0", "a_n", "n", r"x = \frac{-b \pm \sqrt{b^2-4ac}}{2a}", "
 
 
 def set_formulas(page: Page, count: int) -> list[str]:
-    """The sources of the formulas that are set on the screen, as screen readers may ask for them."""
+    """Return the sources of the formulas on the screen, which screen readers can read."""
     expect(page.locator(".katex-html")).to_have_count(count)
     return [text.strip() for text in page.locator("annotation").all_text_contents()]
 
 
-@pytest.mark.parametrize("look", ["", "-dark", "-phone"])
+@pytest.mark.parametrize("look", LOOKS)
 def test_formulas_are_set_and_money_shells_and_code_stay_as_they_are(
-    open_page: People, server: House, chat_id: str, look: str
+    open_page: People, server: Harness, chat_id: str, look: str
 ) -> None:
     given(server, chat_id, FORMULAS)
-    profiles: dict[str, JsonObject] = {
-        "": {"viewport": {"width": 1100, "height": 1000}},
-        "-dark": {"viewport": {"width": 1100, "height": 1000}, "color_scheme": "dark"},
-        "-phone": {"viewport": {"width": 390, "height": 844}},
-    }
-    page = open_page(f"/c/{chat_id}", **profiles[look])
+    page = open_page(f"/c/{chat_id}", **{"viewport": {"width": 1100, "height": 1000}, **LOOKS[look]})
     found = set_formulas(page, 9)
     assert [source for source in SOURCES if source not in found] == []
     said = answer(page).inner_text()
@@ -72,17 +66,15 @@ def test_formulas_are_set_and_money_shells_and_code_stay_as_they_are(
     assert page.evaluate("document.fonts.check('1em KaTeX_Main') && document.fonts.check('italic 1em KaTeX_Math')")
     width = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
     assert width <= 0
-    open_page.shoot(page, f"14-8-formulas{look}")
+    open_page.shoot(page, f"formulas-{look}")
 
 
 def test_what_sets_formulas_is_loaded_by_the_first_formula_and_from_this_server(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
-    asked: list[str] = []
-    open_page.profile().on("request", lambda request: asked.append(request.url))
+    asked = open_page.requests()
     page = open_page(f"/c/{chat_id}")
-    say(page, "It costs $5 and $6, `$x$`, no ~~diagram~~ and no code.")
-    answered(page)
+    ask(page, "It costs $5 and $6, `$x$`, no ~~diagram~~ and no code.")
     assert [url for url in asked if re.search(r"katex|diagram|mermaid|languages|\.woff", url, re.IGNORECASE)] == []
     say(page, "Now $x^2$.")
     expect(page.locator(".katex-html")).to_have_count(1)
@@ -108,7 +100,7 @@ The end.
 """
 
 
-def test_a_wrong_formula_is_its_source_and_says_what_is_wrong(open_page: People, server: House, chat_id: str) -> None:
+def test_a_wrong_formula_is_its_source_and_says_what_is_wrong(open_page: People, server: Harness, chat_id: str) -> None:
     given(server, chat_id, WRONG)
     page = open_page(f"/c/{chat_id}")
     wrong = answer(page).locator("[data-math~=wrong]")
@@ -118,7 +110,7 @@ def test_a_wrong_formula_is_its_source_and_says_what_is_wrong(open_page: People,
     expect(wrong.nth(2)).to_contain_text(r"a &= \unknown{b}")
     expect(wrong.nth(2).locator("small")).to_have_text(re.compile(r"Undefined control sequence: \\unknown"))
     expect(answer(page)).to_contain_text("The end.")
-    open_page.shoot(page, "14-8-formula-wrong")
+    open_page.shoot_looks(page, "formula-wrong")
 
 
 HOSTILE = r"""
@@ -141,9 +133,8 @@ The end.
 """.replace("NESTED", "{" * 2_000 + "x" + "}" * 2_000)
 
 
-def test_a_hostile_formula_runs_fetches_and_covers_nothing(open_page: People, server: House, chat_id: str) -> None:
-    asked: list[str] = []
-    open_page.profile().on("request", lambda request: asked.append(request.url))
+def test_a_hostile_formula_runs_fetches_and_covers_nothing(open_page: People, server: Harness, chat_id: str) -> None:
+    asked = open_page.requests()
     given(server, chat_id, HOSTILE)
     page = open_page(f"/c/{chat_id}")
     expect(answer(page)).to_contain_text("The end.")
@@ -158,7 +149,8 @@ def test_a_hostile_formula_runs_fetches_and_covers_nothing(open_page: People, se
     )
     assert page.evaluate("window.owned") is None
     assert all(url.startswith(server.url) for url in asked), asked
-    # Wherever letters are sent, what is seen of them stays in the block: the page around is pressed as before.
+    # Letters that a formula moves away are visible only within its block, so the page around it can be clicked as
+    # before.
     block = answer(page).locator("p").first.bounding_box()
     assert block is not None
     above = page.evaluate(
@@ -214,7 +206,7 @@ WATCH = r"""() => {
 
 @pytest.mark.parametrize("rate", [30, 300])
 def test_a_streamed_formula_is_never_seen_raw_and_is_set_once(
-    open_page: People, server: House, chat_id: str, rate: int
+    open_page: People, server: Harness, chat_id: str, rate: int
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     watch_shifts(page)
@@ -227,10 +219,96 @@ def test_a_streamed_formula_is_never_seen_raw_and_is_set_once(
     assert layout_shift(page) <= 0.01
 
 
-def test_a_chat_with_formulas_opens_without_a_shift(open_page: People, server: House, chat_id: str) -> None:
+def test_a_chat_with_formulas_opens_without_a_shift(open_page: People, server: Harness, chat_id: str) -> None:
     given(server, chat_id, FORMULAS)
     page = open_page(f"/c/{chat_id}", viewport={"width": 1100, "height": 1000})
     watch_shifts(page)
     set_formulas(page, 9)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert layout_shift(page) <= 0.01
+
+
+BOMBS = {
+    "a long body, used often": (
+        r"\def\a{" + "x" * 2_400 + "}" + r"\a" * 800,
+        "A formula may not define macros (character 1)",
+    ),
+    "a parameter, used often": (
+        r"x \newcommand{\a}[1]{" + "#1" * 800 + r"}\a{" + "x" * 2_400 + "}",
+        "A formula may not define macros (character 3)",
+    ),
+    "another name": (r"\global\let\d=\def x", "A formula may not define macros (character 8)"),
+    "columns": (
+        r"\begin{matrix}" + "&" * 4_000 + r"\end{matrix}",
+        "A formula may have 500 cells; this one has more",
+    ),
+    "own macros": (r"\iff" * 1_200, "Too many expansions: infinite loop or need to increase maxExpand setting"),
+    "size": (r"x\rule{900em}{900em}", ""),
+}
+
+
+def test_a_formula_that_makes_much_of_little_is_refused_at_once(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
+    given(server, chat_id, "\n\n".join(f"$$\n{tex}\n$$" for tex, _ in BOMBS.values()) + "\n\nThe end.")
+    page = open_page(f"/c/{chat_id}")
+    formulas = answer(page).locator("[data-math~=display]")
+    for number, (_, wrong) in enumerate(BOMBS.values()):
+        if wrong:
+            expect(formulas.nth(number).locator("small")).to_have_text(wrong)
+    page.get_by_role("textbox", name="Message").fill("The page does not hang")
+    expect(formulas).to_have_count(len(BOMBS))
+    tall = formulas.last.locator(".katex-html").bounding_box()
+    size = formulas.last.evaluate("(formula) => parseFloat(getComputedStyle(formula).fontSize) * 1.21")
+    assert tall is not None
+    assert tall["height"] <= 32 * size
+
+
+def test_a_fence_of_math_is_bounded_as_other_formulas_are(open_page: People, server: Harness, chat_id: str) -> None:
+    given(server, chat_id, "```math\n" + "x" * 5_001 + "\n```\n\n```math\nx^2\n```\n")
+    page = open_page(f"/c/{chat_id}")
+    expect(answer(page).locator("small")).to_have_text("A formula may have 5,000 characters; this one is longer")
+    expect(answer(page).locator(".katex-html")).to_have_count(1)
+
+
+FRAMES = """() => {
+  window.frames_ = { count: 0, longest: 0 };
+  let before = performance.now();
+  const look = (now) => {
+    // From the first formula to the last.
+    const set = document.querySelector("[data-math~=set]");
+    const open = document.querySelector("[data-math=display]");
+    if (set && open) frames_.count += 1;
+    if (set) frames_.longest = Math.max(frames_.longest, now - before);
+    before = now;
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+
+ANSWER_CHARACTERS = 30_000
+FRAME_CHARACTERS = 1_000
+
+
+def test_an_answer_of_many_formulas_is_set_over_many_frames_and_has_an_end(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    page.evaluate(FRAMES)
+    row = r"\frac{a_{ROW}}{\sqrt{b^2+c}} + \alpha^{x+1} \\ "
+    tex = "\n".join(row.replace("ROW", str(at)) for at in range(40))[:1_900].rpartition("\n")[0]
+    count = ANSWER_CHARACTERS // len(tex) + 6
+    given(server, chat_id, "\n\n".join(f"$$\n{tex}\n$$" for _ in range(count)), "And $x^2$.")
+    expect(answer(page, 1).locator(".katex-html")).to_have_count(1)
+    box = page.get_by_role("textbox", name="Message")
+    box.fill("Frames go on")
+    wait_until(
+        lambda: answer(page).locator("[data-math=display]").count() == 0, "all formulas set", 5 * SCREEN_MS / 1_000
+    )
+    refused = answer(page).locator("small")
+    assert 6 <= refused.count() <= 8
+    expect(refused.first).to_have_text("An answer may have 30,000 characters of formulas")
+    frames: dict[str, float] = page.evaluate("frames_")
+    print(frames)
+    assert frames["count"] >= ANSWER_CHARACTERS / FRAME_CHARACTERS / 4
+    expect(box).to_have_value("Frames go on")

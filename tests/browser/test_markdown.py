@@ -1,14 +1,13 @@
-"""What answers are written in beyond words: footnotes, folded parts, code of every language; and what nobody may do."""
+"""Markdown in answers: footnotes, folded parts, code in every language, and hostile content."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from protocol.messages import JsonObject
 from tests.browser.answers import answer, given, layout_shift, stream, watch_shifts
 from tests.browser.axe import violations
-from tests.browser.house import House, People, answered, messages
+from tests.browser.harness import LOOKS, Harness, People, answered, messages
 
 CONFIG = """
 [models]
@@ -30,7 +29,7 @@ A second paragraph[^long].
 
 
 def test_footnotes_are_numbered_and_lead_to_and_fro_within_their_own_answer(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     given(server, chat_id, NOTED, NOTED)
     page = open_page(f"/c/{chat_id}")
@@ -47,7 +46,7 @@ def test_footnotes_are_numbered_and_lead_to_and_fro_within_their_own_answer(
         expect(each).not_to_contain_text("Nobody refers")
     ids: list[str] = page.evaluate("[...document.querySelectorAll('main [id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
-    open_page.shoot(page, "14-8-footnotes")
+    open_page.shoot_looks(page, "footnotes", at=second.get_by_role("region", name="Footnotes"))
     second.get_by_role("link", name="Footnote 2").click()
     note = second.get_by_role("listitem").nth(1)
     expect(note).to_be_focused()
@@ -94,7 +93,7 @@ After it.
 
 
 def test_folded_parts_hold_markdown_and_stay_as_the_reader_left_them(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     page = open_page(f"/c/{chat_id}", viewport={"width": 1100, "height": 1000})
     stream(server, chat_id, f"{FOLDED}\n{'And more words. ' * 120}", 60)
@@ -115,7 +114,7 @@ def test_folded_parts_hold_markdown_and_stay_as_the_reader_left_them(
     expect(folded.first).not_to_contain_text("After it.")
     expect(folded.nth(2).locator("em")).to_be_visible()
     messages(page).nth(1).evaluate("said => said.scrollIntoView()")
-    open_page.shoot(page, "14-8-folded")
+    open_page.shoot_looks(page, "folded-parts")
 
 
 CODE = {
@@ -184,10 +183,9 @@ CODE = {
 
 
 def test_code_of_every_language_that_people_paste_is_coloured_each_from_a_file_of_its_own(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
-    asked: list[str] = []
-    open_page.profile().on("request", lambda request: asked.append(request.url))
+    asked = open_page.requests()
     given(server, chat_id, "```python\ndef f(): pass\n```", "\n".join(f"```{k}\n{v}\n```\n" for k, v in CODE.items()))
     page = open_page(f"/c/{chat_id}")
     figures = answer(page, 1).get_by_role("figure")
@@ -197,19 +195,18 @@ def test_code_of_every_language_that_people_paste_is_coloured_each_from_a_file_o
         expect(figures.nth(number).locator("code span").first, language).to_be_attached()
     assert any("/kotlin-" in url for url in asked)
     assert not any("/ada-" in url or "/mathematica-" in url for url in asked)
-    open_page.shoot(page, "14-8-languages")
+    open_page.shoot_looks(page, "languages")
 
 
-def test_code_of_the_languages_seen_most_comes_as_one_file(open_page: People, server: House, chat_id: str) -> None:
-    asked: list[str] = []
-    open_page.profile().on("request", lambda request: asked.append(request.url))
+def test_code_of_the_languages_seen_most_comes_as_one_file(open_page: People, server: Harness, chat_id: str) -> None:
+    asked = open_page.requests()
     given(server, chat_id, "```python\ndef f(): pass\n```\n\n```nosuchlanguage\nx\n```")
     page = open_page(f"/c/{chat_id}")
     expect(answer(page).locator("code span").first).to_be_attached()
     assert len([url for url in asked if "/languages-" in url]) == 1
     assert not [url for url in asked if re.search(r"/(?:bash|python|css|xml|yaml|json)-[\w-]{8}\.js$", url)]
     names = {url.rpartition("/")[2].rpartition("-")[0] for url in asked if url.endswith(".js")}
-    assert len(names) <= 8, names  # the page, its worker, Markdown, the languages: not one for each
+    assert len(names) <= 8, names  # no file for each common language
 
 
 EVIL = '"><img src=x onerror=window.owned=1><script>window.owned=1</script>'
@@ -260,7 +257,7 @@ The end.
 
 
 def test_nothing_hostile_in_folded_parts_footnotes_and_names_of_languages_does_anything(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     given(server, chat_id, HOSTILE)
     page = open_page(f"/c/{chat_id}")
@@ -283,34 +280,109 @@ def test_nothing_hostile_in_folded_parts_footnotes_and_names_of_languages_does_a
     assert len(page.context.pages) == 1
 
 
+RAW = r"""
+# <img src=x onerror=window.owned=1> in a heading
+
+<script>window.owned=1</script> <script src=https://a.example/x.js></script>
+<style>* { background: url(https://a.example/s) } @import "https://a.example/i";</style>
+<link rel=stylesheet href=https://a.example/l><base href=https://a.example/><meta http-equiv=refresh content="0;url=https://a.example">
+<iframe srcdoc="<script>parent.owned=1</script>"></iframe><object data=https://a.example/o>
+</object><embed src=https://a.example/e>
+<svg onload=window.owned=1><use href="https://a.example/u#a"/><animate onbegin=window.owned=1 /></svg>
+<math><mtext><img src=x onerror=window.owned=1></mtext>
+</math><form action=https://a.example/f><button formaction="javascript:window.owned=1">
+<video src=https://a.example/v onloadstart=window.owned=1 autoplay></video><input autofocus onfocus=window.owned=1>
+<p style="background: url(https://a.example/p)" onmouseover=window.owned=1>words</p><!--
+<img src=x onerror=window.owned=1> -->
+
+[a](javascript:window.owned=1) [b](JaVa&#x53;cript:window.owned=1) [c](<java\tscript:window.owned=1>)
+[d](data:text/html,<script>parent.owned=1</script>)
+[e](vbscript:x) [f]( javascript:window.owned=1 "x\" onmouseover=window.owned=1") <javascript:window.owned=1>
+[g][h] ![i](javascript:window.owned=1)
+
+![j](https://a.example/j.png) ![k](//a.example/k.png) ![l](data:image/svg+xml,<svg%20onload=window.owned=1>)
+![m](x" onerror="window.owned=1)
+![n](data:text/html;base64,PHNjcmlwdD4=) [![o](https://a.example/o.png)](javascript:window.owned=1)
+
+| <img src=x onerror=window.owned=1> | `<script>` |
+| :-: | - |
+| [p](javascript:window.owned=1) | &lt;img src=x onerror=window.owned=1&gt; |
+
+> - <details open ontoggle=window.owned=1><summary onclick=window.owned=1>q
+</summary><img src=x onerror=window.owned=1></details>
+
+```html
+<img src=x onerror=window.owned=1><script>window.owned=1</script>
+```
+
+```css" style="background: url(https://a.example/c)
+* { background: url(https://a.example/d) }
+```
+
+`<img src=x onerror=window.owned=1>` **<b onclick=window.owned=1>r</b>** ~~<i style=position:fixed>s
+</i>~~ &#x3c;script&#x3e;window.owned=1
+
+[h]: javascript:window.owned=1 "onerror=window.owned=1"
+"""
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_hostile_markdown_runs_nothing_fetches_nothing_and_no_policy_has_to_refuse_it(
+    open_page: People, server: Harness, chat_id: str, is_streamed: bool
+) -> None:
+    asked = open_page.requests()
+    page = open_page(f"/c/{chat_id}")
+    if is_streamed:  # the page draws every beginning of it too
+        stream(server, chat_id, f"{RAW}\nThe end.", 100)
+    else:
+        given(server, chat_id, f"{RAW}\nThe end.")
+    expect(answer(page)).to_contain_text("The end.")
+    answered(page)
+    expect(answer(page).locator("code span").first).to_be_attached()
+    assert answer(page).locator("img, script, style, iframe, svg[onload], [style*=url], [onclick]").count() == 0
+    answer(page).evaluate(
+        """(said) => {
+          for (const one of said.querySelectorAll("summary, th, td, p, b, i")) {
+            one.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+            one.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+            one.dispatchEvent(new FocusEvent("focus"));
+          }
+        }"""
+    )
+    assert [
+        link for link in answer(page).locator("a[href]").all() if "script" in (link.get_attribute("href") or "")
+    ] == []
+    assert page.evaluate("window.owned") is None
+    assert all(url.startswith((server.url, "data:")) for url in asked), asked
+    assert open_page.complaints == []
+
+
 @pytest.mark.parametrize("nest", ["> ", "- ", "<details>\n", "<details><summary>x</summary>\n\n"])
 def test_what_is_nested_without_an_end_is_shown_somehow(
-    open_page: People, server: House, chat_id: str, nest: str
+    open_page: People, server: Harness, chat_id: str, nest: str
 ) -> None:
     given(server, chat_id, nest * 3_000 + "deep", "The end.")
     page = open_page(f"/c/{chat_id}")
     expect(answer(page, 1)).to_contain_text("The end.")
 
 
-@pytest.mark.parametrize("look", ["", "-dark", "-phone"])
-def test_everything_together_keeps_nobody_out(open_page: People, server: House, chat_id: str, look: str) -> None:
+@pytest.mark.parametrize("look", LOOKS)
+def test_everything_together_keeps_nobody_out(open_page: People, server: Harness, chat_id: str, look: str) -> None:
     diagram = '```mermaid\npie title Pets\n  "Dogs" : 386\n  "Cats" : 85\n```\n'
     formulas = "$x^2$ and $\\foo$\n\n$$\ny = \\frac{1}{2}\n$$\n\n"
     given(server, chat_id, f"{formulas}{diagram}\n{FOLDED}\n- [x] done\n- [ ] not yet\n\n{NOTED}")
-    profiles: dict[str, JsonObject] = {
-        "": {"viewport": {"width": 1100, "height": 1500}},
-        "-dark": {"viewport": {"width": 1100, "height": 1500}, "color_scheme": "dark"},
-        "-phone": {"viewport": {"width": 390, "height": 844}},
-    }
-    open_page.profile(bypass_csp=True, **profiles[look])  # axe is put into the page
+    profile = {"viewport": {"width": 1100, "height": 1500}, **LOOKS[look]}
+    open_page.profile(bypass_csp=True, **profile)  # the test adds axe to the page
     page = open_page(f"/c/{chat_id}")
     expect(page.get_by_role("img", name=re.compile("^Diagram"))).to_be_attached()
     expect(answer(page).locator("[data-math~=wrong]")).to_have_count(1)
     assert violations(page) == []
-    open_page.shoot(page, f"14-8-everything{look}")
+    open_page.shoot(page, f"markdown-of-every-kind-{look}")
 
 
-def test_an_answer_is_copied_as_the_markdown_it_was_written_in(open_page: People, server: House, chat_id: str) -> None:
+def test_an_answer_is_copied_as_the_markdown_it_was_written_in(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     text = f"{FOLDED}\n{NOTED}\n$$\nx\n$$\n"
     given(server, chat_id, text)
     page = open_page(f"/c/{chat_id}")
@@ -321,7 +393,7 @@ def test_an_answer_is_copied_as_the_markdown_it_was_written_in(open_page: People
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
-def test_streamed_footnotes_and_folded_parts_move_nothing(open_page: People, server: House, chat_id: str) -> None:
+def test_streamed_footnotes_and_folded_parts_move_nothing(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}", viewport={"width": 1100, "height": 1600})
     watch_shifts(page)
     stream(server, chat_id, FOLDED + NOTED, 150)

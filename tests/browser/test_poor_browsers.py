@@ -1,4 +1,4 @@
-"""Browsers that keep nothing, lack workers or locks, hold too many chats, or put the page aside for a while."""
+"""Browsers without storage, workers or locks, with too many open chats, or with the page in the back-forward cache."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.chromium import launch
-from tests.browser.house import House, People, answered, messages, say, shows, wait_until
+from tests.browser.harness import PHONE, Harness, People, answered, ask, messages, say, shows, wait_until
 from tests.browser.line import Line, opened_line
 
 pytestmark = pytest.mark.slow(20)
@@ -17,20 +17,20 @@ BLOCKED = """
 for (const name of ["localStorage", "sessionStorage", "indexedDB"])
     Object.defineProperty(window, name, { get() { throw new DOMException("Access is denied", "SecurityError"); } });
 """
-"""As Chromium does where cookies are blocked for a site."""
+"""Chromium does this where cookies are blocked for a site."""
 
 FULL = """
 Storage.prototype.setItem = () => { throw new DOMException("The quota has been exceeded.", "QuotaExceededError"); };
 """
 
 NO_LOCKS = "Object.defineProperty(Navigator.prototype, 'locks', { value: undefined })"
-"""As in a page over plain HTTP from another machine."""
+"""Locks are missing in a page over plain HTTP from another machine."""
 
 NO_CHANNEL = "delete window.BroadcastChannel"
 
 WORKER = "**/assets/worker-*.js"
 
-KEEPS_NOTHING = "This browser keeps nothing"
+KEEPS_NOTHING = "This browser does not store data"
 
 STREAM_MAX_CHATS = 64
 
@@ -40,7 +40,7 @@ def is_live(page: Page) -> None:
 
 
 def streams(people: People) -> list[str]:
-    """The streams of chats that the tabs of ann open, as they are opened."""
+    """Return a list to which each stream that ann's tabs open is added."""
     opened: list[str] = []
     people.profile().on("request", lambda request: opened.append(request.url) if "subscribe?" in request.url else None)
     return opened
@@ -48,7 +48,7 @@ def streams(people: People) -> list[str]:
 
 @pytest.mark.parametrize(("name", "script"), [("blocked", BLOCKED), ("full", FULL)])
 def test_a_browser_that_keeps_nothing_shows_the_page_and_says_so_once(
-    open_page: People, server: House, chat_id: str, name: str, script: str
+    open_page: People, server: Harness, chat_id: str, name: str, script: str
 ) -> None:
     open_page.profile().add_init_script(script)
     page = open_page(f"/c/{chat_id}")
@@ -56,10 +56,9 @@ def test_a_browser_that_keeps_nothing_shows_the_page_and_says_so_once(
     page.get_by_role("textbox", name="Message").fill("A draft")
     notice = page.get_by_role("alert").filter(has_text=KEEPS_NOTHING)
     expect(notice).to_be_visible()
-    open_page.shoot(page, f"storage-{name}")
+    open_page.shoot_looks(page, f"storage-{name}")
     notice.get_by_role("button", name="Dismiss").click()
-    say(page, "What is a lease?")
-    answered(page)
+    ask(page, "What is a lease?")
     shows(page, server.texts(chat_id))
     page.get_by_role("textbox", name="Message").fill("Another draft")
     page.get_by_role("button", name="New chat").click()
@@ -70,7 +69,7 @@ def test_a_browser_that_keeps_nothing_shows_the_page_and_says_so_once(
 
 @pytest.mark.parametrize("fault", ["missing", "blocked by a policy", "throws", "never answers"])
 def test_tabs_whose_worker_fails_share_the_connection_of_one_of_them(
-    open_page: People, server: House, chat_id: str, fault: str
+    open_page: People, server: Harness, chat_id: str, fault: str
 ) -> None:
     open_page.expect_complaint("status of 404|ERR_|worker|Content Security Policy")
     if fault == "missing":
@@ -91,10 +90,12 @@ def test_tabs_whose_worker_fails_share_the_connection_of_one_of_them(
         answered(tab)
         shows(tab, server.texts(chat_id))
     assert len(opened) == 1, "a tab beside the elected one has a connection of its own"
+    if fault == "missing":
+        open_page.shoot_looks(second, "worker-missing")
 
 
 def test_tabs_whose_worker_is_ended_go_on_without_it(
-    open_page: People, server: House, browser: Browser, chat_id: str
+    open_page: People, server: Harness, browser: Browser, chat_id: str
 ) -> None:
     tabs = [open_page(f"/c/{chat_id}") for _ in range(2)]
     say(tabs[0], "Before")
@@ -109,7 +110,7 @@ def test_tabs_whose_worker_is_ended_go_on_without_it(
 
 
 def end_workers(browser: Browser) -> None:
-    """All SharedWorkers of the browser end, as where its process crashes."""
+    """End all SharedWorkers of the browser, as a crash does."""
     devtools = browser.new_browser_cdp_session()
     answers: list[str] = []
     devtools.on("Target.receivedMessageFromTarget", lambda event: answers.append(event["message"]))
@@ -126,7 +127,7 @@ def end_workers(browser: Browser) -> None:
 
 @pytest.mark.parametrize("missing", [NO_LOCKS, NO_CHANNEL])
 def test_where_nothing_can_be_shared_each_tab_has_its_own_connection(
-    open_page: People, server: House, chat_id: str, missing: str
+    open_page: People, server: Harness, chat_id: str, missing: str
 ) -> None:
     open_page.profile().add_init_script(f"delete window.SharedWorker; {missing}")
     opened = streams(open_page)
@@ -139,14 +140,14 @@ def test_where_nothing_can_be_shared_each_tab_has_its_own_connection(
 
 
 @pytest.fixture
-def line(server: House, open_page: People) -> Iterator[Line]:
+def line(server: Harness, open_page: People) -> Iterator[Line]:
     open_page.expect_complaint("net::ERR_")
     with opened_line(server.url) as line:
         yield line
 
 
 def test_without_locks_an_unsent_message_still_outlives_a_reload(
-    open_page: People, server: House, line: Line, chat_id: str
+    open_page: People, server: Harness, line: Line, chat_id: str
 ) -> None:
     open_page.profile().add_init_script(NO_LOCKS)
     page = open_page(f"/c/{chat_id}", url=line.url)
@@ -179,7 +180,7 @@ async (ids) => {
     }
 }
 """
-"""What so many tabs say to the worker, without so many tabs."""
+"""Sends the worker the messages of many tabs, without opening them."""
 
 NOTE_WORKER = """
 window.SharedWorker = class extends SharedWorker {
@@ -189,7 +190,7 @@ window.SharedWorker = class extends SharedWorker {
 
 
 def test_of_more_chats_than_a_stream_carries_those_looked_at_last_are_live_and_none_is_refused(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     refused: list[str] = []
 
@@ -200,16 +201,20 @@ def test_of_more_chats_than_a_stream_carries_those_looked_at_last_are_live_and_n
     open_page.profile().on("response", hear)
     open_page.profile().add_init_script(NOTE_WORKER)
     page = open_page(f"/c/{chat_id}")
-    say(page, "The first of many")
-    answered(page)
+    ask(page, "The first of many")
     others = [f"{chat_id}-{number}" for number in range(STREAM_MAX_CHATS)]
     page.evaluate(OPEN_MANY, others)
     expect(page.get_by_role("status").filter(has_text="not followed")).to_be_visible()
-    open_page.shoot(page, "chats-too-many")
+    open_page.shoot_looks(page, "chats-beyond-a-stream")
+    desk = page.viewport_size
+    assert desk is not None
+    page.set_viewport_size(PHONE)
+    reason = page.get_by_text("too many chats are open here").bounding_box()
+    assert reason is not None and reason["width"] > 100, "a phone says why, too"
+    page.set_viewport_size(desk)
     wait_until(lambda: page.evaluate("Object.keys(told).length") == len(others), "a word to each chat")
     assert "gone" not in page.evaluate("Object.values(told)")
-    server.message(chat_id, "From elsewhere, while nobody looks")
-    server.at_rest(chat_id, 4)
+    server.ask(chat_id, "From elsewhere, while nobody looks", 4)
     expect(messages(page)).to_have_count(2)
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # its tab is looked at
     is_live(page)
@@ -220,22 +225,24 @@ def test_of_more_chats_than_a_stream_carries_those_looked_at_last_are_live_and_n
 
 
 def test_a_page_that_comes_back_from_the_cache_of_the_way_back_goes_on(
-    server: House, browser: Browser, chat_id: str
+    server: Harness, browser: Browser, chat_id: str
 ) -> None:
     with (
         closing(launch(browser.browser_type, without=["--disable-back-forward-cache"])) as other,
         closing(People(other, server.url, "put-aside")) as people,
     ):
         page = people(f"/c/{chat_id}")
-        page.evaluate("addEventListener('pageshow', (event) => { window.wasPutAside = event.persisted; })")
-        say(page, "Before")
-        answered(page)
-        page.goto(f"http://localhost:{server.url.rpartition(':')[2]}/livez")  # another origin
-        server.message(chat_id, "While it was put aside")
-        server.at_rest(chat_id, 4)
-        page.go_back(wait_until="commit")  # nothing is loaded, so no more is told
-        answered(page, 4)
-        assert page.evaluate("window.wasPutAside") is True
+        ask(page, "Before")
+        for count in range(4, 14, 2):
+            page.evaluate("addEventListener('pageshow', (event) => { window.wasPutAside = event.persisted; })")
+            page.goto(f"http://localhost:{server.url.rpartition(':')[2]}/livez")  # another origin
+            server.ask(chat_id, "While it was put aside", count)
+            page.go_back(wait_until="commit")  # nothing is loaded, so no more is told
+            answered(page, count)
+            if page.evaluate("window.wasPutAside"):
+                break  # Chromium decides which pages it keeps, and loads others anew when the machine is busy
+        else:
+            raise AssertionError("Chromium put the page aside in none of five attempts")
         shows(page, server.texts(chat_id))
         is_live(page)
         assert not people.complaints
@@ -243,19 +250,16 @@ def test_a_page_that_comes_back_from_the_cache_of_the_way_back_goes_on(
 
 @pytest.mark.parametrize("script", ["", "delete window.SharedWorker"], ids=["worker", "elected"])
 def test_a_page_that_the_browser_put_aside_goes_on_when_it_is_shown_again(
-    open_page: People, server: House, chat_id: str, script: str
+    open_page: People, server: Harness, chat_id: str, script: str
 ) -> None:
     open_page.profile().add_init_script(script)
     page = open_page(f"/c/{chat_id}")
-    say(page, "Before")
-    answered(page)
+    ask(page, "Before")
     page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
-    server.message(chat_id, "While it was put aside")
-    server.at_rest(chat_id, 4)
+    server.ask(chat_id, "While it was put aside", 4)
     expect(messages(page)).to_have_count(2)
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     answered(page, 4)
     shows(page, server.texts(chat_id))
     is_live(page)
-    say(page, "After")
-    answered(page, 6)
+    ask(page, "After", 6)

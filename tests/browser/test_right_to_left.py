@@ -1,9 +1,9 @@
-"""Hebrew and Arabic, alone and between English: where a line begins, on which side a bullet and a quote's bar stand."""
+"""Hebrew and Arabic, alone and between English: where lines begin, and on which side bullets and the bars of quotes
+are."""
 
 from playwright.sync_api import Locator, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import House, People, messages, say
+from tests.browser.harness import LOOKS, Harness, People, messages, say
 
 CONFIG = """
 [models]
@@ -41,25 +41,18 @@ print('שלום')
 2. العنصر الثاني
 """
 
-PLACES = """element => {
+EDGES = """element => {
     const range = document.createRange();
     range.selectNodeContents(element);
     const text = range.getBoundingClientRect(), box = element.getBoundingClientRect();
     return { left: text.left - box.left, right: box.right - text.right };
 }"""
-"""How far the words stand from the left and from the right edge of their element."""
-
-
-PROFILES: dict[str, JsonObject] = {
-    "ann": {},
-    "bob": {"color_scheme": "dark"},
-    "eve": {"viewport": {"width": 390, "height": 844}},
-}
+"""Returns the distance of the words from the left and from the right edge of their element."""
 
 
 def stands_right(block: Locator) -> bool:
-    """The words of this block begin at its right edge."""
-    place = block.evaluate(PLACES)
+    """Check that the words of a block begin at its right edge."""
+    place = block.evaluate(EDGES)
     return bool(place["right"] < 3 < place["left"])
 
 
@@ -68,20 +61,20 @@ def way(element: Locator, rule: str = "direction") -> str:
     return found
 
 
-def test_each_block_runs_the_way_of_its_language(open_page: People, server: House, chat_id: str) -> None:
+def test_each_block_runs_the_way_of_its_language(open_page: People, server: Harness, chat_id: str) -> None:
     said = [
         {"role": "user", "content": ASKED, "message_id": "q"},
         {"role": "assistant", "content": ANSWERED, "message_id": "a", "finish_reason": "stop"},
     ]
     server.command(chat_id, "restore_messages", messages=said)
     server.at_rest(chat_id)
-    for person, profile in PROFILES.items():
-        page = open_page(f"/c/{chat_id}", person=person, **profile)
+    for look, profile in LOOKS.items():
+        page = open_page(f"/c/{chat_id}", person=look, **profile)
         answer = messages(page).nth(1)
         expect(answer).to_contain_text("العنصر")
         page.get_by_role("textbox", name="Message").fill("טקסט בעברית, עם English.")
         answer.get_by_role("heading").scroll_into_view_if_needed()
-        open_page.shoot(page, f"right-to-left-{person}")
+        open_page.shoot(page, f"right-to-left-{look}")
 
         assert stands_right(answer.get_by_role("heading", name="כותרת"))
         assert stands_right(answer.get_by_text("זהו משפט"))
@@ -91,7 +84,7 @@ def test_each_block_runs_the_way_of_its_language(open_page: People, server: Hous
         for text, marks in {"פריט ראשון": "right", "An English item": "left", "العنصر الأول": "right"}.items():
             item = answer.get_by_role("listitem").filter(has_text=text)
             assert way(item) == ("rtl" if marks == "right" else "ltr")
-            # The marker stands in the padding of the list, on the side where its lines begin.
+            # The marker is in the padding of the list, on the side where its lines begin.
             assert float(way(item.locator(".."), f"padding-{marks}").removesuffix("px")) > 20
         quote = answer.locator("blockquote")
         assert (way(quote, "border-right-width"), way(quote, "border-left-width")) == ("3px", "0px")
@@ -114,7 +107,7 @@ def test_each_block_runs_the_way_of_its_language(open_page: People, server: Hous
         assert lines, "its English line begins on the left"
 
 
-def test_a_title_and_a_waiting_message_run_their_way(open_page: People, server: House, chat_id: str) -> None:
+def test_a_title_and_a_waiting_message_run_their_way(open_page: People, server: Harness, chat_id: str) -> None:
     server.message(chat_id, "שלום, מה שלומך?", params={"model": "demo/hang"})
     page = open_page(f"/c/{chat_id}")
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
@@ -124,5 +117,5 @@ def test_a_title_and_a_waiting_message_run_their_way(open_page: People, server: 
     waiting = page.get_by_role("list", name="Waiting messages").get_by_text("ועוד שאלה")
     expect(waiting).to_be_visible()
     assert way(waiting) == "rtl"
-    open_page.shoot(page, "right-to-left-waiting")
+    open_page.shoot_looks(page, "right-to-left-waiting")
     server.command(chat_id, "abort", clear_queue=True)

@@ -1,4 +1,4 @@
-"""The list of chats: live in every tab, found by words and by days, renamed, deleted, taken out and brought back."""
+"""The list of chats: updates in every tab, search, groups by day, renaming, deletion, export and import."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.house import House, People, answered, messages, say, shows
+from tests.browser.harness import Harness, People, ask, messages, shows
 
 CONFIG = """
 [models]
@@ -14,7 +14,7 @@ default = "demo/echo"
 """
 
 FEED_MAX_CHATS = 200
-"""What the page is told without asking."""
+"""The stream that updates the list."""
 
 
 def chats(page: Page) -> Locator:
@@ -27,20 +27,19 @@ def row(page: Page, title: str) -> Locator:
 
 
 def act(page: Page, title: str, action: str) -> None:
-    """Something of the menu of one chat."""
+    """Choose an item in the menu of a chat."""
     row(page, title).hover()
     page.get_by_role("button", name=f"Actions for {title}").click()
     page.get_by_role("menuitem", name=action, exact=True).click()
 
 
-def named(server: House, chat_id: str, title: str) -> None:
+def named(server: Harness, chat_id: str, title: str) -> None:
     """A chat with one answer and a title."""
-    server.message(chat_id, "Hello")
-    server.at_rest(chat_id)
+    server.ask(chat_id, "Hello")
     server.command(chat_id, "set_params", patch={"title": title})
 
 
-def test_a_chat_is_renamed_and_deleted_in_every_tab(open_page: People, server: House, chat_id: str) -> None:
+def test_a_chat_is_renamed_and_deleted_in_every_tab(open_page: People, server: Harness, chat_id: str) -> None:
     named(server, chat_id, "Before")
     one, two = open_page(f"/c/{chat_id}"), open_page("/")
     expect(row(two, "Before")).to_be_visible()
@@ -63,7 +62,7 @@ def test_a_chat_is_renamed_and_deleted_in_every_tab(open_page: People, server: H
     assert urlsplit(one.url).path == "/"
 
 
-def test_a_row_says_that_its_chat_works_needs_somebody_or_has_news(open_page: People, server: House) -> None:
+def test_a_row_says_that_its_chat_works_needs_somebody_or_has_news(open_page: People, server: Harness) -> None:
     for name in ("reads", "asks", "writes"):
         named(server, f"{name}-chat", f"{name}.")
     page = open_page("/c/reads-chat")
@@ -80,7 +79,7 @@ def test_a_row_says_that_its_chat_works_needs_somebody_or_has_news(open_page: Pe
     server.command("asks-chat", "abort")
 
 
-def test_links_back_forward_and_the_arrow_keys_lead_from_chat_to_chat(open_page: People, server: House) -> None:
+def test_links_back_forward_and_the_arrow_keys_lead_from_chat_to_chat(open_page: People, server: Harness) -> None:
     for name in ("first", "second"):
         named(server, f"{name}-of-two", f"{name} of two")
     page = open_page("/c/first-of-two")
@@ -104,7 +103,7 @@ def test_links_back_forward_and_the_arrow_keys_lead_from_chat_to_chat(open_page:
     assert urlsplit(page.url).path == "/"
 
 
-def test_a_chat_older_than_the_list_is_found_by_its_words_and_by_paging(open_page: People, server: House) -> None:
+def test_a_chat_older_than_the_list_is_found_by_its_words_and_by_paging(open_page: People, server: Harness) -> None:
     server.import_chat("".join(_exported(f"old-{number}", f"Old one {number:03}") for number in range(214)))
     newest = server.get(f"/v1/chats?limit={FEED_MAX_CHATS}")
     oldest = server.get(f"/v1/chats?limit=200&cursor={newest['next_cursor']}")["items"]
@@ -123,11 +122,10 @@ def test_a_chat_older_than_the_list_is_found_by_its_words_and_by_paging(open_pag
 
 
 def test_an_exported_chat_comes_back_from_its_file(
-    open_page: People, server: House, chat_id: str, tmp_path: Path
+    open_page: People, server: Harness, chat_id: str, tmp_path: Path
 ) -> None:
     page = open_page(f"/c/{chat_id}")
-    say(page, "Keep this: <b>1 < 2</b>")
-    answered(page)
+    ask(page, "Keep this: <b>1 < 2</b>")
     server.command(chat_id, "set_params", patch={"title": "Worth keeping"})
     was = server.texts(chat_id)
     with page.expect_download() as markdown:
@@ -148,7 +146,7 @@ def test_an_exported_chat_comes_back_from_its_file(
 
 
 def _exported(chat_id: str, title: str) -> str:
-    """A chat of one message as an export has it."""
+    """Return a chat with one message in the format of an export."""
     message = {"role": "user", "content": title, "message_id": f"m-{chat_id}"}
     counts = {"message_count": 1, "payload_count": 0, "agent_count": 0, "blob_count": 0}
     header = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": f"m-{chat_id}", **counts}

@@ -1,4 +1,4 @@
-"""No part of the page that is loaded later changes the look of what already stands there.
+"""Parts of the page that are loaded later do not change the look of elements that are already shown.
 
 `tests/unit/test_page_styles.py` holds the sources to CSS Modules. Here every script and style sheet that the built page
 can load later is loaded beside an answer, and each element's box and computed styles are compared.
@@ -9,7 +9,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.house import House, People, say
+from tests.browser.harness import Harness, People, say
 from tests.browser.test_tools import APP, CONFIG, call, ends, question
 from tests.web.sizes import STATIC_IMPORT, first_files, page_files
 
@@ -90,9 +90,9 @@ CHANGES = f"""() => {{
 
 
 def later_scripts() -> set[str]:
-    """Names of all chunks that the page imports when they are wanted, and of those that these import.
+    """The names of all chunks that the page imports later, and of the chunks that these import.
 
-    What `diagram.html` loads is not among them: diagrams are drawn in a document of their own.
+    The chunks of `diagram.html` are not included, because diagrams are drawn in a separate document.
     """
     scripts = {path.name: path.read_text("utf-8") for path in page_files() if path.suffix == ".js"}
     later: set[str] = set()
@@ -113,7 +113,7 @@ def later_sheets() -> list[str]:
 
 @pytest.mark.parametrize("is_reversed", [False, True], ids=["in order", "reversed"])
 def test_loading_all_that_can_be_loaded_changes_nothing_of_an_answer(
-    open_page: People, server: House, chat_id: str, is_reversed: bool
+    open_page: People, server: Harness, chat_id: str, is_reversed: bool
 ) -> None:
     said = [{"role": "user", "content": "Show everything"}, {"role": "assistant", "content": REFERENCE}]
     server.command(chat_id, "restore_messages", messages=said)
@@ -132,7 +132,7 @@ def test_loading_all_that_can_be_loaded_changes_nothing_of_an_answer(
 
 
 def test_long_code_keeps_its_height_after_a_tool_was_asked_about(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     said = [{"role": "user", "content": "Show everything"}, {"role": "assistant", "content": REFERENCE}]
     server.command(chat_id, "restore_messages", messages=said)
@@ -147,11 +147,10 @@ def test_long_code_keeps_its_height_after_a_tool_was_asked_about(
     page.locator("[data-tool=send_mail] summary").click()
     expect(page.get_by_text("sent to mara", exact=True)).to_be_visible()
     assert height(page) == before
-    code.scroll_into_view_if_needed()
-    open_page.shoot(page, "14-1-long-code")
+    open_page.shoot_looks(page, "code-after-a-tool-card", at=code)
 
 
 def height(page: Page) -> float:
-    """Of the first block of code."""
+    """The first block of code."""
     found: float = page.locator("figure").first.evaluate("figure => figure.getBoundingClientRect().height")
     return found

@@ -1,11 +1,11 @@
-"""Many tabs, one chat: all equal, also one that opens or reloads in mid-answer, also where there is no SharedWorker."""
+"""Many tabs with one chat are equal, also a tab that opens or reloads during an answer, and without a SharedWorker."""
 
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.house import WORDS, House, People, answered, messages, say, shows, wait_until
+from tests.browser.harness import WORDS, Harness, People, answered, ask, messages, say, shows, wait_until
 
 pytestmark = pytest.mark.slow(20)
 
@@ -15,10 +15,10 @@ default = "demo/essay?words=90&rate=60"
 """
 
 NO_WORKER = "delete window.SharedWorker"
-"""As in Chrome on Android."""
+"""Chrome on Android has no SharedWorker."""
 
 
-def test_nine_tabs_on_one_chat_show_the_same(open_page: People, server: House, chat_id: str) -> None:
+def test_nine_tabs_on_one_chat_show_the_same(open_page: People, server: Harness, chat_id: str) -> None:
     tabs = [open_page(f"/c/{chat_id}") for _ in range(9)]
     say(tabs[0], "What is a lease?")
     for tab in tabs:
@@ -36,7 +36,7 @@ def test_nine_tabs_on_one_chat_show_the_same(open_page: People, server: House, c
     wait_until(is_same, "nine equal tabs")
 
 
-def test_a_page_that_is_loaded_again_in_mid_answer_goes_on(open_page: People, server: House, chat_id: str) -> None:
+def test_a_page_that_is_loaded_again_in_mid_answer_goes_on(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, "Write")
     expect(messages(page).nth(1)).to_have_text(WORDS)
@@ -47,10 +47,11 @@ def test_a_page_that_is_loaded_again_in_mid_answer_goes_on(open_page: People, se
     shows(page, server.texts(chat_id))
 
 
-def test_a_new_chat_has_an_address_which_is_a_link_and_a_step_of_the_history(open_page: People, server: House) -> None:
+def test_a_new_chat_has_an_address_which_is_a_link_and_a_step_of_the_history(
+    open_page: People, server: Harness
+) -> None:
     page = open_page("/")
-    say(page, "First of all")
-    answered(page)
+    ask(page, "First of all")
     link = urlsplit(page.url).path
     assert link.startswith("/c/")
     chat_id = link.removeprefix("/c/")
@@ -64,7 +65,7 @@ def test_a_new_chat_has_an_address_which_is_a_link_and_a_step_of_the_history(ope
 
 
 def test_without_shared_workers_the_tabs_elect_one_that_has_the_connection(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     open_page.profile().add_init_script(NO_WORKER)
     streams: list[str] = []
@@ -76,7 +77,7 @@ def test_without_shared_workers_the_tabs_elect_one_that_has_the_connection(
         answered(tab)
         shows(tab, server.texts(chat_id))
     assert len(streams) == 1, "a tab beside the elected one has a connection of its own"
-    first.close()  # which had the connection
+    first.close()  # the tab with the connection
     say(third, "Who holds it?")
     for tab in (second, third):
         answered(tab, 4)

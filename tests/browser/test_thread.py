@@ -1,12 +1,12 @@
-"""The conversation on the screen: versions of what was said, hostile words, where the reader looks, what is copied."""
+"""The conversation: versions of messages, hostile content, the reader's place, and copying."""
 
 import json
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import SCREEN_MS, House, People, answered, messages, say, wait_until
+from tests.browser.harness import SCREEN_MS, Harness, People, answered, ask, messages, wait_until
+from threadcast_protocol.wire.messages import JsonObject
 
 CONFIG = """
 [models]
@@ -40,7 +40,7 @@ def versions(page: Page, at: int) -> Locator:
 
 
 def from_end(page: Page) -> float:
-    """How many pixels of the conversation lie below what is seen."""
+    """Return how many pixels of the conversation are below the visible part."""
     found: float = page.get_by_role("log").evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight")
     return found
 
@@ -52,18 +52,17 @@ PLACE_AT_REST = """async (box) => {
     }
     return box.scrollTop;
 }"""
-"""Where a reader is who has scrolled: the browser glides there."""
+"""Waits until the browser has ended its smooth scrolling."""
 
 
-def restored(server: House, chat_id: str, said: list[JsonObject]) -> None:
+def restored(server: Harness, chat_id: str, said: list[JsonObject]) -> None:
     server.command(chat_id, "restore_messages", messages=said)
     server.at_rest(chat_id, len(said))
 
 
 def test_an_edited_message_is_a_version_and_both_are_there_to_be_read(open_page: People, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
-    say(page, "first words")
-    answered(page)
+    ask(page, "first words")
     messages(page).nth(0).hover()
     page.get_by_role("button", name="Edit").click()
     box = page.get_by_role("textbox", name="Edit message")
@@ -82,13 +81,12 @@ def test_an_edited_message_is_a_version_and_both_are_there_to_be_read(open_page:
 
 def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_page: People, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
-    say(page, "hello")
-    answered(page)
+    ask(page, "hello")
     messages(page).nth(1).get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="another model").click()
     page.get_by_role("dialog").get_by_role("button", name="demo/reasoning").click()
     expect(versions(page, 1)).to_contain_text("2/2")
-    expect(messages(page).nth(1)).to_contain_text("Thought")  # "for so long" only where it was watched
+    expect(messages(page).nth(1)).to_contain_text("Thought")  # the time is shown only where the reasoning was watched
     answered(page)
 
     messages(page).nth(1).get_by_role("button", name="More").click()
@@ -98,7 +96,7 @@ def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_p
     expect(messages(page).nth(0)).to_contain_text("hello")
 
 
-def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, server: House, chat_id: str) -> None:
+def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, server: Harness, chat_id: str) -> None:
     evil = f"{EVIL} {EVIL_LINKS}"
     call = {
         "id": "call_1",
@@ -155,7 +153,7 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
     lines += [{"type": "payload", "payload": payload}]
     server.import_chat("\n".join(json.dumps(line) for line in lines))
 
-    open_page.expect_complaint("")  # whatever is tried, and refused, is said in the console
+    open_page.expect_complaint("")  # each refused attempt is reported in the console
     page = open_page(f"/c/{chat_id}")
     expect(page.get_by_text("The end of it.")).to_be_visible()
     for folded in page.locator("details").all():
@@ -172,7 +170,7 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
 
 
 def test_the_end_stays_in_sight_until_the_reader_looks_elsewhere(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, "Tell me", params={"model": "demo/essay?words=1500&rate=150"})
@@ -194,7 +192,7 @@ def test_the_end_stays_in_sight_until_the_reader_looks_elsewhere(
 
 
 def test_a_long_chat_shows_its_end_then_what_is_scrolled_to_and_keeps_the_place(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     said: list[JsonObject] = []
     for number in range(200):
@@ -235,7 +233,7 @@ print('<b>')
 
 @pytest.mark.parametrize("has_clipboard", [True, False])
 def test_code_is_copied_also_where_the_page_may_not_use_the_clipboard(
-    open_page: People, server: House, chat_id: str, has_clipboard: bool
+    open_page: People, server: Harness, chat_id: str, has_clipboard: bool
 ) -> None:
     restored(
         server,

@@ -1,7 +1,7 @@
-"""What tools do and ask, as people see it: cards that tell, questions that any tab may answer, proposals, suggestions.
+"""Tools in the page: cards with their state, questions that any tab may answer, previews, and suggestions.
 
-The model is `demo/tools`, which calls what it is told to; for suggestions it is a script. Both are real runs of a real
-server, and what a person decides is looked up there, not in the page.
+The model is `demo/tools`, which makes the calls in the user's message; for suggestions it is a script. Both run on a
+real server, and the tests check the decisions there and not in the page.
 """
 
 import json
@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import SCREEN_MS, House, People, say, wait_until
-from tests.conftest import SCREENS
+from tests.browser.harness import SCREEN_MS, Harness, People, say, wait_until
+from threadcast_protocol.wire.messages import JsonObject
 
 APP = Path(__file__).with_name("tools_of_test_tools.py")
 
@@ -57,7 +56,7 @@ def result_of(chat: JsonObject) -> JsonObject:
 
 
 def test_a_question_answered_in_one_tab_is_gone_from_every_other(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     ann, bob = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}", person="bob")
     say(ann, call("send_mail", to="mara"))
@@ -71,7 +70,7 @@ def test_a_question_answered_in_one_tab_is_gone_from_every_other(
     assert result_of(server.at_rest(chat_id, 4))["content"] == "sent to mara"
 
 
-def test_what_is_always_allowed_is_asked_about_once(open_page: People, server: House, chat_id: str) -> None:
+def test_what_is_always_allowed_is_asked_about_once(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("send_mail", to="mara"))
     question(page, "send_mail").get_by_role("button", name="Always allow").click()
@@ -81,7 +80,7 @@ def test_what_is_always_allowed_is_asked_about_once(open_page: People, server: H
     expect(question(page, "send_mail")).to_have_count(0)
 
 
-def test_a_denial_with_a_note_reaches_the_model(open_page: People, server: House, chat_id: str) -> None:
+def test_a_denial_with_a_note_reaches_the_model(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("send_mail", to="everybody"))
     asked = question(page, "send_mail")
@@ -96,11 +95,11 @@ def test_a_denial_with_a_note_reaches_the_model(open_page: People, server: House
     ends(page, "send_mail", "denied")
     chat = server.at_rest(chat_id, 4)
     assert result_of(chat)["content"] == "The call was denied by user. Note: Mara alone, please"
-    assert "Mara alone, please" in chat["messages"][-1]["content"]  # the demo repeats what its tools have answered
+    assert "Mara alone, please" in chat["messages"][-1]["content"]  # the demo repeats the results of its tools
 
 
 def test_a_call_runs_with_the_arguments_that_a_person_has_edited(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("send_mail", to="everybody"))
@@ -120,7 +119,7 @@ def test_a_call_runs_with_the_arguments_that_a_person_has_edited(
     assert result_of(server.at_rest(chat_id, 4))["content"] == "sent to mara"
 
 
-def test_several_questions_are_answered_at_once(open_page: People, server: House, chat_id: str) -> None:
+def test_several_questions_are_answered_at_once(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, "\n".join([call("send_mail", to="mara"), call("send_parcel", to="jonas")]))
     expect(question(page, "send_parcel")).to_be_visible(timeout=SCREEN_MS)
@@ -129,7 +128,7 @@ def test_several_questions_are_answered_at_once(open_page: People, server: House
         ends(page, tool, "done")
 
 
-def test_a_decision_that_is_refused_gives_the_question_back(open_page: People, server: House, chat_id: str) -> None:
+def test_a_decision_that_is_refused_gives_the_question_back(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("send_mail", to="mara"))
     allow = question(page, "send_mail").get_by_role("button", name="Allow", exact=True)
@@ -149,7 +148,7 @@ def test_a_decision_that_is_refused_gives_the_question_back(open_page: People, s
     ends(page, "send_mail", "done")
 
 
-def test_how_far_a_tool_is_can_be_watched(open_page: People, server: House, chat_id: str, tmp_path: Path) -> None:
+def test_how_far_a_tool_is_can_be_watched(open_page: People, server: Harness, chat_id: str, tmp_path: Path) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("index_pages", go_on=str(tmp_path / "go")))
     running = card(page, "index_pages")
@@ -165,7 +164,7 @@ def test_how_far_a_tool_is_can_be_watched(open_page: People, server: House, chat
     expect(running).to_contain_text("4 pages")
 
 
-def test_a_proposal_is_saved_when_it_is_applied_and_only_then(open_page: People, server: House, chat_id: str) -> None:
+def test_a_proposal_is_saved_when_it_is_applied_and_only_then(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     body = "\n".join(f"line {number}" for number in range(1, 5))
     say(page, call("propose_article", title="Leases", body=body))
@@ -186,7 +185,7 @@ def test_a_proposal_is_saved_when_it_is_applied_and_only_then(open_page: People,
     expect(page.get_by_role("region", name="Waiting for you")).to_have_count(0)
 
 
-def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House, chat_id: str) -> None:
+def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: Harness, chat_id: str) -> None:
     params = {"max_rounds": 1, "on_limit": "ask"}
     server.command(chat_id, "set_params", patch=params)
     page = open_page(f"/c/{chat_id}")
@@ -196,17 +195,19 @@ def test_a_round_limit_asks_and_the_run_goes_on(open_page: People, server: House
     assert server.at_rest(chat_id, 4)["runtime"]["outcome"] == "complete"
 
 
-def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: House, chat_id: str) -> None:
+def test_a_run_at_its_limit_may_end_with_a_summary(open_page: People, server: Harness, chat_id: str) -> None:
     page = open_page(f"/c/{chat_id}")
     server.message(chat_id, call("calculator", expression="6 * 7"), params={"max_rounds": 1, "on_limit": "ask"})
     page.get_by_role("button", name="Finish with a summary").click()
-    expect(page.locator("article").get_by_text("Sum up what you have found so far")).to_be_visible(timeout=SCREEN_MS)
+    expect(page.locator("article").get_by_text("Summarize what you have found so far")).to_be_visible(timeout=SCREEN_MS)
     chat = server.at_rest(chat_id, 5)
     assert [message["role"] for message in chat["messages"][2:]] == ["tool", "user", "assistant"]
     assert "tool_calls" not in chat["messages"][-1]
 
 
-def test_a_chat_below_says_what_it_waits_for_and_can_be_visited(open_page: People, server: House, chat_id: str) -> None:
+def test_a_chat_below_says_what_it_waits_for_and_can_be_visited(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("delegate", task=call("send_mail", to="mara"), title="the mail"))
     below = card(page, "delegate").locator("[data-subchat]")
@@ -224,7 +225,9 @@ def test_a_chat_below_says_what_it_waits_for_and_can_be_visited(open_page: Peopl
     assert "sent to mara" in result_of(server.at_rest(chat_id, 4))["content"]
 
 
-def test_an_agent_in_the_background_is_shown_until_it_has_ended(open_page: People, server: House, chat_id: str) -> None:
+def test_an_agent_in_the_background_is_shown_until_it_has_ended(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("start_agent", task=call("send_mail", to="mara"), title="the agent"))
     running = page.get_by_role("list", name="In the background")
@@ -235,7 +238,7 @@ def test_an_agent_in_the_background_is_shown_until_it_has_ended(open_page: Peopl
     expect(card(page, "start_agent").locator("[data-subchat]")).to_contain_text("aborted", timeout=SCREEN_MS)
 
 
-def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: House, chat_id: str) -> None:
+def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: Harness, chat_id: str) -> None:
     server.command(chat_id, "set_params", patch={"model": "script/script"})
     page = open_page(f"/c/{chat_id}")
     say(page, "Begin")
@@ -252,7 +255,7 @@ def test_a_suggestion_is_what_the_user_says_next(open_page: People, server: Hous
     assert asked["interaction"]["type"] == "value_selected"
 
 
-def test_an_action_of_the_server_is_a_message_that_names_it(open_page: People, server: House, chat_id: str) -> None:
+def test_an_action_of_the_server_is_a_message_that_names_it(open_page: People, server: Harness, chat_id: str) -> None:
     server.command(chat_id, "set_params", patch={"model": "script/script"})
     page = open_page(f"/c/{chat_id}")
     say(page, "Begin")
@@ -262,7 +265,7 @@ def test_an_action_of_the_server_is_a_message_that_names_it(open_page: People, s
 
 
 def test_the_past_shows_a_tool_as_it_was_and_says_which_time_that_is(
-    open_page: People, server: House, chat_id: str, tmp_path: Path
+    open_page: People, server: Harness, chat_id: str, tmp_path: Path
 ) -> None:
     page = open_page(f"/c/{chat_id}")
     say(page, call("send_mail", to="mara"))
@@ -280,31 +283,35 @@ def test_the_past_shows_a_tool_as_it_was_and_says_which_time_that_is(
     slider = page.get_by_role("slider", name="Position")
     slider.press("Home")
     found: dict[str, set[str]] = {"send_mail": set(), "index_pages": set()}
-    last = int(slider.get_attribute("max") or 0)
+    last, is_running, is_shot = int(slider.get_attribute("max") or 0), False, False
     for position in range(last + 1):
         expect(page.get_by_text(f"As it was at position {position} of {last}")).to_be_visible()
         expect(standing).to_have_text(re.compile(r"^past, (\d\d:\d\d|before the first message)"))
         for tool, states in found.items():
             if card(page, tool).count():
-                states.add(card(page, tool).get_attribute("data-state") or "")
-        if "running" in found["index_pages"] and not (SCREENS / "14-7-past.png").exists():
-            open_page.shoot(page, "14-7-past")
+                states.add(now := card(page, tool).get_attribute("data-state") or "")
+                is_running = is_running or (tool, now) == ("index_pages", "running")
+        if is_running and not is_shot:
+            open_page.shoot_looks(page, "past-of-a-tool")
+            slider.focus()
+            is_shot = True
         slider.press("ArrowRight")
     assert found["send_mail"] >= {"asking", "done"} and found["index_pages"] >= {"running", "done"}
     assert "interrupted" not in found["send_mail"] | found["index_pages"]
-    page.get_by_role("button", name="Back to now").click()
+    page.get_by_role("button", name="Return to the present").click()
     expect(standing).to_have_text("live")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_name_is_cut_only_where_there_is_no_room_for_it(
-    open_page: People, server: House, chat_id: str, width: int
+    open_page: People, server: Harness, chat_id: str, width: int
 ) -> None:
     page = open_page(f"/c/{chat_id}", viewport={"width": width, "height": 844})
     name = "send_invoice_with_line_items_to_customer_and_accountant"
     say(page, call(name))
     ends(page, name, "asking")
-    open_page.shoot(page, "14-7-long-name" + ("-phone" if width < 700 else ""))
+    if width > 700:
+        open_page.shoot_looks(page, "long-name-of-a-tool")
     words = card(page, name).locator("summary b")
     cut = "(b) => b.scrollWidth - b.clientWidth"
     free = """(b) => b.parentElement.clientWidth

@@ -1,14 +1,14 @@
-"""What waits: its buttons are always in sight; a message is next, or stops the answer; a held one is taken back."""
+"""Waiting messages: their buttons are always visible, they can be sent next or stop the answer, and unsent messages can
+be taken back."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import House, People, answered, say, shows, wait_until
+from tests.browser.harness import LOOKS, Harness, People, answered, ask, messages, say, shows, wait_until
 from tests.browser.line import Line, opened_line
+from threadcast_protocol.wire.messages import JsonObject
 
 CONFIG = """
 [models]
@@ -16,22 +16,15 @@ default = "demo/echo"
 """
 
 HANG = {"model": "demo/hang?after=30&rate=0"}
-"""Says thirty words and never ends."""
+"""A model that writes thirty words and never ends."""
 
 LONG = "Please look at the harbour fees of the third quarter, and tell me why they are so much higher than before. " * 3
 WORD = "x" * 400
 RTL = "مرحبا، هذا نص طويل جدا من اليمين إلى اليسار لكي نرى كيف يبدو في قائمة الانتظار عندما لا يتسع له السطر الواحد"
 
-PHONE = ViewportSize(width=390, height=844)
-SCREENS: dict[str, dict[str, Any]] = {  # Any: options of a browser's profile
-    "light": {"color_scheme": "light", "viewport": ViewportSize(width=1100, height=760)},
-    "dark": {"color_scheme": "dark", "viewport": ViewportSize(width=1100, height=760)},
-    "phone": {"viewport": PHONE, "has_touch": True},
-}
-
 
 @pytest.fixture
-def line(server: House) -> Iterator[Line]:
+def line(server: Harness) -> Iterator[Line]:
     with opened_line(server.url) as line:
         yield line
 
@@ -45,25 +38,27 @@ def queue(page: Page) -> Locator:
 
 
 def is_inside(page: Page, part: Locator) -> bool:
-    """All of it can be seen and pressed."""
+    """Check that an element is fully visible and can be clicked."""
     shape, size = part.bounding_box(), page.viewport_size
     assert shape is not None and size is not None
     return shape["x"] >= 0 and shape["x"] + shape["width"] <= size["width"]
 
 
-def hanging(server: House, chat_id: str, *waiting: str) -> None:
+def hanging(server: Harness, chat_id: str, *waiting: str) -> None:
     server.message(chat_id, "Write on and on", params=HANG)
     for text in waiting:
         server.message(chat_id, text)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("look", LOOKS)
 def test_long_words_of_any_script_never_push_the_buttons_of_a_row_out_of_sight(
-    open_page: People, server: House, chat_id: str, screen: str
+    open_page: People, server: Harness, chat_id: str, look: str
 ) -> None:
     hanging(server, chat_id, LONG, WORD, RTL, "short")
-    page = open_page(f"/c/{chat_id}", **SCREENS[screen])
+    page = open_page(f"/c/{chat_id}", **LOOKS[look])
     expect(queue(page)).to_have_count(4)
+    beside = "list => list.scrollWidth - list.clientWidth"
+    assert page.get_by_role("list", name="Waiting messages").evaluate(beside) <= 0, "it is not scrolled sideways"
     box(page).fill("And this one")
     for row in range(4):
         for name in ("Edit", "Next", "Stop and send", "Cancel"):
@@ -79,23 +74,25 @@ def test_long_words_of_any_script_never_push_the_buttons_of_a_row_out_of_sight(
         button.click(trial=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     queue(page).first.scroll_into_view_if_needed()
-    open_page.shoot(page, f"queue-{screen}")
+    open_page.shoot(page, f"queue-long-words-{look}")
 
 
-@pytest.mark.parametrize("screen", ["light", "phone"])
+@pytest.mark.parametrize("look", LOOKS)
 def test_a_hundred_rows_scroll_and_leave_room_for_the_chat(
-    open_page: People, server: House, chat_id: str, screen: str
+    open_page: People, server: Harness, chat_id: str, look: str
 ) -> None:
     hanging(server, chat_id, *(f"row {number}" for number in range(100)))
-    page = open_page(f"/c/{chat_id}", **SCREENS[screen])
+    page = open_page(f"/c/{chat_id}", **LOOKS[look])
     expect(queue(page)).to_have_count(100)
     shape = page.get_by_role("list", name="Waiting messages").bounding_box()
     size = page.viewport_size
     assert shape is not None and size is not None and shape["height"] <= size["height"] * 0.41
     expect(box(page)).to_be_in_viewport()
+    whole = "rows => rows.every((row) => row.scrollHeight <= row.clientHeight)"
+    assert queue(page).evaluate_all(whole), "a row is as high as what stands in it"
     last = queue(page).nth(99)
     last.scroll_into_view_if_needed()
-    open_page.shoot(page, f"queue-hundred-{screen}")
+    open_page.shoot(page, f"queue-of-a-hundred-{look}")
     last.get_by_role("button", name="Edit").click()
     page.get_by_role("textbox", name="Waiting message").fill("the last one")
     page.keyboard.press("Enter")
@@ -107,7 +104,7 @@ def test_a_hundred_rows_scroll_and_leave_room_for_the_chat(
 @pytest.mark.row("CMD-17")
 @pytest.mark.parametrize("way", ["button", "keys"])
 def test_stop_and_send_ends_the_answer_keeps_it_and_goes_before_all_that_waits(
-    open_page: People, server: House, chat_id: str, way: str
+    open_page: People, server: Harness, chat_id: str, way: str
 ) -> None:
     hanging(server, chat_id, "later")
     page, other = open_page(f"/c/{chat_id}"), open_page(f"/c/{chat_id}")
@@ -122,12 +119,60 @@ def test_stop_and_send_ends_the_answer_keeps_it_and_goes_before_all_that_waits(
     assert texts[2:] == ["rather this", "You said: rather this", "later", "You said: later"]
     assert texts[1], "what was said is kept"
     shows(page, texts)
+    if way == "button":
+        open_page.shoot_looks(page, "stopped-and-sent")
     expect(box(page)).to_have_value("")
 
 
 @pytest.mark.parametrize("way", ["button", "keys"])
+@pytest.mark.parametrize("place", ["message", "composer"])
+def test_an_old_message_that_is_written_anew_stops_the_answer_too(
+    open_page: People, server: Harness, chat_id: str, way: str, place: str
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    ask(page, "old words")
+    if place == "message":
+        messages(page).first.hover()
+        messages(page).first.get_by_role("button", name="Edit").click()
+    else:
+        box(page).press("ArrowUp")
+    writing = page.get_by_role("textbox", name="Edit message") if place == "message" else box(page)
+    expect(writing).to_have_value("old words")
+    hanging(server, chat_id, "later")  # another device sends a message
+    expect(queue(page)).to_have_count(1)
+    writing.fill("other words")
+    if way == "button":
+        open_page.shoot_looks(page, f"rewriting-in-the-{place}")
+    if way == "keys":
+        writing.press("Control+Enter")
+    else:
+        page.locator("form").filter(has=writing).get_by_role("button", name="Stop and send", exact=True).click()
+    answered(page, 4)
+    assert server.texts(chat_id) == ["other words", "You said: other words", "later", "You said: later"]
+    expect(page.get_by_role("alert")).to_be_empty()
+    expect(writing).to_have_count(0) if place == "message" else expect(writing).to_have_value("")
+
+
+def test_an_old_message_that_is_written_anew_waits_its_turn_or_is_next(
+    open_page: People, server: Harness, chat_id: str
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    ask(page, "old words")
+    hanging(server, chat_id, "later")
+    expect(queue(page)).to_have_count(1)
+    for count, (key, words) in enumerate((("Enter", "in its turn"), ("Alt+Enter", "sooner")), start=2):
+        messages(page).first.hover()
+        messages(page).first.get_by_role("button", name="Edit").click()
+        writing = page.get_by_role("textbox", name="Edit message")
+        writing.fill(words)
+        writing.press(key)
+        expect(queue(page)).to_have_count(count)
+    expect(queue(page)).to_contain_text(["sooner", "later", "in its turn"])
+
+
+@pytest.mark.parametrize("way", ["button", "keys"])
 def test_next_waits_for_the_step_and_goes_before_the_others(
-    open_page: People, server: House, chat_id: str, way: str
+    open_page: People, server: Harness, chat_id: str, way: str
 ) -> None:
     hanging(server, chat_id, "later")
     page = open_page(f"/c/{chat_id}")
@@ -141,12 +186,16 @@ def test_next_waits_for_the_step_and_goes_before_the_others(
     expect(queue(page).first).to_contain_text("next")
     expect(queue(page).first.get_by_role("button", name="Next")).to_have_count(0)
     assert len(server.texts(chat_id)) == 2, "the answer goes on"
+    box(page).fill("And this?")
+    if way == "button":
+        open_page.shoot_looks(page, "next-or-stop-and-send")
+    box(page).fill("")
     page.get_by_role("button", name="Stop", exact=True).click()
     answered(page, 6)
     assert server.texts(chat_id)[2::2] == ["sooner", "later"]
 
 
-def test_a_waiting_row_is_sent_at_once(open_page: People, server: House, chat_id: str) -> None:
+def test_a_waiting_row_is_sent_at_once(open_page: People, server: Harness, chat_id: str) -> None:
     hanging(server, chat_id, "one")
     server.message(chat_id, "two", params={"model": "demo/echo"})
     page = open_page(f"/c/{chat_id}")
@@ -155,16 +204,17 @@ def test_a_waiting_row_is_sent_at_once(open_page: People, server: House, chat_id
     assert server.texts(chat_id)[2::2] == ["two", "one"]
 
 
-def test_the_list_of_keys_says_what_the_keys_do(page: Page) -> None:
+def test_the_list_of_keys_says_what_the_keys_do(open_page: People, page: Page) -> None:
     box(page).blur()
     page.keyboard.press("?")
     keys = page.get_by_role("dialog", name="Keyboard shortcuts")
-    expect(keys).to_contain_text("Stop the answer and send at once")
-    expect(keys).to_contain_text("Next: send after the step that runs now")
+    expect(keys).to_contain_text("Stop the answer and send now")
+    expect(keys).to_contain_text("Send after the present step")
+    open_page.shoot_looks(page, "keys")
 
 
 def test_words_for_a_row_that_is_taken_up_meanwhile_are_not_lost(
-    open_page: People, server: House, chat_id: str
+    open_page: People, server: Harness, chat_id: str
 ) -> None:
     hanging(server, chat_id, "raw words")
     page = open_page(f"/c/{chat_id}")
@@ -180,26 +230,31 @@ def test_words_for_a_row_that_is_taken_up_meanwhile_are_not_lost(
 
 
 def test_held_messages_are_taken_back_or_written_anew_without_a_line(
-    open_page: People, server: House, line: Line, chat_id: str
+    open_page: People, server: Harness, line: Line, chat_id: str
 ) -> None:
     open_page.expect_complaint("net::ERR_|404")
     page = open_page(f"/c/{chat_id}", url=line.url)
-    say(page, "Hello")
-    answered(page)
+    ask(page, "Hello")
     line.down()
     expect(page.get_by_role("status").filter(has_text="offline")).to_be_visible()
     for text in ("first", "second", "third", "fourth"):
         say(page, text)
     expect(queue(page)).to_have_count(4)
-    open_page.shoot(page, "held-offline")
+    open_page.shoot_looks(page, "held-offline")
     queue(page).filter(has_text="third").get_by_role("button", name="Cancel").click()
-    expect(queue(page)).to_have_count(3)  # it was never posted, so it is gone
+    expect(queue(page)).to_have_count(3)  # the message was never posted, so it is gone
     queue(page).filter(has_text="second").get_by_role("button", name="Edit").click()
     expect(box(page)).to_have_value("second")
     expect(queue(page)).to_have_count(2)
+    expect(page.get_by_role("status").filter(has_text="offline, 2 waiting to be sent")).to_be_visible()
     queue(page).filter(has_text="first").get_by_role("button", name="Cancel").click()
-    expect(queue(page).filter(has_text="first")).to_contain_text("being taken back")  # it may have got through
-    open_page.shoot(page, "held-taken-back")
+    expect(queue(page).filter(has_text="first")).to_contain_text("being taken back")  # the server may have the message
+    expect(page.get_by_role("status").filter(has_text="offline, 1 waiting to be sent")).to_be_visible()
+    queue(page).filter(has_text="fourth").get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("waiting to be sent")).to_have_count(0)
+    expect(queue(page)).to_contain_text(["being taken backfirst"])  # the last row has no number
+    say(page, "fourth")
+    open_page.shoot_looks(page, "held-taken-back")
     box(page).fill("better")
     line.up()
     expect(queue(page)).to_have_count(0)
@@ -209,7 +264,7 @@ def test_held_messages_are_taken_back_or_written_anew_without_a_line(
 
 
 def test_a_message_that_had_got_through_is_taken_back_when_the_line_is_there_and_else_that_is_said(
-    open_page: People, server: House, line: Line, chat_id: str
+    open_page: People, server: Harness, line: Line, chat_id: str
 ) -> None:
     """The answer to the POST is lost, so the page cannot know whether the server has the message."""
     open_page.expect_complaint("net::ERR_|404")
@@ -236,5 +291,5 @@ def test_a_message_that_had_got_through_is_taken_back_when_the_line_is_there_and
     server.at_rest(chat_id, 4)
     queue(page).filter(has_text="too late").last.get_by_role("button", name="Cancel").click()
     line.up()
-    expect(page.get_by_role("alert")).to_contain_text("had been sent already: “too late”")
+    expect(page.get_by_role("alert")).to_contain_text("because it was already answered: “too late”")
     answered(page, 4)

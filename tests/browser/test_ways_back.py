@@ -1,4 +1,4 @@
-"""An attempt that failed before its first word leads back to what the tree holds beyond the message it was made for."""
+"""After an attempt that failed before its first word, a link leads to the later messages of the tree."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from protocol.messages import JsonObject
-from tests.browser.house import House, People, answered, say, shows
+from tests.browser.harness import LOOKS, Harness, People, answered, ask, say, shows
 from tests.integration.fake_openai import DONE, HANG, STOP, FakeOpenAI, Reply, failure, serve_fake_openai, text
 
 CONFIG = """
@@ -19,8 +18,6 @@ base_url = "{url}"
 models = [{{ name = "tiny" }}]
 """
 
-PHONE: JsonObject = {"viewport": {"width": 390, "height": 844}}
-
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[FakeOpenAI]:
@@ -29,8 +26,8 @@ def model() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture(scope="module")
-def server(new_house: Callable[..., House], model: FakeOpenAI) -> House:
-    return new_house(CONFIG.format(url=model.base_url))
+def server(new_harness: Callable[..., Harness], model: FakeOpenAI) -> Harness:
+    return new_harness(CONFIG.format(url=model.base_url))
 
 
 def refused() -> Reply:
@@ -50,11 +47,11 @@ def way(page: Page | Locator, name: str) -> Locator:
 
 
 def test_a_retry_of_an_older_failure_that_fails_leads_back_to_what_followed(
-    open_page: People, server: House, model: FakeOpenAI, chat_id: str
+    open_page: People, server: Harness, model: FakeOpenAI, chat_id: str
 ) -> None:
     model.replies = [refused(), saying("The key is new."), refused()]
     page = open_page(f"/c/{chat_id}")
-    other = open_page(f"/c/{chat_id}", person="eve", **PHONE)
+    other = open_page(f"/c/{chat_id}", person="eve", **LOOKS["phone"])
     say(page, "Why is the sea salty?")
     expect(cause(page)).to_contain_text("Not with this key.")
     say(page, "And now?")
@@ -62,35 +59,33 @@ def test_a_retry_of_an_older_failure_that_fails_leads_back_to_what_followed(
     expect(page.get_by_role("button", name="Show the ")).to_have_count(0)
 
     cause(page).get_by_role("button", name="Retry").click()
-    for name, tab in {"": page, "-phone": other}.items():
+    for tab in (page, other):
         shows(tab, ["Why is the sea salty?"])
         expect(way(cause(tab), "Show the messages that followed")).to_be_visible()
-        open_page.shoot(tab, f"14-7-way-back{name}")
         tab.reload()
         expect(way(cause(tab), "Show the messages that followed")).to_be_visible()
 
+    open_page.shoot_looks(page, "way-back-to-what-followed")
     way(cause(other), "Show the messages that followed").click()
     for tab in (page, other):
         shows(tab, ["Why is the sea salty?", "And now?", "The key is new."])
-        expect(cause(tab)).to_have_count(1)  # of the first question, which has no answer
+        expect(cause(tab)).to_have_count(1)  # the failure of the first question, which has no answer
         expect(tab.get_by_role("button", name="Show the ")).to_have_count(0)
-    open_page.shoot(page, "14-7-way-back-gone")
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["fails", "is stopped"])
 def test_an_answer_whose_regeneration_comes_to_nothing_is_one_press_away(
-    open_page: People, server: House, model: FakeOpenAI, chat_id: str, is_stopped: bool
+    open_page: People, server: Harness, model: FakeOpenAI, chat_id: str, is_stopped: bool
 ) -> None:
     model.replies = [saying("Rivers bring it."), Reply([HANG]) if is_stopped else refused()]
     page = open_page(f"/c/{chat_id}")
-    say(page, "Why is the sea salty?")
-    answered(page)
+    ask(page, "Why is the sea salty?")
     page.get_by_role("button", name="Regenerate", exact=True).click()
     if is_stopped:
         page.get_by_role("button", name="Stop", exact=True).click()
     box = page.get_by_role("note", name="Stopped") if is_stopped else cause(page)
     expect(way(box, "Show the earlier answer")).to_be_visible()
-    open_page.shoot(page, f"14-7-way-back-answer-{'stopped' if is_stopped else 'failed'}")
+    open_page.shoot_looks(page, f"way-back-to-an-answer-{'stopped' if is_stopped else 'failed'}")
 
     page.get_by_role("button", name="Time travel").click()
     expect(page.get_by_role("slider")).to_be_visible()
@@ -105,12 +100,11 @@ def test_an_answer_whose_regeneration_comes_to_nothing_is_one_press_away(
 
 
 def test_the_newest_of_several_answers_leads_to_the_others_also_after_a_line_that_was_down(
-    open_page: People, server: House, model: FakeOpenAI, chat_id: str
+    open_page: People, server: Harness, model: FakeOpenAI, chat_id: str
 ) -> None:
     model.replies = [saying("Rivers bring it."), saying("Rain brings it."), refused()]
     page = open_page(f"/c/{chat_id}")
-    say(page, "Why is the sea salty?")
-    answered(page)
+    ask(page, "Why is the sea salty?")
     page.get_by_role("button", name="Regenerate", exact=True).click()
     shows(page, ["Why is the sea salty?", "Rain brings it."])
     answered(page)
@@ -130,7 +124,7 @@ def test_the_newest_of_several_answers_leads_to_the_others_also_after_a_line_tha
     shows(page, ["Why is the sea salty?", "Rivers bring it."])
 
 
-def test_the_tree_is_asked_for_once(open_page: People, server: House, model: FakeOpenAI, chat_id: str) -> None:
+def test_the_tree_is_asked_for_once(open_page: People, server: Harness, model: FakeOpenAI, chat_id: str) -> None:
     model.replies = [refused()]
     page = open_page(f"/c/{chat_id}")
     asked: list[str] = []

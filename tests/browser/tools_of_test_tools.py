@@ -1,12 +1,12 @@
-"""Tools for `test_tools.py`: some that ask, one that takes its time and says how far it is, one that proposes, and two
-that hand work to other chats."""
+"""Tools for `test_tools.py`: some that need an approval, one that reports its progress, one that proposes a change, and
+two that start other chats."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from server.authoring import Preview, Progress, ToolResult, Traits, tool
-from server.tools.agents import delegate, start_agent
+from threadcast import Preview, Progress, ToolResult, Traits, tool
+from threadcast.tools.agents import delegate, start_agent
 
 __all__ = [
     "delegate",
@@ -40,7 +40,7 @@ def send_invoice_with_line_items_to_customer_and_accountant() -> str:
 
 @tool(retry="safe", timeout_seconds=60)
 async def index_pages(go_on: str) -> AsyncIterator[Progress | ToolResult]:
-    """Index pages: a quarter of the way, and on when the file `go_on` is there."""
+    """Index pages: report a quarter, and continue when the file `go_on` exists."""
     yield Progress(stage="reading", message="reading page 1 of 4", fraction=0.25)
     while not Path(go_on).exists():
         await asyncio.sleep(0.02)

@@ -1,1 +1,1 @@
-"""Transcripts of the protocol as data (`*.json`), and a proxy that breaks one thing at a time: they must notice."""
+"""A proxy that breaks one thing at a time, and a check that some transcript of the protocol notices each error."""

@@ -1,4 +1,4 @@
-"""Small tools of which the mutations are made: changes of JSON answers, of headers, and of the events of a stream."""
+"""Building blocks of the mutations: changes of requests, JSON answers, headers, and events of a stream."""
 
 import json
 import re
@@ -12,6 +12,7 @@ __all__ = [
     "EventChange",
     "Json",
     "answers",
+    "bodies",
     "changed",
     "event_unit",
     "events",
@@ -19,7 +20,9 @@ __all__ = [
     "is_chats",
     "is_feed",
     "json_answers",
+    "json_requests",
     "lost",
+    "mapped",
     "query",
     "replacing",
     "twice",
@@ -30,13 +33,13 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]  # Any: JSON that mutations look into
 
 EventChange: TypeAlias = Callable[[Json, str | None], Iterable[tuple[Json, str | None]]]
-"""An event's JSON and id to what is passed on in its place."""
+"""Maps an event's JSON and id to the events that are passed on instead."""
 
 _EVENT = re.compile(rb"data: (\{.*\})\n(?:id: (.*)\n)?\n")
 
 
 def is_chats(request: Request) -> bool:
-    """A stream of chats, as PROTOCOL §4 has it."""
+    """Whether a request opens a stream of chats (PROTOCOL §4)."""
     return request.path == "/v1/chats/subscribe"
 
 
@@ -45,7 +48,7 @@ def is_feed(request: Request) -> bool:
 
 
 def answers(path: str, change: Callable[[Request, Answer], None]) -> Callable[[Request, Answer], None]:
-    """Changes the answers to requests whose `METHOD /path` matches, streams left alone."""
+    """Changes the answers to requests whose `METHOD /path` matches, but no streams."""
     wanted = re.compile(path)
 
     def of(request: Request, answer: Answer) -> None:
@@ -55,8 +58,28 @@ def answers(path: str, change: Callable[[Request, Answer], None]) -> Callable[[R
     return of
 
 
+def bodies(path: str, change: Callable[[bytes], bytes]) -> Callable[[Request, Answer], None]:
+    """Changes the bodies of answers with status 200."""
+
+    def of(request: Request, answer: Answer) -> None:
+        if answer.status == 200 and answer.body:
+            answer.body = change(answer.body)
+
+    return answers(path, of)
+
+
+def json_requests(part: bytes, change: Callable[[Json], Json]) -> Callable[[Request], None]:
+    """Changes the JSON bodies of requests that contain `part`."""
+
+    def of(request: Request) -> None:
+        if part in request.body:
+            request.body = json.dumps(change(json.loads(request.body))).encode()
+
+    return of
+
+
 def json_answers(path: str, change: Callable[[Request, Json], Json | None]) -> Callable[[Request, Answer], None]:
-    """Changes the JSON objects of good answers. `change` may change its argument or give another."""
+    """Changes the JSON objects of answers with status 200. `change` changes its argument or returns another object."""
 
     def of(request: Request, answer: Answer) -> None:
         if answer.status == 200 and answer.body:
@@ -69,7 +92,7 @@ def json_answers(path: str, change: Callable[[Request, Json], Json | None]) -> C
 
 
 def header(name: str, value: str | None, *, streams: bool = True) -> Callable[[Request, Answer], None]:
-    """Sets a header of event streams, or of everything else; None takes it away."""
+    """Sets a header of event streams, or of all other answers. The value None removes the header."""
 
     def of(request: Request, answer: Answer) -> None:
         if (answer.body is None) is streams and name in answer.headers:
@@ -81,14 +104,14 @@ def header(name: str, value: str | None, *, streams: bool = True) -> Callable[[R
 
 
 def units(wanted: Callable[[Request], bool], make: Callable[[], UnitChange]) -> Callable[[Request], UnitChange | None]:
-    """Changes the units of streams whose request is wanted; `make` is called for each."""
+    """Changes the units of streams whose request is wanted. `make` is called for each stream."""
     return lambda request: make() if wanted(request) else None
 
 
 def events(
     wanted: Callable[[Request], bool], make: Callable[[Request], EventChange]
 ) -> Callable[[Request], UnitChange | None]:
-    """Changes the events of native streams, parsed; other units pass."""
+    """Changes the parsed events of native streams. Other units are passed on unchanged."""
 
     def of(request: Request) -> UnitChange | None:
         if not wanted(request):
@@ -111,22 +134,30 @@ def events(
     return of
 
 
-def changed(kind: str, **words: object) -> EventChange:
-    """Sets fields of every event of a type; None takes them away."""
+def mapped(change: Callable[[Json], object]) -> EventChange:
+    """Changes each event in place."""
 
-    def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-        if event["type"] == kind:
-            for key, value in words.items():
-                event.pop(key, None)
-                if value is not None:
-                    event[key] = value
+    def of(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
+        change(event)
         yield event, event_id
 
-    return change
+    return of
+
+
+def changed(kind: str, **words: object) -> EventChange:
+    """Sets fields of every event of a type. The value None removes a field."""
+
+    def change(event: Json) -> None:
+        if event["type"] == kind:
+            event.update(words)
+            for key in [key for key, value in words.items() if value is None]:
+                del event[key]
+
+    return mapped(change)
 
 
 def lost(kind: str) -> EventChange:
-    """Loses events of a type and numbers the rest so that `seq` has no gap. Ids stay as they are."""
+    """Drops events of a type and renumbers the others so that `seq` has no gap. Ids are not changed."""
     lost: dict[object, int] = {}
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
@@ -144,7 +175,7 @@ def lost(kind: str) -> EventChange:
 
 
 def twice(kind: str, *, renumbered: bool = False) -> EventChange:
-    """Tells events of a type a second time. `renumbered`: under a number of its own, so that `seq` has no gap."""
+    """Sends events of a type twice. `renumbered`: with a new number, so that `seq` stays correct."""
     more: dict[object, int] = {}
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
@@ -162,7 +193,7 @@ def twice(kind: str, *, renumbered: bool = False) -> EventChange:
 
 
 def replacing(pattern: bytes, by: bytes) -> UnitChange:
-    """Replaces what matches in every unit."""
+    """Replaces every match of a pattern in every unit."""
 
     def unit(data: bytes) -> Iterable[bytes]:
         yield re.sub(pattern, by, data)
@@ -171,20 +202,20 @@ def replacing(pattern: bytes, by: bytes) -> UnitChange:
 
 
 def event_unit(event: Json, event_id: str | None) -> bytes:
-    """An event as our server writes it."""
+    """Return an event as our server writes it."""
     data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     return f"data: {data}\n{'' if event_id is None else f'id: {event_id}{chr(10)}'}\n".encode()
 
 
 def query(request: Request, **values: str) -> None:
-    """Sets parameters of the query that are there already."""
+    """Set existing parameters of the query."""
     address = urlsplit(request.target)
     pairs = [(key, values.get(key, value)) for key, value in parse_qsl(address.query, keep_blank_values=True)]
     request.target = f"{address.path}?{urlencode(pairs)}"
 
 
 def without_query(request: Request, *names: str) -> None:
-    """Takes parameters out of the query."""
+    """Remove parameters of the query."""
     address = urlsplit(request.target)
     pairs = [pair for pair in parse_qsl(address.query, keep_blank_values=True) if pair[0] not in names]
     request.target = f"{address.path}?{urlencode(pairs)}" if pairs else address.path

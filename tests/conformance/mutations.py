@@ -1,11 +1,12 @@
-"""Shows that the conformance kit notices: every mutation stands before a real server, and some transcript must fail.
+"""Shows that the conformance kit notices errors: each mutation changes the answers of a real server, and a transcript
+must fail.
 
     python -m tests.conformance.mutations                 all of them, and a table of which transcripts noticed
     python -m tests.conformance.mutations no-ids feed-*   these alone
 
-Of each mutation the transcripts that it names are played first; only if none of these notices, all others. A transcript
-counts only when it passes through the same proxy without a mutation. The exit code is 1 when a mutation survived, or
-changed nothing.
+For each mutation, the transcripts that it names are played first; the others are played only if none of these fails. A
+transcript counts only when it passes through the same proxy without a mutation. The exit code is 1 when a mutation
+survived, or changed nothing.
 """
 
 import random
@@ -19,15 +20,15 @@ from pathlib import Path
 
 import anyio
 
-from server.console.conformance.player import play
-from server.console.conformance.target import Target
-from server.console.conformance.transcripts import Transcript, load, transcripts_directory
 from tests.conformance.proxy import Mutation, proxy_to
 from tests.conformance.wrong_answers import ANSWERS
 from tests.conformance.wrong_commands import COMMANDS
 from tests.conformance.wrong_older_wires import OLDER_WIRES
 from tests.conformance.wrong_streams import STREAMS
-from tests.integration.harness import ROOT, start
+from tests.support.server import ROOT, start
+from threadcast.console.conformance.player import play
+from threadcast.console.conformance.target import Target
+from threadcast.console.conformance.transcripts import Transcript, load, transcripts_directory
 
 __all__ = ["CONFIG", "MUTATIONS", "Noticed", "drawn", "judge", "main"]
 
@@ -41,16 +42,18 @@ description = "Opens a file in the editor."
 [profiles.agent]
 payloads = ["article"]
 """
-"""Of a server that offers what all transcripts need, with the tools of `tests/integration/preview_tools.py`."""
+"""The configuration of a server that has everything that the transcripts need, with the tools of
+`tests/integration/preview_tools.py`."""
 
 AT_ONCE = 4
-"""Mutations that are judged together; most of their time is waiting for what never comes."""
+"""How many mutations are judged together. Most of the time they wait for events that never come."""
 
 WAIT_SECONDS = 4.0
-"""For what a mutation may have swallowed. The same transcripts pass without it within the same time."""
+"""Time limit of an event that a mutation may have dropped. The same transcripts pass without a mutation in this
+time."""
 
 FIXED_SEED = "0"
-"""Where there is no git."""
+"""The seed if git is not available."""
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Noticed:
 
 
 def drawn(count: int) -> list[str]:
-    """Some mutations, chosen by the commit, so that each commit plays others and the same commit the same."""
+    """Return some mutations. The choice depends on the commit, so that it is random and repeatable."""
     try:
         found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
         seed = found.stdout.strip()
@@ -73,7 +76,7 @@ def drawn(count: int) -> list[str]:
 
 
 async def judge(url: str, name: str, transcripts: dict[str, Transcript], wait_seconds: float = WAIT_SECONDS) -> Noticed:
-    """Play transcripts against the server at `url` behind one mutation until some have noticed."""
+    """Play transcripts against the server at `url` behind one mutation until some transcripts have failed."""
     mutation = MUTATIONS[name]
     noticed = Noticed()
     async with AsyncExitStack() as stack:
@@ -94,7 +97,7 @@ async def judge(url: str, name: str, transcripts: dict[str, Transcript], wait_se
 
 
 async def control(url: str, names: list[str], transcripts: dict[str, Transcript]) -> dict[str, list[str]]:
-    """Those of these transcripts that do not pass through a proxy without a mutation, and why."""
+    """Return the transcripts that fail behind a proxy without a mutation, with the reasons."""
     failed: dict[str, list[str]] = {}
     async with proxy_to(url, None) as proxy, Target(proxy.url, answer_seconds=WAIT_SECONDS) as target:
         await target.look()
@@ -136,7 +139,7 @@ def _word(noticed: Noticed) -> str:
 
 
 def main(patterns: list[str]) -> int:
-    """Start a server, judge, print; the exit code."""
+    """Start a server, judge the mutations and print the table. Returns the exit code."""
     names = [name for name in MUTATIONS if not patterns or any(fnmatch(name, each) for each in patterns)]
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory)

@@ -1,8 +1,8 @@
 """An HTTP proxy on loopback, in front of a real server, that breaks one thing in the server's answers.
 
-It reads requests and answers as HTTP/1.1, hands them to a `Mutation`, and passes on what that leaves. Answers other
-than event streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or
-`retry` line by itself, as soon as it is complete. What a mutation does not change passes byte by byte.
+It reads requests and answers as HTTP/1.1, lets a `Mutation` change them, and passes them on. Answers other than event
+streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or `retry`
+line by itself, as soon as it is complete. Data that a mutation does not change is passed on byte by byte.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "conte
 
 @dataclass
 class Request:
-    """`target` is path and query; header names are in lower case."""
+    """A request. `target` is path and query; header names are in lower case."""
 
     method: str
     target: str
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """`body` is None for an event stream, whose head alone is here."""
+    """An answer. `body` is None for an event stream, of which only the head is known."""
 
     status: int
     headers: dict[str, str]
@@ -51,26 +51,30 @@ class Answer:
 
 
 UnitChange = Callable[[bytes], Iterable[bytes]]
-"""A unit of a stream to what is passed on in its place; made anew for each stream, so that it may remember."""
+"""Maps a unit of a stream to the units that are passed on instead. Each stream has its own function, which may have a
+state."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One thing that a server does wrong, in a sentence. `hints`: the transcripts that are played first. Each of the
-    three changes is optional; the first two change their argument in place, `unit` gives a stream's change or None."""
+    """One error of a server, described by `sentence`. `hints`: the transcripts that are played first.
+
+    Each of the three changes is optional. `request` and `answer` change their last argument in place. `unit` returns
+    the change of a stream, or None.
+    """
 
     sentence: str
     hints: tuple[str, ...]
-    request: Callable[[Request], None] | None = None
+    request: Callable[[Request], object] | None = None
     answer: Callable[[Request, Answer], None] | None = None
     unit: Callable[[Request], UnitChange | None] | None = None
     never_ends: bool = False
-    """A stream that the server ends stays open."""
+    """Whether a stream stays open that the server has ended."""
 
 
 @dataclass
 class Proxy:
-    """`changes_count`: how often the mutation changed something; 0 proves nothing."""
+    """The proxy. `changes_count`: how often the mutation changed something; with 0, a result proves nothing."""
 
     port: int
     mutation: Mutation | None
@@ -79,7 +83,7 @@ class Proxy:
     _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client connection: requests one after the other."""
+        """Serve one client connection, whose requests come one after the other."""
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = writer
@@ -91,7 +95,7 @@ class Proxy:
         self._open.pop(task)
 
     async def close(self) -> None:
-        """Close every connection, and wait until nobody serves one."""
+        """Close every connection, and wait until their tasks have ended."""
         tasks = dict(self._open)
         for writer in tasks.values():
             writer.close()
@@ -99,7 +103,7 @@ class Proxy:
             await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
     async def _exchange(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; False when the connection is to be closed."""
+        """Pass on one request and its answer. Returns False if the connection must be closed."""
         sent = replace(request, headers=dict(request.headers))
         if self.mutation is not None and self.mutation.request is not None:
             self.mutation.request(sent)
@@ -170,7 +174,7 @@ class Proxy:
 
 
 def _units(data: bytes) -> tuple[list[bytes], bytes]:
-    """Whole units of a stream, and the beginning of the next one."""
+    """Split a stream into whole units and the beginning of the next unit."""
     units: list[bytes] = []
     start = at = 0
     while (end := data.find(b"\n", at)) != -1:
@@ -182,7 +186,7 @@ def _units(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Request | None:
-    """The next request of a connection; None when the client has left."""
+    """Read the next request of a connection. Returns None if the client has disconnected."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -205,7 +209,7 @@ def _parsed(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 async def _body(reader: asyncio.StreamReader, status: int, headers: dict[str, str]) -> AsyncIterator[bytes]:
-    """The pieces of an answer's body as they come, without the chunked coding."""
+    """Yield the pieces of an answer's body as they arrive, without the chunked coding."""
     if status in (204, 304):
         return
     if headers.get("transfer-encoding") != "chunked":
@@ -235,7 +239,7 @@ def _head_bytes(answer: Answer, length: str) -> bytes:
 
 @asynccontextmanager
 async def proxy_to(url: str, mutation: Mutation | None) -> AsyncIterator[Proxy]:
-    """A proxy to the server at `url`, for a block; without a mutation it passes everything on as it is."""
+    """Run a proxy to the server at `url` for a block. Without a mutation it changes nothing."""
     proxy = Proxy(int(url.rpartition(":")[2]), mutation)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=HEAD_MAX_BYTES)
     proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

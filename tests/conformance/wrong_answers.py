@@ -1,10 +1,19 @@
-"""Mutations of everything that is no stream of chats and no command: lists, time travel, export, blobs."""
+"""Mutations of the other answers: of lists, earlier states of a chat, exports and blobs."""
 
 import json
 import re
 from collections.abc import Callable
 
-from tests.conformance.breaking import Json, answers, header, json_answers, query, without_query
+from tests.conformance.breaking import (
+    Json,
+    answers,
+    bodies,
+    header,
+    json_answers,
+    json_requests,
+    query,
+    without_query,
+)
 from tests.conformance.proxy import Answer, Mutation, Request
 
 __all__ = ["ANSWERS"]
@@ -20,20 +29,12 @@ def _position(request: Request, body: Json) -> None:
 
 
 def _later(request: Request) -> None:
-    """`at` shows the chat one event later."""
+    """Show the chat one event later than `at`."""
     at = request.query.get("at", [""])[0]
     if at.isdecimal():
         query(request, at=str(int(at) + 1))
     elif found := re.fullmatch(r"(\d+)-(\d+)-(\d+)", at):
         query(request, at=f"{found[1]}-{int(found[2]) + 1}-{found[3]}")
-
-
-def _now(request: Request) -> None:
-    without_query(request, "at")
-
-
-def _no_tree(request: Request) -> None:
-    without_query(request, "view")
 
 
 def _is_tree(request: Request) -> bool:
@@ -51,7 +52,7 @@ def _only_children(request: Request, body: Json) -> None:
 
 
 def _path_alone(request: Request, body: Json) -> None:
-    """A tree without the branches that are not active."""
+    """Remove the branches that are not active from a tree."""
     if not _is_tree(request):
         return
     parents = {message["message_id"]: message.get("parent_id") for message in body["messages"]}
@@ -82,29 +83,9 @@ def _without(*names: str) -> Callable[[Request], None]:
     return lambda request: without_query(request, *names) if request.path == "/v1/chats" else None
 
 
-def _last_line_lost(request: Request, answer: Answer) -> None:
-    if answer.status == 200 and answer.body:
-        answer.body = b"".join(answer.body.splitlines(keepends=True)[:-1])
-
-
-def _half_a_line_lost(request: Request, answer: Answer) -> None:
-    if answer.status == 200 and answer.body:
-        answer.body = answer.body[:-20]
-
-
-def _siblings_written(request: Request, answer: Answer) -> None:
-    if answer.status == 200 and answer.body:
-        answer.body = answer.body.replace(
-            b'{"type":"message","message":{', b'{"type":"message","message":{"sibling_ids":[],'
-        )
-
-
-def _swallowed(request: Request, answer: Answer) -> None:
-    if answer.status == 200 and answer.body:
-        body = json.loads(answer.body)
-        if body.get("skipped"):
-            body = {**body, "imported": body["skipped"], "skipped": []}
-        answer.body = json.dumps(body).encode()
+def _swallowed(request: Request, body: Json) -> None:
+    if body.get("skipped"):
+        body.update(imported=body["skipped"], skipped=[])
 
 
 def _bad_lines_dropped(request: Request) -> None:
@@ -147,24 +128,10 @@ def _never_ready(request: Request, body: Json) -> None:
     body["status"] = "starting"
 
 
-def _says_deleted(request: Request, answer: Answer) -> None:
-    if answer.status == 200:
-        answer.body = b'{"status":"deleted"}'
-
-
-def _one_byte_short(request: Request, answer: Answer) -> None:
-    if answer.status == 200:
-        answer.body = (answer.body or b"")[:-1]
-
-
 def _loud_hash(request: Request, answer: Answer) -> None:
     body = json.loads(answer.body or b"{}")
     if "hash" in body:
         answer.body = json.dumps({**body, "hash": body["hash"].upper()}).encode()
-
-
-def _never_known(request: Request) -> None:
-    request.headers.pop("if-none-match", None)
 
 
 def _no_tool_runs(request: Request, body: Json) -> None:
@@ -182,13 +149,6 @@ def _ascii(request: Request, answer: Answer) -> None:
         answer.body = re.sub(r"[^\x00-\x7f]+", "?", answer.body.decode()).encode()
 
 
-def _nobody_typed(request: Request) -> None:
-    if request.path.endswith("/typing") and request.body:
-        body = json.loads(request.body)
-        body.pop("stream_id", None)
-        request.body = json.dumps(body).encode()
-
-
 def _adds_nothing(request: Request) -> None:
     if request.path.startswith("/v1/streams/") and b'"add"' in request.body:
         request.body = re.sub(rb'"add": *\[[^\]]*\]', b'"add": []', request.body)
@@ -201,11 +161,11 @@ def _adds_anew(request: Request) -> None:
 
 ANSWERS: dict[str, Mutation] = {
     "read-position-ahead": Mutation(
-        "GET of a chat tells a position that is one too high", FINAL, answer=json_answers(f"GET {ID}", _position)
+        "GET of a chat has a position that is one too high", FINAL, answer=json_answers(f"GET {ID}", _position)
     ),
     "at-is-late": Mutation("at= shows the chat one event later", FINAL, request=_later),
-    "at-is-now": Mutation("at= is ignored", FINAL, request=_now),
-    "no-tree": Mutation("view=tree is ignored", FINAL, request=_no_tree),
+    "at-is-now": Mutation("at= is ignored", FINAL, request=lambda request: without_query(request, "at")),
+    "no-tree": Mutation("view=tree is ignored", FINAL, request=lambda request: without_query(request, "view")),
     "tree-leaves-first": Mutation(
         "a tree has children before their parents", FINAL, answer=json_answers(f"GET {ID}", _leaves_first)
     ),
@@ -233,20 +193,29 @@ ANSWERS: dict[str, Mutation] = {
         "a trace lacks the runs of tools", ("diagnostics",), answer=json_answers(f"GET {ID}/runs/.*", _no_tool_runs)
     ),
     "export-cut": Mutation(
-        "an export lacks its last line", ("export-import",), answer=answers(f"GET {ID}/export", _last_line_lost)
+        "an export lacks its last line",
+        ("export-import",),
+        answer=bodies(f"GET {ID}/export", lambda body: b"".join(body.splitlines(keepends=True)[:-1])),
     ),
     "export-cut-in-a-line": Mutation(
         "an export ends in the middle of a line",
         ("export-import",),
-        answer=answers(f"GET {ID}/export", _half_a_line_lost),
+        answer=bodies(f"GET {ID}/export", lambda body: body[:-20]),
     ),
     "export-with-siblings": Mutation(
-        "an export writes siblings", ("export-import",), answer=answers(f"GET {ID}/export", _siblings_written)
+        "an export writes siblings",
+        ("export-import",),
+        answer=bodies(
+            f"GET {ID}/export",
+            lambda body: body.replace(
+                b'{"type":"message","message":{', b'{"type":"message","message":{"sibling_ids":[],'
+            ),
+        ),
     ),
     "import-says-done": Mutation(
-        "an import of a chat that is there says imported",
+        "an import of an existing chat says imported",
         ("export-import",),
-        answer=answers("POST /v1/chats/import", _swallowed),
+        answer=json_answers("POST /v1/chats/import", _swallowed),
     ),
     "import-in-part": Mutation(
         "an import leaves bad lines out and imports the rest", ("import-refused",), request=_bad_lines_dropped
@@ -273,10 +242,10 @@ ANSWERS: dict[str, Mutation] = {
         answer=json_answers(f"GET {ID}/approvals", lambda request, body: {"tools": []}),
     ),
     "approvals-kept": Mutation(
-        "an approval that is taken back stays",
+        "a withdrawn approval stays",
         ("approvals-forgotten",),
         request=_keeps_approvals,
-        answer=answers(f"DELETE {ID}/approvals/.*", _says_deleted),
+        answer=bodies(f"DELETE {ID}/approvals/.*", lambda body: b'{"status":"deleted"}'),
     ),
     "never-ready": Mutation(
         "the server says that it is starting", ("for-operators",), answer=json_answers("GET /readyz", _never_ready)
@@ -285,15 +254,17 @@ ANSWERS: dict[str, Mutation] = {
         "DELETE says deleted and deletes nothing",
         ("delete",),
         request=_deletes_nothing,
-        answer=answers(f"DELETE {ID}", _says_deleted),
+        answer=bodies(f"DELETE {ID}", lambda body: b'{"status":"deleted"}'),
     ),
     "blob-cut": Mutation(
-        "a blob lacks its last byte", ("blobs",), answer=answers(f"GET {ID}/blobs/.*", _one_byte_short)
+        "a blob lacks its last byte", ("blobs",), answer=bodies(f"GET {ID}/blobs/.*", lambda body: body[:-1])
     ),
     "blob-hash-in-capitals": Mutation(
         "the hash of a blob is in capitals", ("blobs",), answer=answers(f"POST {ID}/blobs", _loud_hash)
     ),
-    "blob-never-cached": Mutation("If-None-Match is ignored", ("blobs",), request=_never_known),
+    "blob-never-cached": Mutation(
+        "If-None-Match is ignored", ("blobs",), request=lambda request: request.headers.pop("if-none-match", None)
+    ),
     "blob-runs": Mutation(
         "blobs have no Content-Security-Policy",
         ("blobs",),
@@ -302,7 +273,13 @@ ANSWERS: dict[str, Mutation] = {
     "ascii-in-json": Mutation(
         "every character of JSON that is not ASCII becomes ?", ("unicode",), answer=answers("GET .*", _ascii)
     ),
-    "typing-echoes": Mutation("who types hears of it", ("presence",), request=_nobody_typed),
+    "typing-echoes": Mutation(
+        "the typing of a reader is sent back to that reader",
+        ("presence",),
+        request=json_requests(
+            b'"typing"', lambda body: {key: value for key, value in body.items() if key != "stream_id"}
+        ),
+    ),
     "stream-adds-nothing": Mutation("adding a chat to a stream does nothing", ("named-stream",), request=_adds_nothing),
     "stream-adds-anew": Mutation(
         "a chat added with `from` begins with a snapshot", ("named-stream",), request=_adds_anew

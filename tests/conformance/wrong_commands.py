@@ -1,9 +1,6 @@
-"""Mutations of commands: of what is posted, and of the answers to it."""
+"""Mutations of commands and of the answers to them."""
 
-import json
-from collections.abc import Callable
-
-from tests.conformance.breaking import Json, answers
+from tests.conformance.breaking import Json, answers, json_requests
 from tests.conformance.proxy import Answer, Mutation, Request
 
 __all__ = ["COMMANDS"]
@@ -19,25 +16,6 @@ def _refusals_accepted(request: Request, answer: Answer) -> None:
 def _duplicates_accepted(request: Request, answer: Answer) -> None:
     if answer.body == b'{"status":"duplicate"}':
         answer.status, answer.body = 202, b'{"status":"accepted"}'
-
-
-def _drops_images(request: Request) -> None:
-    if b'"update_message"' in request.body:
-        request.body = json.dumps({"attachments": [], **json.loads(request.body)}).encode()
-
-
-def _impatient(request: Request) -> None:
-    request.headers.pop("prefer", None)
-
-
-def _interrupting(change: Callable[[Json], Json]) -> Callable[[Request], None]:
-    """Changes the commands that interrupt."""
-
-    def changed(request: Request) -> None:
-        if b'"interrupt"' in request.body:
-            request.body = json.dumps(change(json.loads(request.body))).encode()
-
-    return changed
 
 
 def _waits(body: Json) -> Json:
@@ -62,14 +40,24 @@ COMMANDS: dict[str, Mutation] = {
         answer=answers(f"POST {ID}/commands", _duplicates_accepted),
     ),
     "edits-drop-images": Mutation(
-        "an edit takes a message's images away", ("edit-keeps-attachments",), request=_drops_images
+        "an edit removes a message's images",
+        ("edit-keeps-attachments",),
+        request=json_requests(b'"update_message"', lambda body: {"attachments": [], **body}),
     ),
-    "never-waits": Mutation("Prefer: wait is ignored", ("prefer-wait",), request=_impatient),
-    "interrupts-wait": Mutation("interrupt is ignored", ("interrupt", "interrupt-queued"), _interrupting(_waits)),
+    "never-waits": Mutation(
+        "Prefer: wait is ignored", ("prefer-wait",), request=lambda request: request.headers.pop("prefer", None)
+    ),
+    "interrupts-wait": Mutation(
+        "interrupt is ignored", ("interrupt", "interrupt-queued"), json_requests(b'"interrupt"', _waits)
+    ),
     "interrupts-steer": Mutation(
-        "a message that interrupts lets the model call end", ("interrupt", "interrupt-queued"), _interrupting(_steers)
+        "a message that interrupts waits for the end of the model call",
+        ("interrupt", "interrupt-queued"),
+        json_requests(b'"interrupt"', _steers),
     ),
     "interrupts-only-abort": Mutation(
-        "a message that interrupts ends the run and is not said", ("interrupt",), _interrupting(_only_aborts)
+        "a message that interrupts ends the run and is not added",
+        ("interrupt",),
+        json_requests(b'"interrupt"', _only_aborts),
     ),
 }

@@ -1,4 +1,4 @@
-"""Mutations of event streams: how they are framed, numbered, resumed, and what is on them."""
+"""Mutations of event streams: of their framing, numbers, resumption and events."""
 
 import json
 import re
@@ -13,6 +13,7 @@ from tests.conformance.breaking import (
     is_chats,
     is_feed,
     lost,
+    mapped,
     query,
     replacing,
     twice,
@@ -27,23 +28,8 @@ PLAIN = ("plain-turn",)
 SEVERAL = ("several-chats",)
 
 
-def _id_first() -> UnitChange:
-    def unit(data: bytes) -> Iterable[bytes]:
-        yield re.sub(rb"(data: .*\n)(id: .*\n)", rb"\2\1", data)
-
-    return unit
-
-
-def _named() -> UnitChange:
-    def unit(data: bytes) -> Iterable[bytes]:
-        found = re.search(rb'"type":"(\w+)"', data)
-        yield b"event: %b\n%b" % (found[1], data) if found and data.startswith(b"data: ") else data
-
-    return unit
-
-
 def _no_heartbeat(after: int) -> UnitChange:
-    """Only so many heartbeats pass, each with the empty line that may follow it."""
+    """Passes only the first `after` heartbeats, each with the empty line that may follow."""
     count = 0
     is_dropping = False
 
@@ -86,13 +72,14 @@ def _one_count() -> EventChange:
     return change
 
 
-def _seq(change_of: str) -> EventChange:
-    def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-        if "seq" in event:
-            event["seq"] = int(event["seq"]) if change_of == "number" else str(int(event["seq"]) + 1)
-        yield event, event_id
+def _seq_from_one(event: Json) -> None:
+    if "seq" in event:
+        event["seq"] = str(int(event["seq"]) + 1)
 
-    return change
+
+def _seq_as_number(event: Json) -> None:
+    if "seq" in event:
+        event["seq"] = int(event["seq"])
 
 
 def _hole() -> EventChange:
@@ -118,7 +105,7 @@ def _first_chat_alone(request: Request) -> EventChange:
 
 
 def _swapped() -> EventChange:
-    """The final form of an answer comes before `stream_finished`, under the right numbers."""
+    """Sends the final form of an answer before `stream_finished`, with correct numbers."""
     held: tuple[Json, str | None] | None = None
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
@@ -135,35 +122,37 @@ def _swapped() -> EventChange:
     return change
 
 
-def _message(**words: object) -> EventChange:
-    def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-        if event["type"] == "message_added" and event["message"]["role"] == "assistant":
-            event["message"].update(words)
-        yield event, event_id
-
-    return change
+def _another_text(event: Json) -> None:
+    if event["type"] == "message_added" and event["message"]["role"] == "assistant":
+        event["message"]["content"] = "You said: something"
 
 
-def _text(event: Json) -> Json:
-    found: Json = json.loads(re.sub(r"[^\x00-\x7f]+", "?", json.dumps(event, ensure_ascii=False)))
-    return found
+def _ascii(event: Json) -> None:
+    event.update(json.loads(re.sub(r"[^\x00-\x7f]+", "?", json.dumps(event, ensure_ascii=False))))
 
 
-def _tools_without_input(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-    if event["type"] == "snapshot":
-        for call in event["runtime"].get("tools", []):
-            call.pop("input", None)
-    yield event, event_id
+def _tools_without_input(event: Json) -> None:
+    for call in event["runtime"].get("tools", []) if event["type"] == "snapshot" else ():
+        call.pop("input", None)
 
 
-def _presence(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
+def _presence(event: Json) -> None:
     if event["type"] == "presence":
         event["count"] += 1
-    yield event, event_id
+
+
+def _feed_reversed(event: Json) -> None:
+    if event["type"] == "feed_snapshot":
+        event["chats"].reverse()
+
+
+def _other_chat(event: Json) -> None:
+    if "chat_id" in event:
+        event["chat_id"] = "conformance-other"
 
 
 def _deaf_presence() -> EventChange:
-    """Loses the presence of readers who leave."""
+    """Drops the presence of readers who leave."""
     most = 0
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
@@ -177,40 +166,8 @@ def _deaf_presence() -> EventChange:
     return change
 
 
-def _feed_reversed(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-    if event["type"] == "feed_snapshot":
-        event["chats"].reverse()
-    yield event, event_id
-
-
-def _feed_numbers(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-    yield {**event, "seq": "0"}, event_id
-
-
-def _split_data() -> UnitChange:
-    def unit(data: bytes) -> Iterable[bytes]:
-        yield re.sub(rb'^(data: \{"chat_id":"[^"]+",)', rb"\1\ndata: ", data)
-
-    return unit
-
-
-def _comment_inside() -> UnitChange:
-    def unit(data: bytes) -> Iterable[bytes]:
-        yield re.sub(rb"^(data: .*\n)(id: )", rb"\1: hb 1763690000\n\2", data)
-
-    return unit
-
-
 def _no_place(request: Request) -> None:
     request.headers.pop("last-event-id", None)
-    without_query(request, "from")
-
-
-def _no_header_place(request: Request) -> None:
-    request.headers.pop("last-event-id", None)
-
-
-def _no_query_place(request: Request) -> None:
     without_query(request, "from")
 
 
@@ -230,10 +187,6 @@ def _one_back(request: Request) -> None:
         query(request, **{"from": earlier})
 
 
-def _no_inline(request: Request) -> None:
-    without_query(request, "blobs")
-
-
 def _any_stream(request: Request) -> bool:
     return request.method == "GET"
 
@@ -242,39 +195,36 @@ def _resumes(request: Request) -> bool:
     return is_chats(request) and ("last-event-id" in request.headers or "from" in request.query)
 
 
-def _ascii(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-    yield _text(event), event_id
-
-
+_ID_FIRST = replacing(rb"(data: .*\n)(id: .*\n)", rb"\2\1")
+_NAMED = replacing(rb'\A(?=data: .*?"type":"(\w+)")', rb"event: \1\n")
+_SPLIT_DATA = replacing(rb'^(data: \{"chat_id":"[^"]+",)', rb"\1\ndata: ")
+_COMMENT_INSIDE = replacing(rb"^(data: .*\n)(id: )", rb"\1: hb 1763690000\n\2")
 _LATIN = replacing(rb"\xc5\xbe", b"\xbe")
 _UNNUMBERED = replacing(rb"(?m)^id: .*\n", b"")
 
 
-def _other_chat(request: Request) -> EventChange:
-    def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
-        yield ({**event, "chat_id": "conformance-other"} if "chat_id" in event else event), event_id
-
-    return change
-
-
 STREAMS: dict[str, Mutation] = {
-    "id-before-data": Mutation("the id line stands before the data line", PLAIN, unit=units(is_chats, _id_first)),
-    "event-names": Mutation("events name their type in an `event:` line", PLAIN, unit=units(is_chats, _named)),
+    "id-before-data": Mutation(
+        "the id line comes before the data line", PLAIN, unit=units(is_chats, lambda: _ID_FIRST)
+    ),
+    "event-names": Mutation("events name their type in an `event:` line", PLAIN, unit=units(is_chats, lambda: _NAMED)),
     "data-on-two-lines": Mutation(
-        "an event's JSON is split over two data lines", PLAIN, unit=units(is_chats, _split_data)
+        "an event's JSON is split over two data lines", PLAIN, unit=units(is_chats, lambda: _SPLIT_DATA)
     ),
     "carriage-returns": Mutation("lines end in CR LF", PLAIN, unit=units(is_chats, lambda: replacing(rb"\n", b"\r\n"))),
     "comment-inside-event": Mutation(
-        "a comment stands between an event's data and its id", PLAIN, unit=units(is_chats, _comment_inside)
+        "a comment is between an event's data and its id", PLAIN, unit=units(is_chats, lambda: _COMMENT_INSIDE)
     ),
     "ascii-on-streams": Mutation(
-        "every character of a stream that is not ASCII becomes ?", ("unicode",), unit=events(is_chats, lambda _: _ascii)
+        "every character of a stream that is not ASCII becomes ?",
+        ("unicode",),
+        unit=events(is_chats, lambda _: mapped(_ascii)),
     ),
     "latin-1-on-streams": Mutation(
-        "a stream has a byte that is no UTF-8", ("oneshot-openai", "unicode"), unit=units(is_chats, lambda: _LATIN)
+        "a stream has a byte that is not UTF-8", ("oneshot-openai", "unicode"), unit=units(is_chats, lambda: _LATIN)
     ),
     "no-ids": Mutation("events have no id", PLAIN, unit=units(is_chats, lambda: _UNNUMBERED)),
-    "no-heartbeat": Mutation("no heartbeat comes, ever", PLAIN, unit=units(_any_stream, lambda: _no_heartbeat(0))),
+    "no-heartbeat": Mutation("no heartbeat ever comes", PLAIN, unit=units(_any_stream, lambda: _no_heartbeat(0))),
     "one-heartbeat": Mutation(
         "no heartbeat comes after the first one", ("heartbeats",), unit=units(_any_stream, lambda: _no_heartbeat(1))
     ),
@@ -287,7 +237,7 @@ STREAMS: dict[str, Mutation] = {
         unit=units(is_chats, lambda: replacing(rb"^(: hb .*\n)", rb"\1\n")),
     ),
     "no-early-retry": Mutation(
-        "no `retry` stands before the first heartbeat",
+        "no `retry` comes before the first heartbeat",
         PLAIN,
         unit=units(is_chats, lambda: replacing(rb"^retry: .*\n", b"")),
     ),
@@ -317,23 +267,29 @@ STREAMS: dict[str, Mutation] = {
     "position-without-base": Mutation(
         "the position in ids is one too high for its base", PLAIN, unit=events(is_chats, lambda _: _with_ids(1, 0))
     ),
-    "seq-from-one": Mutation("seq counts from 1", PLAIN, unit=events(is_chats, lambda _: _seq("one"))),
-    "seq-as-number": Mutation("seq is a number", PLAIN, unit=events(is_chats, lambda _: _seq("number"))),
+    "seq-from-one": Mutation("seq counts from 1", PLAIN, unit=events(is_chats, lambda _: mapped(_seq_from_one))),
+    "seq-as-number": Mutation("seq is a number", PLAIN, unit=events(is_chats, lambda _: mapped(_seq_as_number))),
     "one-count-for-all": Mutation(
         "two chats of a stream share one count of seq", SEVERAL, unit=events(is_chats, lambda _: _one_count())
     ),
     "first-chat-alone": Mutation(
         "a stream of several chats carries only the first", SEVERAL, unit=events(is_chats, _first_chat_alone)
     ),
-    "events-of-another": Mutation("events name another chat", PLAIN, unit=events(is_chats, _other_chat)),
+    "events-of-another": Mutation(
+        "events name another chat", PLAIN, unit=events(is_chats, lambda _: mapped(_other_chat))
+    ),
     "chat-removed-untold": Mutation(
-        "that a chat was taken off a stream is not told",
+        "the removal of a chat from a stream is not reported",
         ("several-chats-one-deleted", "named-stream"),
         unit=events(is_chats, lambda _: lost("chat_removed")),
     ),
     "never-resumes": Mutation("a stream never resumes; it begins with a snapshot", PLAIN, request=_no_place),
-    "resumes-by-query-alone": Mutation("Last-Event-ID is ignored", PLAIN, request=_no_header_place),
-    "resumes-by-header-alone": Mutation("?from= is ignored", PLAIN, request=_no_query_place),
+    "resumes-by-query-alone": Mutation(
+        "Last-Event-ID is ignored", PLAIN, request=lambda request: request.headers.pop("last-event-id", None)
+    ),
+    "resumes-by-header-alone": Mutation(
+        "?from= is ignored", PLAIN, request=lambda request: without_query(request, "from")
+    ),
     "several-never-resume": Mutation(
         "streams of several chats never resume", ("several-chats-resumed",), request=_no_place_of_several
     ),
@@ -354,7 +310,7 @@ STREAMS: dict[str, Mutation] = {
         unit=events(is_chats, lambda _: changed("runtime_updated", outcome=None)),
     ),
     "wrong-finish-reason": Mutation(
-        "every answer ends for want of length",
+        "every answer ends with finish_reason length",
         PLAIN,
         unit=events(is_chats, lambda _: changed("stream_finished", finish_reason="length")),
     ),
@@ -367,29 +323,33 @@ STREAMS: dict[str, Mutation] = {
         "an answer's final form comes before stream_finished", PLAIN, unit=events(is_chats, lambda _: _swapped())
     ),
     "final-text-differs": Mutation(
-        "the final message is not what its deltas said",
+        "the final message differs from its deltas",
         PLAIN,
-        unit=events(is_chats, lambda _: _message(content="You said: something")),
+        unit=events(is_chats, lambda _: mapped(_another_text)),
     ),
     "tools-without-input": Mutation(
-        "a snapshot does not tell the input of calls that run",
+        "a snapshot lacks the input of running calls",
         ("join-while-a-tool-runs",),
-        unit=events(is_chats, lambda _: _tools_without_input),
+        unit=events(is_chats, lambda _: mapped(_tools_without_input)),
     ),
     "feed-keeps-deleted": Mutation(
-        "the feed does not tell that a chat is gone", ("feed",), unit=events(is_feed, lambda _: lost("chat_removed"))
+        "the feed does not report a deleted chat", ("feed",), unit=events(is_feed, lambda _: lost("chat_removed"))
     ),
     "feed-reversed": Mutation(
-        "the feed begins with the oldest chats", ("feed",), unit=events(is_feed, lambda _: _feed_reversed)
+        "the feed begins with the oldest chats", ("feed",), unit=events(is_feed, lambda _: mapped(_feed_reversed))
     ),
     "feed-unnumbered": Mutation(
-        "the frames of a feed all have seq 0", ("feed",), unit=events(is_feed, lambda _: _feed_numbers)
+        "the frames of a feed all have seq 0",
+        ("feed",),
+        unit=events(is_feed, lambda _: mapped(lambda event: event.update(seq="0"))),
     ),
     "presence-one-too-many": Mutation(
-        "presence counts one reader too many", ("presence",), unit=events(is_chats, lambda _: _presence)
+        "presence counts one reader too many", ("presence",), unit=events(is_chats, lambda _: mapped(_presence))
     ),
     "presence-forgets-to-leave": Mutation(
-        "that a reader has left is not told", ("presence",), unit=events(is_chats, lambda _: _deaf_presence())
+        "the departure of a reader is not reported", ("presence",), unit=events(is_chats, lambda _: _deaf_presence())
     ),
-    "never-inline": Mutation("blobs=inline is ignored", ("blobs-in-messages",), request=_no_inline),
+    "never-inline": Mutation(
+        "blobs=inline is ignored", ("blobs-in-messages",), request=lambda request: without_query(request, "blobs")
+    ),
 }

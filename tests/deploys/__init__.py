@@ -1,1 +1,1 @@
-"""Deploys, proved: workers and web processes stopped, replaced and mixed while people talk and watch."""
+"""Tests of deploys: workers and web processes are stopped, replaced and mixed while clients post and watch."""

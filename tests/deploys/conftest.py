@@ -1,28 +1,25 @@
 """A fleet for each test, or one for a whole file, over a store of its own."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.deploys.fleet import Fleet, opened_fleet
 from tests.integration.server_fixtures import chat_id
+from tests.support.fleet import Fleet, fleet_on_new_store
 
 __all__ = ["chat_id", "fleet", "shared_fleet"]
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    """Nothing runs yet but the store."""
-    with ExitStack() as stack:
-        yield (opened := opened_fleet(stack, tmp_path))
-        opened.end()
+    """A fleet without any process yet."""
+    with fleet_on_new_store(tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """The same, for all tests of a file."""
-    with ExitStack() as stack:
-        yield (opened := opened_fleet(stack, tmp_path_factory.mktemp("fleet")))
-        opened.end()
+    """A fleet without any process yet, for all tests of a file."""
+    with fleet_on_new_store(tmp_path_factory.mktemp("fleet")) as opened:
+        yield opened

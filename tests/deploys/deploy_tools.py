@@ -1,14 +1,15 @@
-"""Tools for tests, given to workers by `--app`: they take their time and tell how far they are, so that a change of
-owner is seen while they run. Each run leaves a line, by which tests count runs; all after the first are short."""
+"""Tools for tests, given to workers by `--app`: they run for a while and report progress, so that a test sees a change
+of owner while they run. Each run writes a line, and tests count these lines; all runs after the first are short."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from server.tools.agents import delegate
-from server.tools.base import Progress, ToolContext, ToolResult
-from server.tools.process_tools import read_process, start_process
-from server.tools.python import PythonTool, tool
+from threadcast.tools.agents import delegate
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.process_tools import read_process, start_process
+from threadcast.tools.python import PythonTool, tool
 
 __all__ = ["asks", "deaf", "delegate", "once", "read_process", "run_process", "safe"]
 
@@ -20,7 +21,7 @@ run_process = PythonTool(start_process.function, name="run_process")
 
 
 def _mark(context: ToolContext) -> int:
-    """How often a tool has begun in this chat, this time included."""
+    """Return how often a tool has begun in this chat, this time included."""
     marks = Path(context.data_dir) / f"{context.chat_id}.marks"
     marks.parent.mkdir(parents=True, exist_ok=True)
     with marks.open("a") as file:
@@ -51,14 +52,14 @@ async def safe(context: ToolContext, ticks: int = 20) -> AsyncIterator[Progress 
 
 @tool(retry="once", timeout_seconds=60)
 async def once(context: ToolContext, ticks: int = 20) -> AsyncIterator[Progress | ToolResult]:
-    """Must not run twice."""
+    """A tool that must not run twice."""
     async for each in _ticks(context, ticks):
         yield each
 
 
 @tool(retry="once", timeout_seconds=60)
 async def deaf(context: ToolContext) -> str:
-    """Does not listen when it is told to stop."""
+    """A tool that ignores its cancellation."""
     _mark(context)
     context.report(Progress(stage="working"))
     for _ in range(400):
@@ -71,5 +72,5 @@ async def deaf(context: ToolContext) -> str:
 
 @tool(policy="ask", retry="safe")
 def asks(text: str = "") -> str:
-    """Wants a person's word first."""
+    """A tool that needs a person's approval first."""
     return f"allowed: {text}"

@@ -1,7 +1,7 @@
 """`/readyz` of web processes and workers, in every phase of their lives; `/livez` never changes its answer.
 
-What a probe may rely on during a deploy: 503 while it starts, while the store is away and from the moment of SIGTERM,
-each with the reason; 200 in between.
+A process answers 503 with the reason while it starts, while the store is away and from the moment of SIGTERM; in
+between it answers 200.
 """
 
 import re
@@ -13,10 +13,11 @@ import anyio
 import httpx2
 import pytest
 
-from tests.deploys.fleet import Fleet, ask
 from tests.deploys.test_handover import TOOLS, call
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, watching
 from tests.ports import free_port
+from tests.support.fleet import Fleet
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, ROOT, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -29,20 +30,20 @@ args = ["-c", "import time; time.sleep(600)"]
 
 
 class Prober:
-    """Asks one process how it is."""
+    """Asks one process for its readiness."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str) -> None:
         self._client, self.url = client, url
 
     async def get(self, path: str) -> httpx2.Response | None:
-        """None: nobody is there."""
+        """Returns None while no process listens."""
         try:
             return await self._client.get(self.url + path)
         except httpx2.TransportError:
             return None
 
     async def until(self, status: str, *, passing: frozenset[str] = frozenset()) -> httpx2.Response:
-        """Wait until `/readyz` says so; on the way it may say what is in `passing` and nothing else."""
+        """Wait until `/readyz` has that status; until then it may have a status of `passing` and no other."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 found = await self.get("/readyz")
@@ -109,7 +110,7 @@ async def test_a_worker_whose_store_is_away_is_not_ready_and_lives(fleet: Fleet,
 
 async def test_a_worker_that_hands_its_chats_over_says_that_it_drains(fleet: Fleet, client: httpx2.AsyncClient) -> None:
     port = free_port()
-    web = await fleet.web()
+    web = await fleet.add_web()
     worker = await fleet.start("worker", "--app", str(TOOLS), metrics_port=port).ready()
     async with client, watching(web.url, "c1") as chat:
         prober = Prober(client, f"http://127.0.0.1:{port}")

@@ -1,9 +1,9 @@
 """A rolling deploy under load: every web process and every worker replaced, one after another, while people talk.
 
-Each reader holds one stream at one web process; when it is told goodbye it comes back after the time it was told, at
-the next process that is there, with the id where it stood, as EventSource does behind a balancer. Nothing may be lost,
-shown twice or reset: one snapshot a chat, one sequence without a hole, texts of undisturbed runs. Posts go to any web
-process that takes them, and are repeated with the same id when a connection breaks.
+Each reader holds one stream at one web process. After a goodbye it waits for the time that it was told and resumes at
+the next process with its last id, as EventSource does behind a balancer. Nothing may be lost, shown twice or reset: one
+snapshot a chat, one sequence without a hole, texts of undisturbed runs. Posts go to any web process that takes them,
+and are repeated with the same id when a connection breaks.
 """
 
 import contextlib
@@ -14,9 +14,10 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.sse import EventFrame, FrameParser
-from tests.deploys.fleet import Fleet, TimedWatcher, ask
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
+from tests.support.fleet import Fleet
+from tests.support.reader import TimedWatcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, ask, command, user_message
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(25)]
 
@@ -28,7 +29,7 @@ RETRY_BYTES = re.compile(rb"\nretry: (\d+)\n$")
 
 
 class Front:
-    """Which web processes are there; `any` is the next one in turn, as a balancer chooses."""
+    """The running web processes; `any` returns the next process in turn, as a balancer does."""
 
     def __init__(self, webs: list[Process]) -> None:
         self.webs = webs
@@ -40,7 +41,7 @@ class Front:
 
 
 class Talk:
-    """One chat: a person who asks again and again, and a reader who never goes away for good."""
+    """One chat, with a person who asks again and again and a reader who always comes back."""
 
     def __init__(self, front: Front, chat_id: str) -> None:
         self.chat = TimedWatcher(chat_id)
@@ -52,13 +53,13 @@ class Talk:
         """Until cancelled."""
         async with httpx2.AsyncClient(timeout=httpx2.Timeout(DEADLINE_SECONDS, read=60)) as client:
             while True:
-                pause_ms = 100  # a connection that was refused or broken
+                pause_ms = 100  # the connection was refused or broken
                 with contextlib.suppress(httpx2.TransportError):
                     pause_ms = await self._read(client)
                 await anyio.sleep(pause_ms / 1000)
 
     async def _read(self, client: httpx2.AsyncClient) -> int:
-        """One stream to its end; how long to stay away, in milliseconds."""
+        """Read one stream to its end; returns the milliseconds to wait before the next one."""
         place = {"Last-Event-ID": self.chat.last_id} if self.chat.last_id else {}
         address = f"{self._front.any()}/v1/chats/subscribe?chat_id={self.chat.chat_id}"
         parser, received = FrameParser(), b""
@@ -99,9 +100,9 @@ class Talk:
 
 @pytest.mark.row("NET-8", "SES-4")
 async def test_everything_is_replaced_under_load_and_nobody_notices(fleet: Fleet) -> None:
-    front = Front([await fleet.web(), await fleet.web()])
+    front = Front([await fleet.add_web(), await fleet.add_web()])
     for _ in range(2):
-        await fleet.worker(TOOLS)
+        await fleet.add_worker(TOOLS)
     talks = [Talk(front, f"c{number}") for number in range(CHATS)]
     done = anyio.Event()
     async with anyio.create_task_group() as watching_all:
@@ -113,10 +114,10 @@ async def test_everything_is_replaced_under_load_and_nobody_notices(fleet: Fleet
             for talk in talks:
                 await talk.chat.until(lambda w: w.types().count("stream_delta") > 2)
             for old_web, old_worker in zip(list(front.webs), list(fleet.workers), strict=True):
-                await fleet.worker(TOOLS)
+                await fleet.add_worker(TOOLS)
                 assert await old_worker.stop() == 0
                 fleet.workers.remove(old_worker)
-                new_web = await fleet.web()
+                new_web = await fleet.add_web()
                 front.webs = [*(web for web in front.webs if web is not old_web), new_web]
                 assert await old_web.stop() == 0
             done.set()

@@ -1,5 +1,5 @@
-"""A web process that is told to stop: readers are told when to come back, whoever waits for an answer gets it, and
-connections end as HTTP wants it. Sockets are raw, so that every byte of a goodbye is seen."""
+"""A web process that is told to stop tells readers when to come back, answers the requests that wait, and ends
+connections as HTTP requires. Sockets are raw, so that every byte of a goodbye is seen."""
 
 import re
 import signal
@@ -10,15 +10,16 @@ import anyio
 import anyio.abc
 import pytest
 
-from tests.deploys.fleet import Fleet, logged
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
-from tests.patience import bar_seconds
+from tests.bars import bar_seconds
+from tests.support.fleet import Fleet
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, user_message
 
 pytestmark = pytest.mark.anyio
 
 READERS = 200
 ANSWER_SECONDS = 3.0
-"""A stopping process waits no longer for its last answers."""
+"""Seconds that a stopping process waits at most for its last answers."""
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Line:
         await self.stream.send(head.encode() + body)
 
     async def to_the_end(self) -> bytes:
-        """All that comes until the other side closes; a reset is an error."""
+        """Return all bytes until the other side closes; a reset is an error."""
         received = bytearray()
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
@@ -57,16 +58,9 @@ async def connect(web: Process) -> Line:
     return Line(await anyio.connect_tcp(host, int(port)))
 
 
-async def stopping(fleet: Fleet) -> None:
-    """Wait until a process has heard its signal."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        while not logged(fleet, "process.stopping"):
-            await anyio.sleep(0.01)
-
-
 @pytest.mark.row("NET-8")
 async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: Fleet) -> None:
-    web = await fleet.web()
+    web = await fleet.add_web()
     goodbyes: list[bytes] = []
 
     async def read(line: Line) -> None:
@@ -87,56 +81,55 @@ async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: F
     assert len(pauses_ms) == READERS
     assert all(500 <= pause <= 3_000 for pause in pauses_ms)
     assert len(set(pauses_ms)) > READERS / 2
-    # Uniform over 2.5 s has a deviation of 722 ms and quarters of equal size: nobody comes back in a crowd.
+    # A uniform distribution over 2.5 s has a deviation of 722 ms and quarters of equal size, so readers do not come
+    # back in a crowd.
     assert 600 < statistics.stdev(pauses_ms) < 850
     quarters = [sum(1 for pause in pauses_ms if (pause - 500) // 626 == quarter) for quarter in range(4)]
     assert min(quarters) > READERS / 8
     assert all(goodbye.endswith(b"\r\n0\r\n\r\n") for goodbye in goodbyes), "a stream that ends as HTTP wants it"
-    ends = logged(fleet, "subscription.ended")
+    ends = fleet.logged("subscription.ended")
     assert [line["reason"] for line in ends] == ["shutdown"] * READERS
 
 
 async def test_a_post_that_waits_for_its_outcome_is_answered_with_what_is_known(fleet: Fleet) -> None:
-    """No worker is there, so the outcome cannot come: the command is kept, and its sender hears that at once."""
-    web = await fleet.web()
+    """Without a worker there is no outcome: the command is kept, and its sender is told at once."""
+    web = await fleet.add_web()
     line = await connect(web)
     body = b'{"type":"user_message","client_request_id":"a","content":"hello"}'
     await line.send("POST", "/v1/chats/c1/commands", body, "Content-Type: application/json", "Prefer: wait=30")
-    with anyio.fail_after(DEADLINE_SECONDS):
-        while not logged(fleet, "command.accepted"):
-            await anyio.sleep(0.01)
+    await fleet.until_logged("command.accepted")
     with anyio.fail_after(bar_seconds(ANSWER_SECONDS)):
         web.send(signal.SIGTERM)
         answer = await line.to_the_end()
     assert answer.startswith(b"HTTP/1.1 202") and b'"status":"accepted"' in answer
     assert b"connection: close" in answer.lower()
     assert await web.ended() == 0
-    again = await fleet.web()
-    await fleet.worker()
+    again = await fleet.add_web()
+    await fleet.add_worker()
     async with watching(again.url, "c1") as chat:
         await chat.at_rest()
         assert [role for role, _ in chat.messages] == ["user", "assistant"]
 
 
 async def test_a_post_whose_body_is_on_its_way_is_taken(fleet: Fleet) -> None:
-    web = await fleet.web()
+    web = await fleet.add_web()
     line = await connect(web)
     body = b'{"type":"user_message","client_request_id":"a","content":"hello"}'
     kind = "Content-Type: application/json"
     await line.send("POST", "/v1/chats/c1/commands", body[:10], kind, "Expect: 100-continue", length=len(body))
     await line.until(b"100 Continue")
     web.send(signal.SIGTERM)
-    await stopping(fleet)
+    await fleet.until_logged("process.stopping")
     await line.stream.send(body[10:])
     answer = await line.to_the_end()
     assert answer.startswith(b"HTTP/1.1 202")
     assert await web.ended() == 0
-    again = await fleet.web()
+    again = await fleet.add_web()
     assert (await command(again.url, "c1", user_message("a", "hello"))).json() == {"status": "duplicate"}
 
 
 async def test_an_idle_connection_is_closed_and_not_reset(fleet: Fleet) -> None:
-    web = await fleet.web()
+    web = await fleet.add_web()
     line = await connect(web)
     await line.send("GET", "/v1/ping")
     await line.until(b"pong")
@@ -146,16 +139,18 @@ async def test_an_idle_connection_is_closed_and_not_reset(fleet: Fleet) -> None:
 
 
 async def test_while_it_retires_it_says_so_and_serves_on(fleet: Fleet) -> None:
-    web = await fleet.web(limits={"RETIRE_SECONDS": "1.5"})
+    web = await fleet.add_web(limits={"RETIRE_SECONDS": "1.5"})
     reader = await connect(web)
     await reader.send("GET", "/v1/chats/subscribe?chat_id=c1")
     await reader.until(b": hb")
     web.send(signal.SIGTERM)
-    await stopping(fleet)
+    await fleet.until_logged("process.stopping")
     for path, said in (("/readyz", (b"HTTP/1.1 503", b'"status":"draining"')), ("/livez", (b"HTTP/1.1 200", b"ok"))):
         prober = await connect(web)
         await prober.send("GET", path)
-        answer = await prober.to_the_end()  # it closes after each answer, so that the next request goes elsewhere
+        answer = (
+            await prober.to_the_end()
+        )  # the process closes after each answer, so that the next request goes to another process
         assert answer.startswith(said[0]) and said[1] in answer and b"connection: close" in answer
     accepted = await command(web.url, "c1", user_message("a", "hello"))
     assert accepted.status_code == 202, "a balancer that has not looked yet still finds it"

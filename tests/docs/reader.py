@@ -1,12 +1,13 @@
 """A reader who goes through a page from top to bottom in a clone, and pastes each block where it belongs.
 
     toml      goes to the end of threadcast.toml; a server must start with the block alone, and with all of them
-    python    that imports `server.…` goes to the end of my_tools.py, likewise; else it is a program and must end well
+    python    that only defines things goes to the end of my_tools.py, likewise; else it is a program and must end well
     ts        is compiled and run by node
     js        is a script of a web page; node reads it and does not run it
     sh        is run command by command; commands that do not end have a terminal of their own for the rest of the page
     text      after one of the others in the same section is what was printed: each line must have come, in this order,
               in one of the terminals. `…` stands for anything, and so does each number of ten digits or more
+    nginx, caddyfile  are run by tests/security/test_real_proxies.py
     (others)  are an error: a new kind of block wants somebody who runs it
 
 The clone is a directory of links to this one, so that its scripts run as they are, with a data directory and a
@@ -27,11 +28,11 @@ from pathlib import Path
 
 import anyio
 
-from server.assembly import furnish
-from server.settings.sources import BadSettings, load_settings
 from tests.docs.pages import EXCUSED, ROOT, Block, commands_of
-from tests.integration.harness import DEADLINE_SECONDS
+from tests.support.server import DEADLINE_SECONDS
 from tests.web.installed import WEB, node_is_missing
+from threadcast.settings.sources import BadSettings, load_settings
+from threadcast.wiring.components import build_components
 
 __all__ = ["PAGE_URL", "SMALLER", "Reader", "Terminal", "reading"]
 
@@ -40,8 +41,8 @@ CONFIG, TOOLS = "threadcast.toml", "my_tools.py"
 _SERVER = re.compile(r"(\w+=\S+ )*(\./scripts/run|\.venv/bin/threadcast (serve|web|worker))\b")
 _ENDLESS = re.compile(r"curl -N \S+/(subscribe|feed)\b|npx vite$|\.venv/bin/threadcast tail ")
 _NEEDS_SERVER = re.compile(rf"{PAGE_URL}|threadcast (chat|tail)")
-SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--inputs 1000000": "--inputs 500"}
-"""Numbers of the pages that take minutes: the same command is run with fewer."""
+SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--seconds 45": "--seconds 1 --examples 1"}
+"""Numbers of the pages that take a minute or more: the same command is run with smaller ones."""
 
 COMMAND_SECONDS = 2 * DEADLINE_SECONDS
 """For a command that ends: the longest ones take some 10 s on a quiet machine."""
@@ -113,6 +114,11 @@ class Terminal:
         self._reading.join(DEADLINE_SECONDS)
 
 
+def _is_program(code: str) -> bool:
+    """Tell a program from a file of tools, which only defines things."""
+    return any(isinstance(part, ast.Expr | ast.For | ast.With | ast.If) for part in ast.parse(code).body)
+
+
 def _a_clone(here: Path) -> Path:
     """A directory that looks like a fresh clone with its environment made: links, and an up-to-date stamp."""
     here.mkdir()
@@ -123,9 +129,14 @@ def _a_clone(here: Path) -> Path:
     for entry in Path(sys.prefix).iterdir():
         if entry.name != "stamp":
             (here / ".venv" / entry.name).symlink_to(entry)
-    with (ROOT / "pyproject.toml").open("rb") as project:
-        checksum = subprocess.run(["cksum"], stdin=project, capture_output=True, check=True)
-    (here / ".venv" / "stamp").write_text(f"{checksum.stdout.decode().strip()} test\n")
+    source = subprocess.run(
+        ["sh", "-c", ". scripts/environment; installed_from", ROOT / "scripts" / "run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (here / ".venv" / "stamp").write_text(f"{source.stdout.strip()} test\n")
     return here
 
 
@@ -157,7 +168,7 @@ class Reader:
         match block.language:
             case "toml":
                 self._configure(block)
-            case "python" if re.search(r"^(from|import) server\b", block.text, re.MULTILINE):
+            case "python" if block.page.name not in CALLED_ELSEWHERE and not _is_program(block.text):
                 self._offer_tools(block)
             case "python":
                 self._run_program(block)
@@ -167,6 +178,8 @@ class Reader:
                 self._read_script(block)
             case "sh":
                 self._run_commands(block)
+            case "nginx" | "caddyfile":
+                return  # tests/security/test_real_proxies.py runs the real proxies with them
             case "text":
                 if follows:
                     self._expect(block)
@@ -225,9 +238,6 @@ class Reader:
         self._servers[-1].until(_is_up)
 
     def _run_program(self, block: Block) -> None:
-        whole = ast.parse(block.text).body
-        is_run = any(isinstance(part, ast.Expr | ast.For | ast.With | ast.If) for part in whole)
-        assert is_run or block.page.name in CALLED_ELSEWHERE, f"{block} only defines something: nobody would run it"
         self._need_server()
         file = self.here / f"program_{block.line}.py"
         file.write_text(self._really(block.text))
@@ -299,9 +309,9 @@ def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
     """What each start does with its configuration and tools before it opens anything."""
 
     async def put_together() -> None:
-        furniture = furnish(load_settings({}, flags, str(config)).settings)
-        await furniture.providers.aclose()
-        await furniture.http.aclose()
+        components = build_components(load_settings({}, flags, str(config)).settings)
+        await components.providers.aclose()
+        await components.http.aclose()
 
     try:
         anyio.run(put_together)

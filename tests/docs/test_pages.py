@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from server.store.server_process import ServerProcess
 from tests.docs.pages import EXCUSED, PAGES, ROOT, blocks_of, commands_of, unfenced_lines
 from tests.docs.reader import PAGE_URL, SMALLER, reading
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, serve_fake_openai, text
 from tests.integration.store_fixtures import valkey_server  # noqa: F401 # a fixture
 from tests.ports import free_port
+from threadcast.store.embedded.server_process import ServerProcess
 
 NPX = ROOT / ".peers" / "node_modules"
 """What `npx -y` of the pages would fetch from a registry; scripts/peers installs it."""

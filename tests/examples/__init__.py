@@ -1,1 +1,1 @@
-"""The examples, run by the commands of their own pages: what a page says is printed is what is printed."""
+"""The examples, run by the commands of their own pages. Each command must print what the page shows."""

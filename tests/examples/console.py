@@ -1,14 +1,14 @@
-"""Runs the `console` blocks of a page against a real server, and holds what they print to what the page says.
+"""Runs the `console` blocks of a page against a real server, and compares the output with the page.
 
     ```console
     $ curl -s http://127.0.0.1:8000/v1/ping
     pong
     ```
 
-A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash, or within quotes, goes on in the
-next. The lines below it are its whole output, where `…` stands for anything. `$ ./scripts/run …` starts the server, on
-a free port and an empty data directory; every later command meets it under the page's own URL. `$ command &` runs until
-the page is over, and what it prints is nobody's.
+A line `$ command` is run by `sh` in the clone's root; a line that ends in a backslash, or within quotes, continues on
+the next line. The lines below are the whole output, where `…` matches anything. `$ ./scripts/run …` starts the server
+on a free port with an empty data directory; later commands reach the server under the page's own URL. `$ command &`
+runs until the end of the page, and its output is ignored.
 """
 
 import os
@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, start
+from tests.support.server import DEADLINE_SECONDS, ROOT, start
 
 __all__ = ["Step", "differs", "play", "steps_of"]
 
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def steps_of(page: str) -> list[Step]:
-    """The commands of a page's text, in order, each with what it should print."""
+    """Return the commands of a page, in order, each with its expected output."""
     steps: list[Step] = []
     for block in _BLOCK.findall(page):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -60,8 +60,8 @@ def _is_whole(command: str) -> bool:
 
 
 def differs(expected: str, printed: str) -> str:
-    """Why `printed` is not what the page says, or ''. Blank lines do not count, `…` stands for any part of a line, and
-    on a line of its own for any number of lines."""
+    """Return why `printed` differs from the page, or ''. Blank lines are ignored. `…` matches any part of a line, and
+    on its own line any number of lines."""
     lines = [line.rstrip() for line in printed.split("\n") if line.strip()]
     at = 0
     wanted = [line.rstrip() for line in expected.split("\n") if line.strip()]
@@ -114,7 +114,7 @@ async def play(page: Path, base: Path) -> list[str]:
 
 @contextmanager
 def _running(command: str) -> Iterator[None]:
-    """A command that goes on beside the others."""
+    """Run a command beside the others for a block."""
     program = subprocess.Popen(
         ["sh", "-c", f"exec {command}"],
         cwd=ROOT,

@@ -1,5 +1,6 @@
 """docs/client.md: each function that its blocks define is called, against a real server."""
 
+import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -9,8 +10,8 @@ import anyio
 import pytest
 
 from tests.docs.pages import blocks_of
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
-from threadcast import Client, FileOutbox
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process, serving, start
+from threadcast_client import Client, FileOutbox
 
 pytestmark = pytest.mark.anyio
 
@@ -22,11 +23,9 @@ FUNCTIONS = {name: block for block in BLOCKS for name in re.findall(r"^async def
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Process]:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG)
-    with start("serve", "--memory", "--port", "0", "--config", str(config), log=tmp_path / "log") as server:
-        yield await server.ready()
+async def harness(tmp_path: Path) -> AsyncIterator[Process]:
+    async with serving(tmp_path, config=CONFIG) as server:
+        yield server
 
 
 def function(name: str) -> Callable[..., Awaitable[None]]:
@@ -38,11 +37,11 @@ def function(name: str) -> Callable[..., Awaitable[None]]:
 
 
 async def test_every_function_of_the_page_does_what_it_says(
-    house: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    harness: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = {"main", "watch", "talk", "read_aloud", "apply_edit", "serve_tools", "sidebar", "come_back"}
-    assert set(FUNCTIONS) == run
-    async with Client(house.url) as client:
+    assert set(FUNCTIONS) == run | {"go_on"}
+    async with Client(harness.url) as client:
         with anyio.fail_after(3 * DEADLINE_SECONDS):
             await function("watch")(client, "hello")
             assert capsys.readouterr().out.endswith(("live\n", "catching up\n"))
@@ -59,8 +58,20 @@ async def test_every_function_of_the_page_does_what_it_says(
             async with Client("http://127.0.0.1:9", outbox=outbox) as away, away.chat("earlier", wait=False) as chat:
                 chat.send("from an earlier life")
             outbox.close()
-            await function("come_back")(house.url, str(tmp_path / "outbox"))
+            await function("come_back")(harness.url, str(tmp_path / "outbox"))
         async with client.chat("earlier") as earlier, client.chat("offline") as offline:
             for chat, text in ((earlier, "from an earlier life"), (offline, "goes out when it can")):
                 await chat.at_rest(DEADLINE_SECONDS)
                 assert str(chat.messages[0].content) == text
+
+
+async def test_a_program_waits_for_a_sign_in_as_the_page_says(tmp_path: Path) -> None:
+    config = tmp_path / "threadcast.toml"
+    token = hashlib.sha256(b"a new one").hexdigest()
+    config.write_text(f'[models]\ndefault = "demo/echo"\n[[auth.tokens]]\nid = "ann"\nsha256 = "{token}"\n')
+    with start("serve", "--memory", "--port", "0", "--config", str(config), log=tmp_path / "log") as server:
+        harness = await server.ready()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await function("go_on")(harness.url)
+        async with Client(harness.url, "a new one") as client, client.chat("signing-in") as chat:
+            assert [str(message.content) for message in chat.messages] == ["hello", "You said: hello"]

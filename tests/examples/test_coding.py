@@ -12,10 +12,11 @@ import anyio.abc
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
 from tests.examples.console import play
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, ROOT, command, start, user_message
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -181,7 +182,7 @@ async def test_a_reviewer_has_a_log_and_tools_of_its_own_and_no_other_profile_ca
         assert here.told()[-1] == "It is good."
         await here.say(calls(("start_agent", {**task, "mode": "agent"})), says("I may not."))
         await here.tab.at_rest(2)
-        assert here.told()[-1].endswith("Say one of these as mode: reviewer.")
+        assert here.told()[-1].endswith("Allowed modes: reviewer.")
 
 
 @pytest.mark.row("CMD-3")

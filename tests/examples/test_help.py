@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from protocol.messages import JsonObject
 from tests.examples.console import play
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import ROOT, Process, start
 from tests.integration.oneshot_client import Shown, ask
 from tests.ports import free_port
+from tests.support.server import ROOT, Process, start
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -49,10 +49,13 @@ class Desk:
         self.server = server
         self.model = model
 
-    async def say(self, *replies: Reply, context: JsonObject, who: str = "reader", chat_id: str = "") -> Shown:
+    async def say(
+        self, *replies: Reply, context: JsonObject, who: str = "reader", chat_id: str = "", card: str = ""
+    ) -> Shown:
         self.model.replies = list(replies)
         body = {"message": "hi", "context": context, "conversation_id": chat_id}
-        return await ask(self.server.url, "/api/chat/stream", body, bearer(who))
+        lent = {"Threadcast-Forward-Authorization": card} if card else {}
+        return await ask(self.server.url, "/api/chat/stream", body, {**bearer(who), **lent})
 
     def asked(self) -> "Asked":
         return Asked(self.model.asked[-1].body)
@@ -164,7 +167,7 @@ async def test_what_is_found_is_shown_at_once_and_reaches_the_model_only_when_it
         # The next turn, on another page.
         await here.say(says("Which?"), context={"current_page": "reports"}, chat_id=chat_id)
         listed = next(line for line in here.asked().prompt.split("\n") if line.startswith("- pl_"))
-        assert listed.endswith("(search_results): naps: 2 hits") and "search_pubmed" not in here.asked().tools
+        assert listed.endswith("(search_results): naps: 2 found") and "search_pubmed" not in here.asked().tools
         payload_id = listed.split()[1]
         reads = calls("get_payload", payload_id=payload_id), says("pm-57.")
         await here.say(*reads, context={"current_page": "reports"}, chat_id=chat_id)
@@ -200,8 +203,11 @@ async def test_after_five_rounds_the_model_is_asked_for_a_summary_without_any_to
         assert payload_of(shown)["message"].endswith("]]In short.")
 
 
+CARD = "card-of-the-reader"
+
+
 class Library(BaseHTTPRequestHandler):
-    """Records whose token it is sent."""
+    """Records whose card it is sent."""
 
     authorized: list[str | None]
 
@@ -217,7 +223,7 @@ class Library(BaseHTTPRequestHandler):
         """Not on the tests' output."""
 
 
-async def test_the_library_is_asked_with_the_callers_token_which_nobody_else_sees(tmp_path: Path) -> None:
+async def test_the_library_is_asked_with_the_callers_card_which_nobody_else_sees(tmp_path: Path) -> None:
     authorized: list[str | None] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), type("Mine", (Library,), {"authorized": authorized})) as library:
         thread = threading.Thread(target=library.serve_forever, args=(0.05,))
@@ -225,11 +231,13 @@ async def test_the_library_is_asked_with_the_callers_token_which_nobody_else_see
         try:
             url = f"http://127.0.0.1:{library.server_address[1]}/loans"
             async with desk(tmp_path, THREADCAST_TOOLS__MY_LOANS__URL=url) as here:
-                shown = await here.say(calls("my_loans"), says("Nothing."), context={})
+                shown = await here.say(calls("my_loans"), says("Nothing."), context={}, card=f"Bearer {CARD}")
                 assert payload_of(shown)["tool_history"][0]["output"] == '{"loans": []}'
-                assert authorized == ["Bearer reader-token"]
-                assert not any("reader-token" in json.dumps([asked.body, asked.headers]) for asked in here.model.asked)
-                assert "reader-token" not in json.dumps(shown.bodies) + here.server.log_text()
+                assert authorized == [f"Bearer {CARD}"]
+                for secret in (CARD, "reader-token"):
+                    asked = [json.dumps([each.body, each.headers]) for each in here.model.asked]
+                    assert not any(secret in each for each in asked)
+                    assert secret not in json.dumps(shown.bodies) + here.server.log_text()
         finally:
             library.shutdown()
             thread.join()

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
-from protocol.events import PayloadAdded, ToolStatus
-from protocol.messages import JsonObject
 from tests.examples.console import play
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process, command, start, user_message
+from threadcast_protocol.wire.events import PayloadAdded, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

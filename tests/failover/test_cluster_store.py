@@ -1,4 +1,5 @@
-"""The store on a Cluster, beyond its contract: what moves, what is missing, and what must not be done by halves."""
+"""The store on a Cluster, beyond the contract of all stores: moved slots, missing nodes, and scripts that must not stop
+halfway."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,16 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-import redis
 
-from protocol.blobs import Blob
-from protocol.errors import Internal, Unavailable
-from server.store.keys import Keys
-from server.store.port import Appended, BlobOutcome, BlobPut
-from server.store.redis_store import RedisStore
-from server.store.server_process import find_binary
-from server.store.slots import slot_of
-from tests.failover.cluster_nodes import BINARIES, ClusterNode, Nodes, running_cluster
 from tests.integration.store_fixtures import (
     CHAT,
     WAIT_SECONDS,
@@ -25,11 +17,17 @@ from tests.integration.store_fixtures import (
     command,
     entry,
     eventually,
-    fresh_url,
     owned,
-    running_server,
 )
 from tests.ports import free_port
+from tests.support.cluster import ClusterNode, Nodes, running_cluster
+from tests.support.store import BINARIES, running_store
+from threadcast.store.ports import Appended, BlobOutcome, BlobPut
+from threadcast.store.redis.keys import Keys
+from threadcast.store.redis.store import RedisStore
+from threadcast.store.topology.slots import slot_of
+from threadcast_protocol.wire.blobs import Blob
+from threadcast_protocol.wire.errors import Internal, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +47,7 @@ def empty(nodes: Nodes) -> Nodes:
 
 
 def elsewhere(nodes: Nodes, key: bytes) -> tuple[ClusterNode, ClusterNode]:
-    """The node that has this key, and another one."""
+    """Return the node that has this key, and another node."""
     here = nodes.owner_of(key)
     return here, next(node for node in nodes.primaries if node is not here)
 
@@ -89,34 +87,38 @@ async def test_a_script_that_meets_a_slot_on_its_way_does_nothing_rather_than_ha
 
 
 async def test_commands_and_channels_go_where_their_slot_goes(empty: Nodes) -> None:
-    async with RedisStore(empty.url) as store, store.follow(CHAT) as notices:
+    async with RedisStore(empty.url) as store, store.follow(CHAT) as log_messages:
         taken = await owned(store)
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).head == taken.head
+            assert (await anext(log_messages)).head == taken.head
         await move(empty, KEYS.chat(CHAT).log)
         first = entry(taken.head)
         assert await store.append(first) is Appended.OK, "MOVED is followed at once"
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).kind == "reconnected", "something may have been missed on the way"
+            assert (await anext(log_messages)).kind == "reconnected", "something may have been missed on the way"
         await store.append(second := entry(first.head))
         with anyio.fail_after(WAIT_SECONDS):
-            while (news := await anext(notices)).head != second.head:
-                assert news.kind in ("entry", "reconnected")
+            while (log_message := await anext(log_messages)).head != second.head:
+                assert log_message.kind in ("entry", "reconnected")
         assert await store.watchers(CHAT) == 1
 
 
 async def test_who_only_listens_goes_with_the_slot_too(empty: Nodes) -> None:
     """It sends no command that would be told of the move; the node takes the channel from it."""
-    async with RedisStore(empty.url) as store, RedisStore(empty.url) as listening, listening.follow(CHAT) as notices:
+    async with (
+        RedisStore(empty.url) as store,
+        RedisStore(empty.url) as listening,
+        listening.follow(CHAT) as log_messages,
+    ):
         taken = await owned(store)
         await move(empty, KEYS.chat(CHAT).log)
         await store.append(first := entry(taken.head))
         with anyio.fail_after(WAIT_SECONDS):
-            while (await anext(notices)).kind != "reconnected":
+            while (await anext(log_messages)).kind != "reconnected":
                 pass
         await store.append(second := entry(first.head))
         with anyio.fail_after(WAIT_SECONDS):
-            while (await anext(notices)).head != second.head:
+            while (await anext(log_messages)).head != second.head:
                 pass
 
 
@@ -143,11 +145,11 @@ async def test_a_token_that_nobody_waits_for_any_more_goes_to_another_worker(emp
 async def test_a_post_learns_from_the_shard_whether_the_owner_hears_it(empty: Nodes) -> None:
     """DISPATCH §7, FAST: the count of one node's subscribers is enough where all subscribe at the slot's own node."""
     async with RedisStore(empty.url) as store:
-        async with store.mail("w1") as mail:
+        async with store.inbox_signals("w1") as signals:
             await owned(store, "w1")
             await store.post(command("r2"))
             with anyio.fail_after(WAIT_SECONDS):
-                assert await anext(mail) == CHAT
+                assert await anext(signals) == CHAT
             assert await claim(store, "w2") == [], "the owner has heard of it and keeps its lease"
 
         async def is_free() -> bool:
@@ -186,13 +188,9 @@ async def test_one_node_of_a_cluster_without_its_scheme_says_how_to_name_it(empt
 
 
 async def test_a_server_that_is_no_cluster_says_so(tmp_path: Path) -> None:
-    for server in running_server(find_binary(), tmp_path):
-        url = fresh_url(server)
-        with redis.Redis.from_url(url) as client:
-            client.config_set("port", port := free_port())
-        with pytest.raises(Internal, match="cluster support disabled"):
-            async with RedisStore(f"redis+cluster://127.0.0.1:{port}"):
-                pass
+    with running_store(tmp_path, port=free_port()) as server, pytest.raises(Internal, match="cluster support disabled"):
+        async with RedisStore(f"redis+cluster://127.0.0.1:{server.port}"):
+            pass
 
 
 async def test_a_cluster_that_nobody_answers_for_is_unavailable_and_names_whom_it_asked() -> None:

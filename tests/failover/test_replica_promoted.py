@@ -1,5 +1,5 @@
-"""A replica that did not hear the last of its primary takes its place, at the same address: what was lost is shown to
-be lost, what clients post again takes effect once, and nobody mixes the two histories."""
+"""A replica that missed the last writes of its primary replaces it at the same address: readers see which commands were
+lost, a command that is posted again takes effect once, and no reader mixes the two histories."""
 
 import time
 from functools import partial
@@ -9,31 +9,33 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from tests.failover.house import LONG, LONG_TEXT, Client, house, said, settled, told
-from tests.failover.servers import Pair, Server
-from tests.integration.harness import Watcher, watching
-from tests.patience import bar_seconds
+from tests.bars import bar_seconds
+from tests.failover.gates import Pair
+from tests.failover.harness import LONG, LONG_TEXT, Client, harness, said, settled, told
+from tests.support.reader import Watcher, watching
+from tests.support.store import StoreServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 
 CHATS = [f"chat-{number}" for number in range(3)]
 WINDOW_COMMANDS = 12
 
-NOTICE_SECONDS = 2.0
-"""What readers may count on: so long after the promotion, they see the history that holds."""
+NOTICED_SECONDS = 2.0
+"""Maximum seconds from the promotion until readers see the history of the new primary."""
 
 DRAIN_SECONDS = 30.0
 
 
-async def drained(primary: Server) -> None:
-    """Wait until no accepted command waits in an inbox: what is in no chat after that is lost."""
+async def drained(primary: StoreServer) -> None:
+    """Wait until no accepted command waits in an inbox: a command that is in no chat after that is lost."""
     with anyio.fail_after(DRAIN_SECONDS):
         while any(primary.client.xlen(inbox) for inbox in primary.client.scan_iter("tc:*:inbox")):
             await anyio.sleep(0.02)
 
 
 async def accepted_after(client: Client, since: float, *, task_status: TaskStatus[list[float]]) -> None:
-    """How long after `since` a post is accepted, in the list that this starts with."""
+    """Measure how many seconds after `since` a post is accepted; the result goes into the list that the task starts
+    with."""
     seconds: list[float] = []
     task_status.started(seconds)
     await client.post("another", "another")
@@ -41,23 +43,23 @@ async def accepted_after(client: Client, since: float, *, task_status: TaskStatu
 
 
 def is_thrown_back(reader: Watcher, snapshots: int) -> bool:
-    """It was shown the chat anew since it had so many snapshots."""
+    """Return whether the reader has received another snapshot since it had so many."""
     return reader.snapshots > snapshots
 
 
 async def resumed(url: str, chat_id: str, last_id: str) -> Watcher:
-    """What somebody sees who comes back with that id; its first frame has come."""
+    """Return a reader that came back with that id, once its first frame has arrived."""
     async with watching(url, chat_id, headers={"Last-Event-ID": last_id}) as reader:
         await reader.until(lambda w: w.frames)
         return reader
 
 
-@pytest.mark.parametrize("binary", ["redis7"], indirect=True)
+@pytest.mark.parametrize("pair", ["redis7"], indirect=True)
 async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_and_once(
     pair: Pair, tmp_path: Path
 ) -> None:
-    async with house(pair.url, tmp_path) as product, anyio.create_task_group() as readers:
-        url = product.web.url
+    async with harness(pair.url, tmp_path) as product, anyio.create_task_group() as readers:
+        url = product.url
         client = Client(url)
         watchers: dict[str, Watcher] = {}
 
@@ -99,7 +101,7 @@ async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_a
         promoted_at = time.monotonic()
         accepted = await readers.start(accepted_after, Client(url), promoted_at)
         for chat_id, reader in watchers.items():
-            await reader.until(partial(is_thrown_back, snapshots=before[chat_id][1]), bar_seconds(NOTICE_SECONDS))
+            await reader.until(partial(is_thrown_back, snapshots=before[chat_id][1]), bar_seconds(NOTICED_SECONDS))
         noticed_seconds = time.monotonic() - promoted_at
         for chat_id in CHATS:
             assert said(watchers[chat_id]) == [f"kept-{chat_id}"]

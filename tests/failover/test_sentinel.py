@@ -1,5 +1,5 @@
-"""Sentinel: the primary is killed, or hangs; a replica is chosen, and nobody restarts anything. A running answer goes
-on, what was posted takes effect once, and the server says which primary it speaks to."""
+"""With Sentinel, a primary that is killed or hangs is replaced by a replica without any restart. A running answer goes
+on, each posted command takes effect once, and the server reports the address of its primary."""
 
 import signal
 import time
@@ -13,25 +13,28 @@ import httpx2
 import pytest
 from anyio.abc import TaskStatus
 
-from server.store.server_process import find_binary
-from tests.failover.house import LONG, LONG_TEXT, Client, house, settled, told
-from tests.failover.servers import Server, sentinel, server, wait_until
-from tests.integration.harness import watching
+from tests.failover.conftest import QUICK
+from tests.failover.harness import LONG, LONG_TEXT, Client, harness, settled, told
+from tests.ports import free_port
+from tests.support.reader import watching
+from tests.support.store import StoreServer, running_sentinel, running_store, wait_until
+from threadcast.store.embedded.server_process import find_binary
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(25)]
 
 SERVICE = "tc"
 POST_EVERY_SECONDS = 0.1
 FAILOVER_SECONDS = 30.0
-"""One second until the primary counts as down, a vote, a promotion: three seconds on a machine at rest."""
+"""Maximum seconds of a failover. One second until the primary counts as down, a vote and a promotion take three seconds
+on an idle machine."""
 
 
 class Watched(NamedTuple):
-    """A primary with a replica, under the eyes of three sentinels."""
+    """A primary with a replica, watched by three sentinels."""
 
-    primary: Server
-    replica: Server
-    sentinels: list[Server]
+    primary: StoreServer
+    replica: StoreServer
+    sentinels: list[StoreServer]
 
     @property
     def url(self) -> str:
@@ -40,9 +43,9 @@ class Watched(NamedTuple):
 
 
 def is_settled(watched: Watched) -> bool:
-    """Each sentinel knows the others and the replica: before that, none would be elected."""
+    """Return whether each sentinel knows the others and the replica: before that, no sentinel would be elected."""
 
-    def knows(each: Server) -> bool:
+    def knows(each: StoreServer) -> bool:
         facts = each.client.sentinel_master(SERVICE)
         assert isinstance(facts, dict)
         return bool(facts["num-other-sentinels"] == 2 and facts["num-slaves"] == 1)
@@ -54,25 +57,25 @@ def is_settled(watched: Watched) -> bool:
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
     binary = find_binary()
     with ExitStack() as stack:
-        primary = stack.enter_context(server(binary, tmp_path / "primary"))
-        replica = stack.enter_context(server(binary, tmp_path / "replica"))
+        primary = stack.enter_context(running_store(tmp_path / "primary", QUICK, port=free_port()))
+        replica = stack.enter_context(running_store(tmp_path / "replica", QUICK, port=free_port()))
         replica.follow(primary.port)
         names = [tmp_path / f"sentinel-{number}" for number in range(3)]
-        sentinels = [stack.enter_context(sentinel(binary, name, SERVICE, primary.port, 2)) for name in names]
+        sentinels = [stack.enter_context(running_sentinel(binary, name, SERVICE, primary.port, 2)) for name in names]
         made = Watched(primary, replica, sentinels)
         wait_until(lambda: is_settled(made), "the sentinels know each other and the replica")
         yield made
 
 
 async def primary_of(url: str) -> object:
-    """Which primary the server says that it speaks to; None while it is not ready."""
+    """Return the address of the primary that the server reports, or None while the server is not ready."""
     async with httpx2.AsyncClient(timeout=5) as client:
         answer = await client.get(f"{url}/readyz")
     return answer.json().get("primary")
 
 
 async def post_all_the_time(client: Client, times: list[float], *, task_status: TaskStatus[None]) -> None:
-    """One message after another, each in its chat; when each was accepted."""
+    """Post one message after another to three chats, and note when each was accepted."""
     task_status.started()
     number = 0
     while True:
@@ -86,8 +89,8 @@ async def post_all_the_time(client: Client, times: list[float], *, task_status: 
 async def test_a_lost_primary_is_replaced_without_a_restart_of_anything(
     watched: Watched, tmp_path: Path, number: signal.Signals
 ) -> None:
-    async with house(watched.url, tmp_path) as product, watching(product.web.url, "long") as reader:
-        url = product.web.url
+    async with harness(watched.url, tmp_path) as product, watching(product.url, "long") as reader:
+        url = product.url
         assert await primary_of(url) == f"127.0.0.1:{watched.primary.port}"
         await Client(url).post("reference", "write", LONG_TEXT)
         async with watching(url, "reference") as reference:
@@ -98,14 +101,14 @@ async def test_a_lost_primary_is_replaced_without_a_restart_of_anything(
             await posting.start(post_all_the_time, client, accepted_at)
             await Client(url).post("long", "write", LONG)
             await reader.until(lambda w: w.types().count("stream_delta") > 10)
-            watched.primary.send(number)
+            watched.primary.signal(number)
             killed_at, events = time.monotonic(), len(reader.frames)
             with anyio.fail_after(FAILOVER_SECONDS):
                 while await primary_of(url) != f"127.0.0.1:{watched.replica.port}":
                     await anyio.sleep(0.05)
                 while accepted_at[-1] < killed_at:
                     await anyio.sleep(0.01)
-            watched.primary.send(signal.SIGCONT)  # one that hung believes for a while that nothing has happened
+            watched.primary.signal(signal.SIGCONT)  # one that hung believes for a while that nothing has happened
             accepted_seconds = next(at for at in accepted_at if at > killed_at) - killed_at
             await reader.until(lambda w: len(w.frames) > events + 3, FAILOVER_SECONDS)
             answer_seconds = time.monotonic() - killed_at

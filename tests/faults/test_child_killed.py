@@ -1,37 +1,27 @@
-"""kill -9 of the worker that owns a child, its parent, or a chat with a process: both finish, nothing is done twice,
-and nothing is left running."""
+"""kill -9 of the worker that owns a sub-chat, its parent, or a chat with a process: both chats finish, no step is done
+twice, and no process is left running."""
 
 import json
 import random
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
-from protocol.events import ProcessCompleted, SubchatUpdate
-from server.store.server_process import find_binary
-from tests.faults.test_owner_killed import FAST, House
-from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, user_message, watching
-from tests.integration.store_fixtures import running_server
+from tests.support.fleet import Fleet
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, command, user_message
+from threadcast_protocol.wire.events import ProcessCompleted, SubchatUpdate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+APP = Path(__file__).parents[1] / "integration/delegating_tools.py"
 ROUNDS = 6
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    app = Path(__file__).parents[1] / "integration/delegating_tools.py"
-    with ExitStack() as stack:
-        store = stack.enter_context(contextmanager(running_server)(find_binary(), tmp_path))
-        yield House(store, tmp_path / "log", stack, FAST, app)
-
-
-async def ask(house: House, chat_id: str, tool: str, arguments: dict[str, object]) -> None:
+async def ask(fleet: Fleet, chat_id: str, tool: str, arguments: dict[str, object]) -> None:
     text = f"call {tool} {json.dumps(arguments)}"
-    await command(house.web.url, chat_id, user_message("a", text, params={"model": "demo/tools?rate=60"}))
+    await command(fleet.url, chat_id, user_message("a", text, params={"model": "demo/tools?rate=60"}))
 
 
 def children(watcher: Watcher) -> list[str]:
@@ -39,21 +29,20 @@ def children(watcher: Watcher) -> list[str]:
 
 
 @pytest.mark.row("SES-4")
-async def test_whoever_is_killed_in_the_middle_of_a_child_parent_and_child_finish_once(house: House) -> None:
+async def test_whoever_is_killed_in_the_middle_of_a_child_parent_and_child_finish_once(fleet: Fleet) -> None:
     chance = random.Random(7)
-    await house.open()
     kills = 0
     for number in range(ROUNDS):
         parent = f"parent-{number}"
-        async with watching(house.web.url, parent) as above:
-            await ask(house, parent, "delegate", {"task": "say what you can do"})
+        async with watching(fleet.url, parent) as above:
+            await ask(fleet, parent, "delegate", {"task": "say what you can do"})
             await above.until(children)
             (child,) = children(above)
-            async with watching(house.web.url, child) as below:
+            async with watching(fleet.url, child) as below:
                 moment = chance.randrange(0, 6)
                 await below.until(lambda w: w.types().count("stream_delta") >= moment or w.runs_ended)  # noqa: B023 - awaited at once
-                kills += house.kill_owner((parent, child)[number % 2])
-                await house.add_worker()
+                kills += fleet.kill_owner((parent, child)[number % 2])
+                await fleet.add_worker()
                 await above.at_rest()
                 await below.at_rest()
         assert children(above) == [child]
@@ -65,17 +54,16 @@ async def test_whoever_is_killed_in_the_middle_of_a_child_parent_and_child_finis
 
 
 @pytest.mark.row("SES-4")
-async def test_a_process_of_a_killed_worker_is_lost_and_gone(house: House, tmp_path: Path) -> None:
-    await house.open()
-    async with watching(house.web.url, "c1") as watcher:
+async def test_a_process_of_a_killed_worker_is_lost_and_gone(fleet: Fleet, tmp_path: Path) -> None:
+    async with watching(fleet.url, "c1") as watcher:
         marker = tmp_path / "pid"
-        await ask(house, "c1", "run_process", {"command": f"sh -c 'echo $$ > {marker}; exec sleep 600' & wait"})
+        await ask(fleet, "c1", "run_process", {"command": f"sh -c 'echo $$ > {marker}; exec sleep 600' & wait"})
         await watcher.at_rest()
         with anyio.fail_after(DEADLINE_SECONDS):
             while not (marker.exists() and marker.read_text().strip()):
                 await anyio.sleep(0.02)
         pid = int(marker.read_text())
-        assert house.kill_owner("c1")
+        assert fleet.kill_owner("c1")
         await watcher.until(lambda w: any(isinstance(event, ProcessCompleted) for event in w.events))
         with anyio.fail_after(DEADLINE_SECONDS):
             while _lives(pid):
@@ -91,12 +79,11 @@ def _lives(pid: int) -> bool:
         return False
 
 
-async def test_a_stopped_worker_ends_its_processes_and_says_so(house: House) -> None:
-    await house.open()
-    async with watching(house.web.url, "c1") as watcher:
-        await ask(house, "c1", "run_process", {"command": "sleep 600"})
+async def test_a_stopped_worker_ends_its_processes_and_says_so(fleet: Fleet) -> None:
+    async with watching(fleet.url, "c1") as watcher:
+        await ask(fleet, "c1", "run_process", {"command": "sleep 600"})
         await watcher.at_rest()
-        owner = house.owner("c1")
+        owner = fleet.owner("c1")
         assert owner is not None
         assert await owner.stop() == 0
         await watcher.until(lambda w: any(isinstance(event, ProcessCompleted) for event in w.events))

@@ -1,6 +1,5 @@
 """Tools that panic, hang or fork, in real processes: a tool never ends its server, nor keeps it from ending."""
 
-import json
 import os
 import signal
 import socket
@@ -11,18 +10,19 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.messages import JsonObject
-from server.process import STOP_SPARE_SECONDS
-from tests.deploys.fleet import Fleet, opened_fleet
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.ports import free_port
+from tests.support.fleet import fleet_on_new_store
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, logged, start, user_message
+from threadcast.process.lifecycle import STOP_SPARE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
 APP = Path(__file__).parents[1] / "integration/ending_tools.py"
 DRAIN_SECONDS = 0.5
 END_SECONDS = 15.0
-"""Far above what ending takes on a busy machine (3 s), far below what the tools would take (600 s)."""
+"""Maximum seconds of an end: far above the usual time on a busy machine (3 s), far below the time of the tools (600
+s)."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def left() -> Iterator[list[int]]:
-    """Process ids of children that tools leave behind; ended at last."""
+    """Process ids of children that tools leave behind; the fixture ends them."""
     pids: list[int] = []
     yield pids
     for pid in pids:
@@ -66,14 +66,21 @@ async def running(url: str, tool: str, chat_id: str = "c1") -> None:
         await watcher.until(lambda w: "tool_status" in w.types())
 
 
-def logged(log: Path, event: str) -> list[JsonObject]:
-    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == event]
-
-
 def takes_connections(port: int) -> bool:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def files_of(pid: int) -> str:
+    """Name the open files of a process, for the message of a test that fails."""
+    links = sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda link: int(link.name))
+    return " ".join(f"{link.name}:{link.readlink()}" for link in links)
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Return whether the kernel has not delivered this signal to the process yet."""
+    masks = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(masks["ShdPnd"], 16) & 1 << number - 1)
 
 
 @pytest.mark.row("LOOP-5")
@@ -92,7 +99,7 @@ async def test_a_tool_that_panics_is_a_failed_result_and_the_server_goes_on(stac
 
 
 async def test_whatever_ends_a_process_stands_in_its_log_and_in_its_status(stack: ExitStack, tmp_path: Path) -> None:
-    """asyncio gives nobody the chance to catch this one."""
+    """asyncio lets no code of ours catch this exception."""
     server = await serving(stack, tmp_path)
     await ask(server.url, "exits_in_a_task")
     assert await server.ended() == 1
@@ -121,9 +128,9 @@ async def test_a_tool_that_does_not_end_does_not_keep_its_server(
 
 
 async def test_a_worker_ends_although_a_tool_hangs_in_a_thread(stack: ExitStack, tmp_path: Path) -> None:
-    fleet = opened_fleet(stack, tmp_path)
-    web = await fleet.web()
-    worker = await fleet.worker(APP, {"DRAIN_SECONDS": str(DRAIN_SECONDS)})
+    fleet = stack.enter_context(fleet_on_new_store(tmp_path))
+    web = await fleet.add_web()
+    worker = await fleet.add_worker(APP, {"DRAIN_SECONDS": str(DRAIN_SECONDS)})
     await running(web.url, "hangs_in_a_thread")
     with anyio.fail_after(END_SECONDS):
         assert await worker.stop() == 0
@@ -131,8 +138,8 @@ async def test_a_worker_ends_although_a_tool_hangs_in_a_thread(stack: ExitStack,
 
 
 async def test_several_workers_end_although_tools_hang_in_threads(stack: ExitStack, tmp_path: Path) -> None:
-    fleet = opened_fleet(stack, tmp_path)
-    web = await fleet.web()
+    fleet = stack.enter_context(fleet_on_new_store(tmp_path))
+    web = await fleet.add_web()
     limits = {"DRAIN_SECONDS": str(DRAIN_SECONDS)}
     workers = await fleet.start("worker", "--processes", "2", "--app", str(APP), limits=limits).ready()
     for number in range(4):
@@ -148,7 +155,9 @@ async def test_a_second_signal_ends_a_process_whose_event_loop_is_blocked(stack:
         while not logged(tmp_path / "log", "loop.is_blocked"):
             await anyio.sleep(0.05)
     server.send(signal.SIGINT)
-    await anyio.sleep(0.2)  # two signals at the same moment are one to the kernel
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while is_pending(server.pid, signal.SIGINT):  # a second signal before that would be one with the first
+            await anyio.sleep(0.01)
     with anyio.fail_after(END_SECONDS):
         assert await server.stop(signal.SIGINT) == 128 + signal.SIGINT
 
@@ -181,7 +190,7 @@ async def test_a_forked_child_keeps_neither_the_port_nor_the_data_nor_a_reader(
             while not watcher.has_ended:
                 await anyio.sleep(0.01)
     os.kill(left[0], 0)  # the child lives
-    assert not takes_connections(port)
+    assert not takes_connections(port), files_of(left[0])
     again = await serving(stack, tmp_path, port)
     assert await again.stop() == 0
 
@@ -189,14 +198,14 @@ async def test_a_forked_child_keeps_neither_the_port_nor_the_data_nor_a_reader(
 async def test_a_forked_child_of_a_worker_keeps_no_port_of_probes(
     stack: ExitStack, tmp_path: Path, left: list[int]
 ) -> None:
-    fleet: Fleet = opened_fleet(stack, tmp_path)
-    web = await fleet.web()
+    fleet = stack.enter_context(fleet_on_new_store(tmp_path))
+    web = await fleet.add_web()
     port = free_port()
     worker = await fleet.start("worker", "--app", str(APP), metrics_port=port).ready()
     left.append(int(await result_of(web.url, "forks")))
     assert takes_connections(port)
     worker.kill()
-    assert not takes_connections(port)
+    assert not takes_connections(port), files_of(left[0])
 
 
 async def test_a_child_that_a_tool_ends_with_sigterm_ends_alone(stack: ExitStack, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A process that was stopped and goes on reads what came in the meantime before it judges anybody's silence.
+"""A process that was stopped and continued reads all bytes that arrived in the meantime before it counts a model as
+silent.
 
 A real process is stopped by SIGSTOP for longer than its limit, while a model writes its answer into its socket; then it
 is continued.
@@ -14,9 +15,10 @@ import anyio
 import pytest
 
 from tests.integration.fake_openai import DONE, STOP, text
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.test_mended_streams import google
 from tests.integration.test_native_adapters import anthropic_stop, anthropic_text
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, start, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +52,7 @@ class Model:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        if head.startswith(b"GET "):  # for the list of models, of which this one has none
+        if head.startswith(b"GET "):  # a request for the list of models, which this server does not have
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             writer.close()
             return
@@ -93,13 +95,13 @@ def serving(stack: ExitStack, tmp_path: Path, kind: str, url: str) -> Process:
 
 
 async def stopped(server: Process, model: Model) -> None:
-    """The process stands still for longer than its limit; meanwhile the model says more."""
+    """Stop the process for longer than its limit, while the model sends more."""
     server.send(signal.SIGSTOP)
     try:
         model.go_on.set()
         with anyio.fail_after(20):
             await model.is_sent.wait()
-        await anyio.sleep(STOPPED_SECONDS)  # what is tested is that time goes by
+        await anyio.sleep(STOPPED_SECONDS)  # the test needs time to pass
     finally:
         server.send(signal.SIGCONT)
 

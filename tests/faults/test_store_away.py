@@ -1,18 +1,20 @@
-"""The store stalls, or dies and comes back: posts are refused with 503, nothing is lost, all goes on by itself."""
+"""The store stalls, or dies and comes back: posts are refused with 503, no command is lost, and all chats go on without
+help."""
 
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 
-from server.store.embedded import PERSISTENT
-from server.store.server_process import ServerProcess, find_binary, start_server
-from tests.integration.harness import Process, command, start, user_message, watching
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, start, user_message
+from tests.support.store import StoreServer, running_store
+from threadcast.store.embedded.embedded import PERSISTENT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -20,29 +22,26 @@ ESSAY = {"model": "demo/essay?words=150&rate=60"}
 
 
 @asynccontextmanager
-async def house(tmp_path: Path) -> AsyncIterator[tuple[Process, ServerProcess]]:
+async def harness(tmp_path: Path) -> AsyncIterator[tuple[Process, StoreServer]]:
     """A server process over a store of its own that can be stopped and started."""
-    store = start_server(find_binary(), tmp_path, PERSISTENT)
-    await store.wait_ready()
-    with ExitStack() as stack:
-        stack.callback(store.stop_blocking)
-        process = stack.enter_context(
-            start("serve", "--port", "0", log=tmp_path / "log", environment={"REDIS_URL": store.url})
-        )
+    with (
+        running_store(tmp_path, PERSISTENT) as store,
+        start("serve", "--port", "0", log=tmp_path / "log", environment={"REDIS_URL": store.url}) as process,
+    ):
         yield await process.ready(), store
 
 
 async def ready(url: str, wanted: int) -> str:
     """Wait until the server says that it can, or cannot, take commands."""
     async with httpx2.AsyncClient(timeout=10) as client:
-        with anyio.fail_after(30):
+        with anyio.fail_after(DEADLINE_SECONDS):
             while (answer := await client.get(f"{url}/readyz")).status_code != wanted:
                 await anyio.sleep(0.05)
     return answer.text
 
 
 async def test_while_the_store_is_stalled_posts_are_503_and_afterwards_the_answer_goes_on(tmp_path: Path) -> None:
-    async with house(tmp_path) as (process, store), watching(process.url, "c1") as watcher:
+    async with harness(tmp_path) as (process, store), watching(process.url, "c1") as watcher:
         await command(process.url, "c1", user_message("a", "write", params=ESSAY))
         await watcher.until(lambda w: "stream_delta" in w.types())
         store.signal(signal.SIGSTOP)
@@ -64,32 +63,29 @@ async def test_while_the_store_is_stalled_posts_are_503_and_afterwards_the_answe
 
 
 async def test_a_killed_store_comes_back_with_everything_that_was_seen(tmp_path: Path) -> None:
-    async with house(tmp_path) as (process, store), watching(process.url, "c1") as watcher:
+    async with harness(tmp_path) as (process, store), watching(process.url, "c1") as watcher:
         await command(process.url, "c1", user_message("a", "write", params=ESSAY))
         await watcher.until(lambda w: w.types().count("stream_delta") > 3)
-        store.signal(signal.SIGKILL)
+        store.kill()
         await ready(process.url, 503)
-        again = start_server(find_binary(), tmp_path, PERSISTENT)
-        try:
-            await again.wait_ready()
-            await ready(process.url, 200)
-            await watcher.at_rest()
-            async with watching(process.url, "c1") as late:
-                assert late.snapshot == watcher.snapshot
-            assert len(watcher.messages[1][1].split()) == 150
-        finally:
-            assert await process.stop() == 0
-            await again.stop()
+        store.start()
+        await ready(process.url, 200)
+        await watcher.at_rest()
+        async with watching(process.url, "c1") as late:
+            assert late.snapshot == watcher.snapshot
+        assert len(watcher.messages[1][1].split()) == 150
+        assert await process.stop() == 0
 
 
 async def test_the_embedded_store_is_started_again_when_it_dies(tmp_path: Path) -> None:
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, is_durable=True) as process:
         async with watching(process.url, "c1") as watcher:
             await command(process.url, "c1", user_message("a", "before"))
             await watcher.at_rest()
             os.kill(_child_of(process.pid), signal.SIGKILL)
-            await ready(process.url, 503)
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while "store.restarted" not in process.log_text():  # the 503 before it may be too short to be seen
+                    await anyio.sleep(0.05)
             await ready(process.url, 200)
             await command(process.url, "c1", user_message("b", "after"))
             await watcher.at_rest(2)
@@ -97,8 +93,7 @@ async def test_the_embedded_store_is_started_again_when_it_dies(tmp_path: Path) 
 
 
 async def test_kill_9_of_the_server_leaves_no_orphan(tmp_path: Path) -> None:
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, is_durable=True) as process:
         child = _child_of(process.pid)
         process.kill()
         with anyio.fail_after(30):
@@ -107,7 +102,7 @@ async def test_kill_9_of_the_server_leaves_no_orphan(tmp_path: Path) -> None:
 
 
 def _child_of(pid: int) -> int:
-    """The store that this server started."""
+    """Return the process id of the store that this server started."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
 

@@ -1,40 +1,40 @@
 """Good inputs to begin with: what the conformance transcripts say, a sample of every command and event, a chat's log.
 
-Each list is made once, in a fixed order, so that a seed means the same input in every run of one version of these
-files; `fingerprint` says which version that is.
+Each list is made once, in a fixed order, so that a seed means the same inputs in every run.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-from protocol.blobs import Blob, blob_url
-from protocol.codec import encode, encode_state
-from protocol.commands import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, call, say, table
+from tests.unit.samples import COMMANDS, EVENTS, SNAPSHOT
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import encode_state
+from threadcast.chat.exports import blob_line, export_lines, export_of
+from threadcast.chat.internal_commands import (
     CancelQueued,
     ForgetTool,
     ImportChat,
     InternalCommand,
     StopSubchat,
     SubchatFinished,
-    encode_command,
 )
-from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.entries import RawEntry
-from protocol.exports import blob_line, export_lines, export_of
-from protocol.messages import ImagePart, ImageUrl, Message, TextPart
-from protocol.principal import Principal
-from protocol.thread import ThreadChanges
-from server.tools.base import Tool
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, call, say, table
-from tests.unit.samples import COMMANDS, EVENTS, SNAPSHOT
+from threadcast.console.conformance.transcripts import transcripts_directory
+from threadcast.tools.base import Tool
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.blobs import Blob, blob_url
+from threadcast_protocol.wire.commands import encode_command
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
+from threadcast_protocol.wire.messages import ImagePart, ImageUrl, Message, TextPart
+from threadcast_protocol.wire.principal import Principal
+from threadcast_protocol.wire.thread import ThreadChanges
 
-__all__ = ["chat", "commands", "entries", "events", "exports", "fingerprint", "inbox_bodies", "states"]
+__all__ = ["chat", "commands", "entries", "events", "exports", "inbox_bodies", "states"]
 
-_TRANSCRIPTS = Path(__file__).parent.parent / "conformance"
+_TRANSCRIPTS = transcripts_directory()
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00"
@@ -103,11 +103,9 @@ def chat() -> PureChat:
     it.stream(AppendReasoning("hm"), AppendContent("answer"))
     it.finish()
     it.command(say("second", "second"), _BY)
-    it.stream(SetToolCalls([call("call-1", "clock", '{"zone":"UTC"}')]))
-    it.finish()
+    it.asks(call("call-1", "clock", '{"zone":"UTC"}'))
     it.tool_answers("12:00")
-    it.stream(AppendContent("It is noon."))
-    it.finish()
+    it.says("It is noon.")
     it.command(say("third", "third"), _BY)
     it.stream(AppendContent("half of an"))
     it.command(say("fourth", "fourth"), _BY)
@@ -143,12 +141,3 @@ def exports() -> list[bytes]:
     written = [b"".join(export_lines(each)) for each in (plain, second)]
     written.insert(1, b"".join(export_lines(pictured, 1)) + blob_line(blob))
     return [*written, written[0] + written[1]]
-
-
-def fingerprint(corpora: Iterable[Sequence[bytes]]) -> str:
-    """Eight characters that change when any of these inputs does."""
-    digest = hashlib.sha256()
-    for corpus in corpora:
-        for data in corpus:
-            digest.update(len(data).to_bytes(4, "big") + data)
-    return digest.hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""A long run against a server of its own: `python -m tests.fuzz http --seconds 600`.
+"""A long run against a server of its own: `python -m tests.fuzz --seconds 600`.
 
 Round after round of what `test_http.py` does once, each with a seed that follows from the first; it prints what was
 asked and how it was answered, and ends at the first thing that should not be, with the words that make it again.
@@ -18,10 +18,11 @@ from tests.fuzz import corpus
 from tests.fuzz.raw import ask, broken_request, odd_request, send_raw
 from tests.fuzz.served import alive, failure_of, served
 
-__all__ = ["asked_for", "odd_round", "raw_round"]
+__all__ = ["EXAMPLES", "asked_for", "odd_round", "raw_round"]
 
-ODD_REQUESTS, RAW_REQUESTS, EXAMPLES, STORIES, STEPS = 500, 300, 15, 15, 10
-"""Of one round: about half a minute."""
+EXAMPLES, STORIES, STEPS, ODD_REQUESTS, RAW_REQUESTS = 15, 15, 10, 500, 300
+"""Of one round: requests of each operation, stories and their steps, requests that are odd and that are not HTTP. A
+round takes half a minute."""
 
 
 def odd_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
@@ -59,8 +60,9 @@ def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]
             raise AssertionError(f"seed {seed}, raw request {number}: {wrong}; {data[:800]!r}") from wrong
 
 
-def asked_for(seconds: float, seed: int) -> int:
-    """Until the time is over, and at least one round. The exit status."""
+def asked_for(seconds: float, seed: int, examples: int = EXAMPLES) -> int:
+    """Make rounds until the time is over, at least one, and return the exit status. With fewer `examples` of each
+    operation, a round has fewer of everything in the same measure."""
     from tests.fuzz.openapi import (
         operations,
         stories,
@@ -69,16 +71,16 @@ def asked_for(seconds: float, seed: int) -> int:
 
     answers: collections.Counter[str] = collections.Counter()
     began = time.monotonic()
-    rounds = 0
+    rounds, share = 0, examples / EXAMPLES
     with tempfile.TemporaryDirectory(prefix="threadcast-fuzz-") as base, served(Path(base)) as server:
         while rounds == 0 or time.monotonic() - began < seconds:
             this = seed + rounds
             try:
                 for _, operation in operations(server.url):
-                    try_operation(operation, EXAMPLES, this)
-                stories(server.url, STORIES, STEPS, this)
-                odd_round(server.url, this, ODD_REQUESTS, answers)
-                raw_round(server.url, this, RAW_REQUESTS, answers)
+                    try_operation(operation, examples, this)
+                stories(server.url, max(1, round(STORIES * share)), STEPS, this)
+                odd_round(server.url, this, round(ODD_REQUESTS * share), answers)
+                raw_round(server.url, this, round(RAW_REQUESTS * share), answers)
                 alive(server)
             except Exception as wrong:  # what it found, whatever it is
                 print(

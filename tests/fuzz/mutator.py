@@ -1,7 +1,7 @@
-"""Makes bad inputs out of good ones: bytes are cut, flipped and spliced; JSON is changed where it hurts and stays JSON.
+"""Damages good inputs, as bytes and as JSON: what is near to right reaches further into a decoder than noise.
 
-It knows neither the product nor what an input is for. `run.py` calls it with a corpus and a seeded `Random`. The one
-rule is that the same seed gives the same bytes, so that any input can be made again from three words.
+Each choice is taken from a `Random`, so the same numbers make the same bytes again. `run.py` passes the random numbers
+of hypothesis, which then shrinks the damage.
 """
 
 import json
@@ -186,10 +186,10 @@ def _json_changed(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes
 
 def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes | None:
     tree = json.loads(text)
-    places = _places(tree)
-    if not places:
+    slots = _slots(tree)
+    if not slots:
         return None
-    holder, key = random.choice(places)
+    holder, key = random.choice(slots)
     mark = None
     match random.randrange(9):
         case 0 | 1:  # another kind of value
@@ -203,16 +203,16 @@ def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes
             if random.random() < 0.5:  # else it is gone
                 holder[random.choice((f"{key}x", "", "\0", "type", "__class__"))] = value
         case 5:  # a value from elsewhere
-            other_holder, other_key = random.choice(places)
+            other_holder, other_key = random.choice(slots)
             holder[key] = json.loads(json.dumps(other_holder[other_key]))
         case 6:  # deep
             depth = random.choice((10, 130, 400, 900, 3_000))
             opener, closer = random.choice((("[", "]"), ('{"a":', "}")))
             mark = opener * depth + random.choice(("1", "null", "[]")) + closer * depth
         case 7:  # a part of a neighbour
-            other_places = _places(json.loads(random.choice(corpus).split(b"\n")[0]))
-            if other_places:
-                other_holder, other_key = random.choice(other_places)
+            other_slots = _slots(json.loads(random.choice(corpus).split(b"\n")[0]))
+            if other_slots:
+                other_holder, other_key = random.choice(other_slots)
                 holder[key] = other_holder[other_key]
         case _:  # the same key twice
             mark = json.dumps(holder[key]) + ',"' + str(key) + '":' + random.choice(('"x"', "1", "null", "{}"))
@@ -227,7 +227,7 @@ def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes
 _MARK = "~put something here~"
 
 
-def _places(tree: object) -> "list[tuple[dict[str, object], str]]":
+def _slots(tree: object) -> "list[tuple[dict[str, object], str]]":
     """Every place below the top of a tree where a value stands. A list's are told as a dict's."""
     found: list[tuple[dict[str, object], str]] = []
     waiting = [tree]

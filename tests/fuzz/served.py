@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
 import httpx2
 
-from protocol.errors import CODES
-from protocol.messages import JsonObject
-from tests.integration.harness import Process, start
+from tests.support.server import Process, started_server
+from threadcast_protocol.wire.errors import CODES
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["DEADLINE_SECONDS", "HEADERS", "alive", "failure_of", "served"]
 
@@ -29,6 +28,11 @@ HEADERS = {"Authorization": f"Bearer {_TOKEN}"}
 _CONFIG = f"""
 [models]
 default = "demo/echo"
+
+[limits]
+turns_per_hour = 0
+turns_per_day = 0
+unauthorized_delay_seconds = 0  # most of the raw requests have no token
 
 [[auth.tokens]]
 id = "fuzz"
@@ -43,12 +47,8 @@ connection at once, and what is then written to it finds it closed. Nobody else 
 
 @contextlib.contextmanager
 def served(base: Path) -> Iterator[Process]:
-    config = base / "threadcast.toml"
-    config.write_text(_CONFIG)
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(config)]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        yield process
+    with started_server(base, is_durable=True, config=_CONFIG) as process:
+        yield process.wait_ready()
 
 
 def alive(server: Process) -> None:

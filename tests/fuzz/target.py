@@ -1,8 +1,8 @@
-"""What a fuzzed decoder is to those who run it: a name, good inputs to begin with, and the law that it must keep.
+"""A fuzzed decoder: a name, good inputs to begin with, and the law that it must keep.
 
-A law takes any bytes and returns whether they were accepted; refusing with the documented error is as good. Every other
-exception breaks the law, and so do a second of CPU for one input and memory that does not come back (`run.py` watches
-both). It knows no decoder: `targets/` does.
+A law takes any bytes and returns whether the decoder accepted them; the documented error counts as a refusal. Any other
+exception breaks the law, and so do a second of CPU for one input (`run.py`) and memory that is kept
+(`test_decoders.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = ["Law", "Target", "held"]
 
 Law: TypeAlias = Callable[[bytes, Random], bool]
-"""The random numbers are for choices beside the input, such as where it is cut; they follow from the seed."""
+"""The random numbers are for choices beside the input, such as where it is cut."""
 
 
 class Target(NamedTuple):

@@ -1,9 +1,8 @@
 """A real server, asked in every way that the document knows and in many that no client should: 0 of 5xx, 0 hangs.
 
-`python -m tests.fuzz http` does the same for as long as one likes.
+`python -m tests.fuzz` does the same for a chosen time.
 """
 
-import os
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fuzz.http import odd_round, raw_round
+from tests.fuzz.run import SEED
 from tests.fuzz.served import alive, served
-from tests.integration.harness import Process
-
-SEED = int(os.environ.get("FUZZ_SEED", "1"))
+from tests.support.server import Process
 
 
 @pytest.fixture(scope="module")

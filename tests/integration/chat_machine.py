@@ -10,13 +10,13 @@ import uuid
 
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from protocol.events import RuntimeUpdated
-from protocol.messages import JsonObject
-from protocol.snapshot import snapshot_of
-from protocol.state import ChatState
 from tests.integration.chat_model import ChatModel
 from tests.integration.tabs import Tab, TabOfMany, Tabs
 from tests.integration.wishes import Asked
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.wire.events import RuntimeUpdated
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["SETTLE_SECONDS", "UNKNOWN", "ChatMachine"]
 

@@ -263,7 +263,7 @@ class ChatModel(TreeModel):
         else:
             self.nodes[target].text = asked.text
             if asked.regenerate:
-                self.path = self.path[: self._end_of_turn(self.path.index(target))]
+                self.path = self.path[: self._end_of_exchange(self.path.index(target))]
         if asked.regenerate:
             self._open("")
 
@@ -294,7 +294,7 @@ class ChatModel(TreeModel):
         node = self.nodes[asked.target]
         if node.role != "assistant":
             raise _No("bad_request")
-        end = self._end_of_turn(at)
+        end = self._end_of_exchange(at)
         if end < len(self.path):
             raise _No("conflict")
         if not node.calls:

@@ -3,9 +3,9 @@ a start that asks nobody, and what children of tests do."""
 
 import asyncio
 
-from server.tools.agents import agent_status, delegate, start_agent, stop_agent
-from server.tools.process_tools import read_process, start_process, stop_process
-from server.tools.python import PythonTool, tool
+from threadcast.tools.agents import agent_status, delegate, start_agent, stop_agent
+from threadcast.tools.process_tools import read_process, start_process, stop_process
+from threadcast.tools.python import PythonTool, tool
 
 __all__ = [
     "agent_status",

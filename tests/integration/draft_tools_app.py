@@ -1,7 +1,7 @@
 """The draft pack as an operator offers it: one line in the file of tools, and what saves an accepted draft."""
 
-from server.authoring import JsonObject, tool
-from server.tools.workflow import ActionKind, draft_tools
+from threadcast import JsonObject, tool
+from threadcast.tools.workflow import ActionKind, draft_tools
 
 start_draft, add_action, remove_action, preview_draft = draft_tools(
     [ActionKind("mail"), ActionKind("wait")], commit_tool="save_workflow"

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from server.tools.python import tool
+from threadcast.tools.python import tool
 
 __all__ = [
     "blocks_the_loop",
@@ -108,11 +108,17 @@ def hangs_in_a_child() -> str:
 
 @tool()
 def forks() -> str:
-    """Leaves a child that nobody knows of."""
+    """Leaves a child that nobody knows of. Returns its process id once the child runs code of its own, which it does
+    after the hooks of `base/forks.py`."""
+    has_begun, begins = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.write(begins, b"x")
         time.sleep(FOR_EVER_SECONDS)
         os._exit(0)
+    os.close(begins)
+    os.read(has_begun, 1)
+    os.close(has_begun)
     return str(pid)
 
 

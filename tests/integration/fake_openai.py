@@ -15,17 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+import anyio
+import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from protocol.messages import JsonObject
-from server.providers.base import Delta, TextDelta
+from threadcast.providers.base import Delta, Provider, Request, TextDelta
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import JsonObject, Message
 
 CUT: Literal["cut"] = "cut"
 HANG: Literal["hang"] = "hang"
 Step = bytes | Literal["cut", "hang"]
+
+REQUEST = Request(model="fake", messages=[Message(role="user", content="Hi", message_id="u")])
 
 DONE = b"data: [DONE]\n\n"
 
@@ -159,3 +164,34 @@ def serve_fake_openai(port: int = 0) -> Iterator[FakeOpenAI]:
         thread.join(5)
         listener.close()
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def fake_server() -> Iterator[FakeOpenAI]:
+    with serve_fake_openai() as server:
+        yield server
+
+
+@pytest.fixture
+def fake(fake_server: FakeOpenAI) -> FakeOpenAI:
+    """The server of this test's module, which has forgotten what earlier tests asked."""
+    fake_server.replies.clear()
+    fake_server.asked.clear()
+    fake_server.listed.clear()
+    fake_server.lists = None
+    fake_server.client_left.clear()
+    return fake_server
+
+
+async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]:
+    with anyio.fail_after(30):
+        return in_whole([delta async for delta in provider.stream(request)])
+
+
+async def failure_of(provider: Provider, request: Request = REQUEST) -> tuple[ModelFailed, list[Delta]]:
+    """How the call failed, and what came before."""
+    seen: list[Delta] = []
+    with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
+        async for delta in provider.stream(request):
+            seen.append(delta)
+    return failed.value, seen

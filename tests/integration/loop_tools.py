@@ -3,8 +3,9 @@
 import asyncio
 from collections import defaultdict
 
-from server.tools.base import Progress, ToolContext, ToolResult
-from server.tools.python import tool
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.python import tool
 
 _here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # who has come, by chat and name
 

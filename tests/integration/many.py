@@ -1,6 +1,6 @@
 """A stream of many chats, watched as a client does: each chat folded with the one reducer, no gap in any of them.
 
-Built on `harness.Watcher`; ids of a stream of many are opaque, so positions are counted from each chat's snapshot.
+Built on `Watcher`; ids of a stream of many are opaque, so positions are counted from each chat's snapshot.
 """
 
 import json
@@ -12,13 +12,15 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from protocol.codec import decode_event, decode_snapshot
-from protocol.messages import JsonObject
-from protocol.places import parse_places
-from protocol.reducer import reduce
-from protocol.snapshot import state_from_snapshot
-from protocol.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, start
+from tests.support.fleet import running_fleet
+from tests.support.reader import Watcher
+from tests.support.server import DEADLINE_SECONDS, Process
+from threadcast_protocol.fold.reducer import reduce
+from threadcast_protocol.fold.snapshot import state_from_snapshot
+from threadcast_protocol.framing.codec import decode_event, decode_snapshot
+from threadcast_protocol.framing.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
+from threadcast_protocol.framing.stream_ids import parse_stream_ids
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["ManyWatcher", "TwoWebs", "two_webs", "watching_many"]
 
@@ -27,7 +29,7 @@ class ChatOfMany(Watcher):
     """One chat of the stream. Its place is read from the stream's id, which a client would not do."""
 
     def take_of(self, body: JsonObject, stream_id: str) -> None:
-        place = parse_places(stream_id, [self.chat_id])[self.chat_id]
+        place = parse_stream_ids(stream_id, [self.chat_id])[self.chat_id]
         assert int(body["seq"]) == place.seq
         self.frames.append(body)
         raw = json.dumps({key: value for key, value in body.items() if key not in ("chat_id", "seq")}).encode()
@@ -153,14 +155,7 @@ class TwoWebs:
 
 
 @asynccontextmanager
-async def two_webs(store_url: str, directory: Path, *arguments: str) -> AsyncIterator[TwoWebs]:
-    environment = {"REDIS_URL": store_url}
-    more = list(arguments)
-    with (
-        start("web", "--port", "0", *more, log=directory / "one", environment=environment) as one,
-        start("web", "--port", "0", *more, log=directory / "two", environment=environment) as two,
-        start("worker", *more, log=directory / "worker", environment=environment) as worker,
-    ):
-        for process in (one, two, worker):
-            await process.ready()
-        yield TwoWebs(one, two)
+async def two_webs(store_url: str, directory: Path, *options: str) -> AsyncIterator[TwoWebs]:
+    with running_fleet(directory, store_url, *options) as fleet:
+        await fleet.open(1)
+        yield TwoWebs(fleet.webs[0], await fleet.add_web())

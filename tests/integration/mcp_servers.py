@@ -58,6 +58,11 @@ def build() -> MCPServer:
         raise ToolError("this cannot be done")
 
     @server.tool()
+    def stumble() -> str:
+        """Raise an exception that the SDK does not tell the client."""
+        raise ValueError("a stone in the way")
+
+    @server.tool()
     async def wait(seconds: float) -> str:
         """Take long; the server notes whether it was cancelled."""
         started.append("waiting")

@@ -4,8 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from server.tools.base import ToolContext
-from server.tools.python import tool
+from threadcast.tools.context import ToolContext
+from threadcast.tools.python import tool
 
 
 @tool()

@@ -1,7 +1,7 @@
-"""What a client of the one-shot endpoints sees: frames over real HTTP, each with its event, data and id.
+"""A client of the one-shot endpoints, which reads frames over real HTTP, each with its event, data and id.
 
-Shared by the tests of these endpoints. It knows of the wires only what a request looks like; it reads Server-Sent
-Events until the server ends the stream.
+The tests of these endpoints share it. It makes requests in each format, and reads Server-Sent Events until the server
+ends the stream.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from protocol.messages import JsonObject
-from protocol.sse import CommentFrame, EventFrame, FrameParser
-from tests.integration.harness import DEADLINE_SECONDS, Process, command
+from tests.support.server import DEADLINE_SECONDS, Process, command
+from threadcast_protocol.framing.sse import CommentFrame, EventFrame, FrameParser
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["PATHS", "Shown", "ask", "body_for", "opened", "prepare"]
 
@@ -72,7 +72,7 @@ async def opened(
 
 
 def body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
-    """A request of that wire."""
+    """Return a request in the format of that endpoint."""
     match path:
         case "/chat":
             return {"message": text, "session_id": chat_id}
@@ -86,7 +86,7 @@ def body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
 
 
 async def prepare(server: Process, chat_id: str, model: str, **params: object) -> None:
-    """A chat that exists and answers with `model`."""
+    """Make a chat that answers with `model`."""
     body = {"type": "set_params", "client_request_id": "prepare", "patch": {"model": model, **params}}
     answer = await command(server.url, chat_id, body)
     assert answer.json()["status"] == "applied"

@@ -2,8 +2,8 @@
 
 import base64
 
-from server.tools.python import tool
 from tests.unit.pictures import PNG, data_url, png_of
+from threadcast.tools.python import tool
 
 
 @tool()

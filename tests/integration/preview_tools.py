@@ -7,12 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from protocol.errors import ToolFailed
-from server.agent.place.payload_types import payload_type
-from server.tools.base import Payload, Progress, ToolContext, ToolResult
-from server.tools.preview import Preview
-from server.tools.python import tool
-from server.tools.traits import Traits
+from threadcast.profiles.payload_types import payload_type
+from threadcast.tools.base import Payload, ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.preview import Preview
+from threadcast.tools.python import tool
+from threadcast.tools.traits import Traits
+from threadcast_protocol.wire.errors import ToolFailed
 
 __all__ = ["Article", "article", "propose_article", "save_article"]
 

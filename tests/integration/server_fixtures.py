@@ -1,28 +1,32 @@
 """The server that most integration tests share, started as a user does; each test uses chats of its own."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import anyio
+import httpx2
 import pytest
 
-from tests.integration.harness import Process, start
+from tests.support.server import DEADLINE_SECONDS, Process, started_server
 
-__all__ = ["chat_id", "server"]
+__all__ = ["chat_id", "client", "server"]
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """`threadcast serve` with the embedded store and the demo models, fast enough to wait for."""
     base = tmp_path_factory.mktemp("server")
-    tools = Path(__file__).with_name("misbehaving_tools.py")
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--app", str(tools)]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        yield process
+    with started_server(base, is_durable=True, app=Path(__file__).with_name("misbehaving_tools.py")) as process:
+        yield process.wait_ready()
 
 
 @pytest.fixture
 def chat_id() -> str:
     return f"chat-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def client(server: Process) -> AsyncIterator[httpx2.AsyncClient]:
+    """An HTTP client of the server."""
+    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
+        yield client

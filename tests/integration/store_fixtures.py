@@ -4,7 +4,6 @@ The fixtures reach tests through `conftest.py`, the helpers by import. Servers l
 die with the test process; every store gets a logical database that is emptied first.
 """
 
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,13 +13,13 @@ import anyio
 import pytest
 import redis
 
-from protocol.ids import EntryId, Head
-from server.store.embedded import VOLATILE
-from server.store.memory import MemoryStore
-from server.store.port import Appended, AppendRequest, Claimed, PostOutcome, PostRequest, Store, Taken
-from server.store.redis_store import RedisStore
-from server.store.server_process import ServerProcess, find_binary, start_server
-from tests.failover.cluster_nodes import Nodes, running_cluster
+from tests.support.cluster import Nodes, running_cluster
+from tests.support.store import BINARIES, running_store
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import Appended, AppendRequest, Claimed, PostOutcome, PostRequest, Store, Taken
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.ids import EntryId, Head
 
 STORES = ("memory", "valkey", "redis7", "cluster")
 """Every implementation of the port and every server it must run on."""
@@ -34,29 +33,21 @@ WAIT_SECONDS = 30.0
 _databases = count()
 
 
-def running_server(binary: Path, directory: Path) -> Iterator[ServerProcess]:
-    """A server without persistence, until the caller is done with it."""
-    server = start_server(binary, directory, VOLATILE)
-    server.wait_ready_blocking()
-    try:
-        yield server
-    finally:
-        server.stop_blocking()
-
-
 @pytest.fixture(scope="session")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The server that `threadcast serve` embeds."""
-    yield from running_server(find_binary(), tmp_path_factory.mktemp("valkey"))
+    with running_store(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.process
 
 
 @pytest.fixture(scope="session")
 def redis7_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The oldest server that must be enough."""
-    binary = shutil.which("redis-server")
+    binary = BINARIES["redis7"]
     if binary is None:
         pytest.skip("redis-server (7.0 or newer) is not on the PATH")
-    yield from running_server(Path(binary), tmp_path_factory.mktemp("redis7"))
+    with running_store(tmp_path_factory.mktemp("redis7"), binary=Path(binary)) as server:
+        yield server.process
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,11 @@ import httpx2
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from protocol.messages import JsonObject
-from protocol.sse import EventFrame, FrameParser
-from tests.integration.harness import DEADLINE_SECONDS, Watcher
 from tests.integration.many import ChatOfMany, ManyWatcher
+from tests.support.reader import Watcher
+from tests.support.server import DEADLINE_SECONDS
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["Tab", "TabOfMany", "Tabs", "open_tabs"]
 
@@ -59,7 +60,7 @@ class Tab:
         return self._scope is not None
 
     @property
-    def place(self) -> str:
+    def last_event_id(self) -> str:
         """Where to go on."""
         return self.watcher.last_id
 
@@ -87,7 +88,7 @@ class Tab:
     async def _read(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
         parser = FrameParser()
         address = f"{self._tabs.url}/v1/chats/subscribe?" + "&".join(f"chat_id={name}" for name in self.chat_ids)
-        headers = {"Last-Event-ID": self.place} if self.place else {}
+        headers = {"Last-Event-ID": self.last_event_id} if self.last_event_id else {}
         timeout = httpx2.Timeout(DEADLINE_SECONDS, read=60)
         with anyio.CancelScope() as scope:
             async with self._tabs.client.stream("GET", address, headers=headers, timeout=timeout) as answer:
@@ -119,7 +120,7 @@ class TabOfMany(Tab):
         self._others = others
 
     @property
-    def place(self) -> str:
+    def last_event_id(self) -> str:
         return self.many.last_id
 
     @property

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("ERR-5")]
 

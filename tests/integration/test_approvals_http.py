@@ -1,9 +1,10 @@
-"""What a chat is allowed for good, over real HTTP: listed, taken back, and asked about again (GATE-6)."""
+"""Permanent approvals over real HTTP: they are listed and revoked, and then the tool is asked about again (GATE-6)."""
 
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, command, user_message, watching
+from tests.support.reader import watching
+from tests.support.server import Process, command, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -11,10 +12,12 @@ NOTE = 'call write_note {"name":"approvals.md","text":"x"}'
 
 
 @pytest.mark.row("GATE-6")
-async def test_a_remembered_approval_is_listed_and_can_be_taken_back(server: Process, chat_id: str) -> None:
+async def test_a_remembered_approval_is_listed_and_can_be_taken_back(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     params = {"model": "demo/tools?rate=0"}
     path = f"{server.url}/v1/chats/{chat_id}/approvals"
-    async with watching(server.url, chat_id) as tab, httpx2.AsyncClient() as client:
+    async with watching(server.url, chat_id) as tab:
         await command(server.url, chat_id, user_message("a", NOTE, params=params))
         await tab.until(lambda w: w.state is not None and w.state.runtime.paused)
         assert (await client.get(path)).json() == {"tools": []}
@@ -32,9 +35,8 @@ async def test_a_remembered_approval_is_listed_and_can_be_taken_back(server: Pro
         await tab.until(lambda w: w.state is not None and w.state.runtime.paused)
 
 
-async def test_the_approvals_of_no_chat_are_404(server: Process) -> None:
-    async with httpx2.AsyncClient() as client:
-        path = f"{server.url}/v1/chats/nobody-began-it/approvals"
-        assert (await client.get(path)).status_code == 404
-        assert (await client.delete(f"{path}/write_note")).status_code == 404
-        assert (await client.delete(f"{path}/{'x' * 257}")).status_code == 400
+async def test_the_approvals_of_no_chat_are_404(server: Process, client: httpx2.AsyncClient) -> None:
+    path = f"{server.url}/v1/chats/nobody-began-it/approvals"
+    assert (await client.get(path)).status_code == 404
+    assert (await client.delete(f"{path}/write_note")).status_code == 404
+    assert (await client.delete(f"{path}/{'x' * 257}")).status_code == 400

@@ -1,4 +1,4 @@
-"""Attachments over real HTTP, with a model that records what it is sent and a store that can be looked into."""
+"""Attachments over real HTTP, with a model that records its requests and a store that tests can inspect."""
 
 import base64
 import json
@@ -12,12 +12,13 @@ import httpx2
 import pytest
 import redis
 
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import Watcher, command, start, user_message, watching
 from tests.integration.store_fixtures import fresh_url
+from tests.support.reader import Watcher, watching
+from tests.support.server import command, serving, user_message
 from tests.unit.pictures import JPEG, PNG, data_url, hash_of, png_of
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ class Desk:
         return self.model.asked[-1].body
 
     def log_bytes(self, chat_id: str) -> int:
-        """What the events, facts and acks of the chat's log weigh."""
+        """Return the size of the events, facts and acks of the chat's log."""
         (log,) = self.store.keys(f"*chat:{chat_id}:log")
         entries: Any = self.store.xrange(log)  # Any: its stub knows every shape of every version
         return sum(len(fields.get(name, b"")) for _, fields in entries for name in (b"e", b"x", b"a"))
@@ -73,12 +74,11 @@ class Desk:
 async def desk(tmp_path: Path, server: ServerProcess) -> AsyncIterator[Desk]:
     store_url = fresh_url(server)
     with serve_fake_openai() as model, redis.Redis.from_url(store_url) as store:
-        config = tmp_path / "threadcast.toml"
-        config.write_text(CONFIG.format(url=model.base_url))
+        config, environment = CONFIG.format(url=model.base_url), {"REDIS_URL": store_url}
         tools = Path(__file__).with_name("picture_tools.py")
-        arguments = ["serve", "--port", "0", "--config", str(config), "--app", str(tools)]
-        with start(*arguments, log=tmp_path / "log", environment={"REDIS_URL": store_url}) as process:
-            await process.ready()
+        async with serving(
+            tmp_path, "--data-dir", str(tmp_path), config=config, app=tools, environment=environment
+        ) as process:
             yield Desk(process.url, model, store, tmp_path / "log")
 
 

@@ -1,23 +1,24 @@
-"""Chats as resources over HTTP: lists and their pages, the tree, the past, and the end of a chat."""
+"""Chats over HTTP: lists and their pages, the tree, earlier positions, and deletion."""
 
 import uuid
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
 
-from protocol.codec import encode
-from protocol.messages import JsonObject
-from protocol.snapshot import snapshot_of
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
-from tests.integration.test_auth_http import bearer, guarded
+from tests.integration.test_auth_http import guarded
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, user_message
+from tests.support.tokens import bearer
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
 
 async def talk(url: str, chat_id: str, *texts: str, headers: dict[str, str] | None = None) -> None:
-    """A chat with these questions and their answers."""
+    """Make a chat with these questions and their answers."""
     async with watching(url, chat_id, headers=headers) as watcher:
         for number, text in enumerate(texts, start=1):
             await command(url, chat_id, user_message(f"r-{uuid.uuid4().hex}", text), headers)
@@ -116,28 +117,31 @@ async def test_a_chat_can_be_read_as_it_was_at_each_position(server: Process, ch
 
 
 @pytest.mark.row("SES-5")
-async def test_a_position_no_longer_held_is_410_and_names_the_earliest_that_is(server: Process, chat_id: str) -> None:
+async def test_a_position_no_longer_held_is_410_and_names_the_earliest_that_is(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     """Parameters of 60 kB each, until the log has been trimmed behind its checkpoint."""
     await talk(server.url, chat_id, "hello")
-    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
-        path = f"/v1/chats/{chat_id}"
-        for number in range(60):
-            patch = {"metadata": {"n": number, "text": "x" * 60_000}}
-            body = {"type": "set_params", "client_request_id": f"p{number}", "patch": patch}
-            await client.post(f"{path}/commands", json=body)
-        gone = await client.get(path, params={"at": 1})
-        assert (gone.status_code, gone.json()["code"]) == (410, "gone"), gone.text[:200]
-        first = gone.json()["first"]
-        assert str(first) in gone.json()["detail"]
-        assert (await client.get(path, params={"at": first - 1})).json()["first"] == first
-        then = (await client.get(path, params={"at": first})).json()
-        last = (await client.get(path)).json()
-        assert 1 < then["position"] == first <= last["position"]
-        assert then["thread"]["metadata"]["n"] <= last["thread"]["metadata"]["n"] == 59
+    path = f"/v1/chats/{chat_id}"
+    for number in range(60):
+        patch = {"metadata": {"n": number, "text": "x" * 60_000}}
+        body = {"type": "set_params", "client_request_id": f"p{number}", "patch": patch}
+        await client.post(f"{path}/commands", json=body)
+    gone = await client.get(path, params={"at": 1})
+    assert (gone.status_code, gone.json()["code"]) == (410, "gone"), gone.text[:200]
+    first = gone.json()["first"]
+    assert str(first) in gone.json()["detail"]
+    assert (await client.get(path, params={"at": first - 1})).json()["first"] == first
+    then = (await client.get(path, params={"at": first})).json()
+    last = (await client.get(path)).json()
+    assert 1 < then["position"] == first <= last["position"]
+    assert then["thread"]["metadata"]["n"] <= last["thread"]["metadata"]["n"] == 59
 
 
 @pytest.mark.row("SES-5")
-async def test_a_deleted_chat_ends_its_streams_and_answers_404_to_every_verb(server: Process, chat_id: str) -> None:
+async def test_a_deleted_chat_ends_its_streams_and_answers_404_to_every_verb(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     bodies: list[JsonObject] = [
         user_message("n", "back?"),
         {"type": "set_params", "client_request_id": "p", "patch": {"title": "x"}},
@@ -152,23 +156,22 @@ async def test_a_deleted_chat_ends_its_streams_and_answers_404_to_every_verb(ser
         {"type": "ide_tool_result", "client_request_id": "t", "tool_call_id": "c", "content": "x"},
     ]
     await talk(server.url, chat_id, "hello")
-    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
-        path = f"/v1/chats/{chat_id}"
-        assert (await client.delete(path)).json() == {"status": "deleted"}
-        for body in bodies:
-            answer = await command(server.url, chat_id, body)
-            assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), body
-        for answer in (
-            await client.get(path),
-            await client.get(path, params={"view": "tree"}),
-            await client.get(f"{path}/export"),
-            await client.get("/v1/chats/subscribe", params={"chat_id": chat_id}),
-            await client.delete(path),
-            await client.delete(f"{path}/queue/a"),
-        ):
-            assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), answer.url
-        listed = (await client.get("/v1/chats", params={"limit": 200})).json()["items"]
-        assert chat_id not in [item["id"] for item in listed]
+    path = f"/v1/chats/{chat_id}"
+    assert (await client.delete(path)).json() == {"status": "deleted"}
+    for body in bodies:
+        answer = await command(server.url, chat_id, body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), body
+    for answer in (
+        await client.get(path),
+        await client.get(path, params={"view": "tree"}),
+        await client.get(f"{path}/export"),
+        await client.get("/v1/chats/subscribe", params={"chat_id": chat_id}),
+        await client.delete(path),
+        await client.delete(f"{path}/queue/a"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), answer.url
+    listed = (await client.get("/v1/chats", params={"limit": 200})).json()["items"]
+    assert chat_id not in [item["id"] for item in listed]
 
 
 @pytest.mark.row("AUTH-2", "CMD-4")
@@ -186,11 +189,3 @@ async def test_abort_answers_the_same_for_an_unknown_a_foreign_and_a_deleted_cha
             await command(server.url, "gone", abort, bearer("bob")),
         ]
         assert {(answer.status_code, answer.text) for answer in answers} == {(200, '{"status":"aborted"}')}
-
-
-async def test_an_abort_of_an_unknown_chat_stores_nothing(server: Process, chat_id: str) -> None:
-    answer = await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
-    assert (answer.status_code, answer.json()) == (200, {"status": "aborted"})
-    assert (await get(server.url, f"/v1/chats/{chat_id}", 404))["code"] == "not_found"
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await talk(server.url, chat_id, "and it can still be made")

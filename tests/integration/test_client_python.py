@@ -8,18 +8,18 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from protocol.codec import decode_snapshot, encode
-from protocol.events import StreamDelta
-from protocol.snapshot import snapshot_of
 from tests.integration.cutting_proxy import cutting
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
 from tests.ports import free_port
-from threadcast import AnswerFailed, Chat, Client, Connection, FileOutbox, Patience, ToolAnswer
-from threadcast.errors import NoPendingDecision, NotFound
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process, start
+from threadcast_client import AnswerFailed, Chat, Client, Connection, FileOutbox, RetryPolicy, ToolAnswer
+from threadcast_client.errors import NoPendingDecision, NotFound
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import decode_snapshot, encode
+from threadcast_protocol.wire.events import StreamDelta
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Patience(pause_first_seconds=0.05, pause_max_seconds=0.2, open_seconds=DEADLINE_SECONDS)
+QUICK = RetryPolicy(pause_first_seconds=0.05, pause_max_seconds=0.2, open_seconds=DEADLINE_SECONDS)
 SLOWLY = {"params": {"model": "demo/essay?rate=100"}}
 """An answer of some seconds."""
 
@@ -33,7 +33,11 @@ async def is_the_servers(client: Client, chat: Chat) -> bool:
 async def test_an_answer_comes_whole_through_a_line_that_is_cut_every_two_thousand_bytes(
     server: Process, chat_id: str
 ) -> None:
-    async with cutting(server.url) as proxy, Client(proxy.url, patience=QUICK) as client, client.chat(chat_id) as chat:
+    async with (
+        cutting(server.url) as proxy,
+        Client(proxy.url, retry_policy=QUICK) as client,
+        client.chat(chat_id) as chat,
+    ):
         proxy.cut_after_bytes = 2_000
         with anyio.fail_after(DEADLINE_SECONDS):
             answer = chat.ask("hello", params={"model": "demo/essay?rate=300"})
@@ -47,7 +51,11 @@ async def test_an_answer_comes_whole_through_a_line_that_is_cut_every_two_thousa
 
 
 async def test_a_message_whose_answer_was_lost_is_posted_again_and_said_once(server: Process, chat_id: str) -> None:
-    async with cutting(server.url) as proxy, Client(proxy.url, patience=QUICK) as client, client.chat(chat_id) as chat:
+    async with (
+        cutting(server.url) as proxy,
+        Client(proxy.url, retry_policy=QUICK) as client,
+        client.chat(chat_id) as chat,
+    ):
         proxy.loses_answers_to = b"POST"
         with anyio.fail_after(DEADLINE_SECONDS):
             await chat.send("only once")
@@ -87,7 +95,7 @@ async def test_several_chats_share_a_connection_and_one_that_is_deleted_leaves_t
     server: Process, chat_id: str
 ) -> None:
     first, second, third = (f"{chat_id}-{number}" for number in range(3))
-    async with Client(server.url, patience=QUICK) as client, client.chats([first, second]) as chats:
+    async with Client(server.url, retry_policy=QUICK) as client, client.chats([first, second]) as chats:
         with anyio.fail_after(DEADLINE_SECONDS):
             added = await chats.add(third)
             for chat in (chats[first], chats[second], added):
@@ -140,7 +148,7 @@ async def test_a_server_killed_in_mid_answer_costs_the_client_nothing(
     await first_life.ready()
     told: list[Connection] = []
     async with (
-        Client(first_life.url, patience=QUICK) as client,
+        Client(first_life.url, retry_policy=QUICK) as client,
         client.chat("killed", on_state=told.append) as chat,
     ):
         with anyio.fail_after(60):

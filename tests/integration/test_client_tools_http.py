@@ -1,17 +1,18 @@
 """Tools that clients carry out, over real HTTP and several processes: any connection answers, silence has an end."""
 
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.store_fixtures import fresh_url
+from tests.support.fleet import running_fleet
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, command, user_message
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -27,22 +28,15 @@ WAIT = {"Prefer": "wait=5"}
 
 
 @pytest.fixture
-async def house(
+async def harness(
     valkey_server: ServerProcess, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[str, str]]:
     """Two web processes' addresses; a worker and they share a store. The parameter is the tool's deadline."""
     config = tmp_path / "threadcast.toml"
     config.write_text(CONFIG.format(request.param))
-    environment = {"REDIS_URL": fresh_url(valkey_server)}
-    with ExitStack() as stack:
-
-        async def run(name: str, *arguments: str) -> Process:
-            whole = [name, *arguments, "--config", str(config)]
-            return await stack.enter_context(start(*whole, log=tmp_path / "log", environment=environment)).ready()
-
-        web, other = await run("web", "--port", "0"), await run("web", "--port", "0")
-        await run("worker")
-        yield web.url, other.url
+    with running_fleet(tmp_path, fresh_url(valkey_server), "--config", str(config)) as fleet:
+        await fleet.open(1)
+        yield fleet.url, (await fleet.add_web()).url
 
 
 def result(tool_call_id: str, content: str, request_id: str) -> JsonObject:
@@ -56,9 +50,9 @@ def result(tool_call_id: str, content: str, request_id: str) -> JsonObject:
 
 
 @pytest.mark.row("CMD-14")
-@pytest.mark.parametrize("house", [600], indirect=True, ids=["10 min"])
-async def test_a_result_may_come_through_another_process_than_the_call_was_seen_at(house: tuple[str, str]) -> None:
-    here, there = house
+@pytest.mark.parametrize("harness", [600], indirect=True, ids=["10 min"])
+async def test_a_result_may_come_through_another_process_than_the_call_was_seen_at(harness: tuple[str, str]) -> None:
+    here, there = harness
     async with watching(here, "c1") as tab:
         await command(here, "c1", ASK)
         await tab.until(lambda w: w.state is not None and w.state.runtime.state == "waiting_ide")
@@ -83,10 +77,10 @@ async def test_a_result_may_come_through_another_process_than_the_call_was_seen_
 
 
 @pytest.mark.row("CMD-14")
-@pytest.mark.parametrize("house", [1], indirect=True, ids=["1 s"])
-async def test_silence_has_an_end_although_nobody_is_there_and_nothing_comes(house: tuple[str, str]) -> None:
+@pytest.mark.parametrize("harness", [1], indirect=True, ids=["1 s"])
+async def test_silence_has_an_end_although_nobody_is_there_and_nothing_comes(harness: tuple[str, str]) -> None:
     """No stream is open and no command is posted: the chat's own timer wakes it, and the model goes on."""
-    here, _ = house
+    here, _ = harness
     await command(here, "c1", ASK)
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):

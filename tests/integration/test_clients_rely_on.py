@@ -11,10 +11,11 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.events import ErrorHappened
-from protocol.messages import JsonObject
-from protocol.phase import PhaseReader, is_busy
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, user_message
+from threadcast_protocol.fold.phase import PhaseReader, is_busy
+from threadcast_protocol.wire.events import ErrorHappened
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -25,11 +26,8 @@ SUM = 'call calculator {"expression":"6*7"}'
 
 @asynccontextmanager
 async def configured(tmp_path: Path, toml: str, environment: dict[str, str] | None = None) -> AsyncIterator[Process]:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(toml)
-    arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
-    with start(*arguments, log=tmp_path / "log", environment=environment) as process:
-        yield await process.ready()
+    async with serving(tmp_path, config=toml, environment=environment) as process:
+        yield process
 
 
 def outcomes(watcher: Watcher) -> list[str]:
@@ -150,7 +148,6 @@ SILENCE = """
 [limits]
 heartbeat_seconds = 0.1
 lease_seconds = 0.8
-beat_seconds = 0.2
 subscriber_stall_seconds = 0.4
 tool_timeout_seconds = 0.3
 drain_seconds = 0.5
@@ -268,3 +265,21 @@ async def test_a_model_makes_the_title_and_never_touches_a_persons_own(tmp_path:
             shown = {c["id"]: c["title"] for c in (await client.get(f"{server.url}/v1/chats")).json()["items"]}
     assert shown == {"mine": "My own", "theirs": "Theirs"}
     assert threads(mine, "title") == ["My own"]
+
+
+@pytest.mark.row("TREE-5")
+@pytest.mark.parametrize("model", ["demo/error?code=auth_failed&at=start", "demo/error?after=3"])
+async def test_a_title_that_the_model_cannot_make_is_reported_and_the_first_line_stays(
+    tmp_path: Path, model: str
+) -> None:
+    async with (
+        configured(tmp_path, f'[models]\ntitle = "{model}"\n') as server,
+        watching(server.url, "c1") as tab,
+    ):
+        await command(server.url, "c1", user_message("a", "Tell me of tides"))
+        await tab.until(lambda w: any(isinstance(event, ErrorHappened) for event in w.events))
+        (error,) = [frame for frame in tab.frames if frame["type"] == "error"]
+    assert error["code"] == ("auth_failed" if "auth" in model else "stream_error")
+    assert (error["fatal"], error["details"]["task"], error["details"]["model"]) == (False, "title", model)
+    assert (outcomes(tab), threads(tab, "title")) == (["complete"], ["Tell me of tides"])
+    assert tab.state is not None and tab.state.runtime.error is None

@@ -1,4 +1,4 @@
-"""Answers to a POST: acceptance, repeats, refusals, limits; each bad input a clear error and nothing lost."""
+"""Answers to a posted command: acceptance, repeats, refusals and limits. Every bad input gets a clear error."""
 
 import json
 from collections.abc import AsyncIterator
@@ -7,8 +7,9 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import Process, Watcher, command, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, user_message
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -46,12 +47,13 @@ async def test_the_same_id_with_another_body_is_a_mismatch(server: Process, chat
     assert answer.json()["status"] == "idempotency_mismatch"
 
 
-async def test_key_order_and_spaces_do_not_make_another_body(server: Process, chat_id: str) -> None:
+async def test_key_order_and_spaces_do_not_make_another_body(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     body = user_message("a", "one")
     await command(server.url, chat_id, body)
     turned = json.dumps(dict(reversed(body.items())), indent=3)
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(f"{server.url}/v1/chats/{chat_id}/commands", content=turned)
+    answer = await client.post(f"/v1/chats/{chat_id}/commands", content=turned)
     assert answer.json() == {"status": "duplicate"}
 
 
@@ -75,40 +77,39 @@ async def test_key_order_and_spaces_do_not_make_another_body(server: Process, ch
     ],
 )
 async def test_a_malformed_command_is_400_with_the_place_and_nothing_is_stored(
-    server: Process, chat_id: str, body: bytes, path: str | None
+    client: httpx2.AsyncClient, chat_id: str, body: bytes, path: str | None
 ) -> None:
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(f"{server.url}/v1/chats/{chat_id}/commands", content=body)
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["code"] == "bad_request"
-        assert answer.json()["detail"]
-        assert answer.json().get("path") == path
-        assert (await client.get(f"{server.url}/v1/chats/{chat_id}")).status_code == 404
+    answer = await client.post(f"/v1/chats/{chat_id}/commands", content=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["code"] == "bad_request"
+    assert answer.json()["detail"]
+    assert answer.json().get("path") == path
+    assert (await client.get(f"/v1/chats/{chat_id}")).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["..%2Fetc", "a%20b", "a%0Ab", "x" * 129, "subscribe", "feed", "import", "%00"])
-async def test_chat_ids_that_are_no_ids_are_refused(server: Process, name: str) -> None:
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(f"{server.url}/v1/chats/{name}/commands", json=user_message("a", "x"))
-        assert answer.status_code in (400, 404), answer.text
-        assert answer.json()["code"] in ("bad_request", "not_found")
+async def test_chat_ids_that_are_no_ids_are_refused(client: httpx2.AsyncClient, name: str) -> None:
+    answer = await client.post(f"/v1/chats/{name}/commands", json=user_message("a", "x"))
+    assert answer.status_code in (400, 404), answer.text
+    assert answer.json()["code"] in ("bad_request", "not_found")
 
 
-async def test_a_body_of_17_mib_is_413_whether_or_not_its_size_is_told(server: Process, chat_id: str) -> None:
+async def test_a_body_of_17_mib_is_413_whether_or_not_its_size_is_told(
+    client: httpx2.AsyncClient, chat_id: str
+) -> None:
     big = b'{"type":"user_message","client_request_id":"a","content":"' + b"x" * (17 * 1024 * 1024) + b'"}'
 
     async def in_pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(big), 1024 * 1024):
             yield big[start : start + 1024 * 1024]
 
-    async with httpx2.AsyncClient(timeout=20) as client:
-        for content in (big, in_pieces()):
-            try:
-                answer = await client.post(f"{server.url}/v1/chats/{chat_id}/commands", content=content)
-            except httpx2.TransportError:
-                continue  # the server hung up on a sender who would not stop
-            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-        assert (await client.get(f"{server.url}/v1/ping")).text == "pong"
+    for content in (big, in_pieces()):
+        try:
+            answer = await client.post(f"/v1/chats/{chat_id}/commands", content=content)
+        except httpx2.TransportError:
+            continue  # the server hung up on a sender who would not stop
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert (await client.get("/v1/ping")).text == "pong"
 
 
 async def test_a_text_above_256_kb_is_too_large_and_says_so_to_those_who_watch(server: Process, chat_id: str) -> None:
@@ -165,13 +166,15 @@ async def test_set_params_applies_all_or_nothing_and_echoes_what_now_is(server: 
 
 
 @pytest.mark.row("CMD-4")
-async def test_abort_of_an_unknown_chat_is_200_and_stores_nothing_others_are_404(server: Process, chat_id: str) -> None:
+async def test_abort_of_an_unknown_chat_is_200_and_stores_nothing_others_are_404(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     answer = await command(server.url, chat_id, {"type": "abort", "client_request_id": "x"})
     assert (answer.status_code, answer.json()) == (200, {"status": "aborted"})
     other = await command(server.url, chat_id, {"type": "regenerate", "client_request_id": "y"})
     assert (other.status_code, other.json()["code"]) == (404, "not_found")
-    async with httpx2.AsyncClient() as client:
-        assert (await client.get(f"{server.url}/v1/chats/{chat_id}")).status_code == 404
+    assert (await client.get(f"/v1/chats/{chat_id}")).status_code == 404
+    assert (await command(server.url, chat_id, user_message("z", "it can still be made"))).status_code == 202
 
 
 async def test_a_command_that_cannot_be_applied_is_accepted_and_then_honestly_refused(
@@ -194,17 +197,19 @@ async def test_prefer_wait_answers_with_the_effect(server: Process, chat_id: str
 
 
 @pytest.mark.row("CMD-17")
-async def test_queued_messages_are_shown_merged_and_can_be_taken_back(server: Process, chat_id: str) -> None:
+async def test_queued_messages_are_shown_merged_and_can_be_taken_back(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     slow = user_message("a", "write", params={"model": "demo/hang"})
-    async with watching(server.url, chat_id) as watcher, httpx2.AsyncClient() as client:
+    async with watching(server.url, chat_id) as watcher:
         await command(server.url, chat_id, slow)
         await watcher.until(lambda w: "stream_started" in w.types())
         for name in ("b", "c", "d"):
             await command(server.url, chat_id, user_message(name, f"text {name}"))
         await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 3)
-        cancelled = await client.delete(f"{server.url}/v1/chats/{chat_id}/queue/c")
+        cancelled = await client.delete(f"/v1/chats/{chat_id}/queue/c")
         assert (cancelled.status_code, cancelled.json()) == (200, {"status": "cancelled"})
-        gone = await client.delete(f"{server.url}/v1/chats/{chat_id}/queue/c")
+        gone = await client.delete(f"/v1/chats/{chat_id}/queue/c")
         assert (gone.status_code, gone.json()["status"]) == (404, "not_found")
         duplicate = await command(server.url, chat_id, user_message("c", "text c"))
         assert duplicate.json() == {"status": "duplicate"}
@@ -214,10 +219,12 @@ async def test_queued_messages_are_shown_merged_and_can_be_taken_back(server: Pr
     assert ack_of(watcher, "c")[-1]["result"]["code"] == "cancelled"
 
 
-async def test_cancelling_an_id_before_it_is_posted_does_not_burn_it(server: Process, chat_id: str) -> None:
+async def test_cancelling_an_id_before_it_is_posted_does_not_burn_it(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     await command(server.url, chat_id, user_message("a", "hi"))
-    async with watching(server.url, chat_id) as watcher, httpx2.AsyncClient() as client:
-        assert (await client.delete(f"{server.url}/v1/chats/{chat_id}/queue/later")).status_code == 404
+    async with watching(server.url, chat_id) as watcher:
+        assert (await client.delete(f"/v1/chats/{chat_id}/queue/later")).status_code == 404
         await command(server.url, chat_id, user_message("later", "still works"))
         await watcher.at_rest(2)
 
@@ -238,46 +245,45 @@ async def test_more_than_100_waiting_commands_are_refused_but_an_abort_never(ser
 
 
 @pytest.mark.row("NET-7")
-async def test_pages_from_elsewhere_are_refused(server: Process, chat_id: str) -> None:
-    async with httpx2.AsyncClient() as client:
-        path = f"{server.url}/v1/chats/{chat_id}/commands"
-        foreign = await client.post(path, json=user_message("a", "x"), headers={"Origin": "http://evil.example"})
-        assert foreign.status_code == 403
-        rebound = await client.post(path, json=user_message("a", "x"), headers={"Host": "evil.example"})
-        assert rebound.status_code == 403
-        own = await client.post(path, json=user_message("a", "x"), headers={"Origin": server.url})
-        assert own.status_code == 202
+async def test_pages_from_elsewhere_are_refused(server: Process, client: httpx2.AsyncClient, chat_id: str) -> None:
+    path = f"{server.url}/v1/chats/{chat_id}/commands"
+    foreign = await client.post(path, json=user_message("a", "x"), headers={"Origin": "http://evil.example"})
+    assert foreign.status_code == 403
+    rebound = await client.post(path, json=user_message("a", "x"), headers={"Host": "evil.example"})
+    assert rebound.status_code == 403
+    own = await client.post(path, json=user_message("a", "x"), headers={"Origin": server.url})
+    assert own.status_code == 202
 
 
-async def test_lists_show_the_callers_chats_with_their_state_newest_first(server: Process, chat_id: str) -> None:
+async def test_lists_show_the_callers_chats_with_their_state_newest_first(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     async with watching(server.url, chat_id) as watcher:
         await command(server.url, chat_id, user_message("a", "hi"))
         await watcher.at_rest()
-    async with httpx2.AsyncClient() as client:
-        listed = (await client.get(f"{server.url}/v1/chats?limit=1")).json()
-        assert listed["items"][0]["id"] == chat_id
-        assert (listed["items"][0]["state"], listed["items"][0]["message_count"]) == ("idle", 2)
-        read = (await client.get(f"{server.url}/v1/chats/{chat_id}")).json()
-        assert [m["role"] for m in read["messages"]] == ["user", "assistant"]
-        assert (await client.get(f"{server.url}/v1/chats?limit=x")).status_code == 400
-        assert (await client.delete(f"{server.url}/v1/chats/{chat_id}")).json() == {"status": "deleted"}
-        assert (await client.get(f"{server.url}/v1/chats/{chat_id}")).status_code == 404
-        assert (await command(server.url, chat_id, user_message("z", "back?"))).status_code == 404
+    listed = (await client.get("/v1/chats?limit=1")).json()
+    assert listed["items"][0]["id"] == chat_id
+    assert (listed["items"][0]["state"], listed["items"][0]["message_count"]) == ("idle", 2)
+    read = (await client.get(f"/v1/chats/{chat_id}")).json()
+    assert [m["role"] for m in read["messages"]] == ["user", "assistant"]
+    assert (await client.get("/v1/chats?limit=x")).status_code == 400
+    assert (await client.delete(f"/v1/chats/{chat_id}")).json() == {"status": "deleted"}
+    assert (await client.get(f"/v1/chats/{chat_id}")).status_code == 404
+    assert (await command(server.url, chat_id, user_message("z", "back?"))).status_code == 404
 
 
-async def test_what_clients_ask_for_at_start(server: Process) -> None:
-    async with httpx2.AsyncClient(base_url=server.url) as client:
-        assert (await client.get("/v1/ping")).text == "pong"
-        assert (await client.get("/livez")).json() == {"status": "ok"}
-        assert (await client.get("/readyz")).json()["status"] == "ready"
-        caps = (await client.get("/v1/caps")).json()
-        assert caps["chat_default_model"] in caps["chat_models"]
-        assert "user_message" in caps["commands"] and "cancel" not in caps["commands"]
-        assert {tool["name"] for tool in (await client.get("/v1/tools")).json()} >= {"clock", "calculator"}
-        assert (await client.get("/v1/chat-modes")).json()["modes"][0]["id"] == "agent"
-        assert (await client.get("/v1/providers")).json()["providers"][0]["name"] == "demo"
-        assert "threadcast_commands_accepted_total" in (await client.get("/metrics")).text
-        nothing = await client.get("/v1/nothing")
-        assert (nothing.status_code, nothing.json()["code"]) == (404, "not_found")
-        wrong = await client.put("/v1/chats")
-        assert (wrong.status_code, wrong.json()["code"]) == (405, "bad_request")
+async def test_what_clients_ask_for_at_start(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/v1/ping")).text == "pong"
+    assert (await client.get("/livez")).json() == {"status": "ok"}
+    assert (await client.get("/readyz")).json()["status"] == "ready"
+    caps = (await client.get("/v1/caps")).json()
+    assert caps["chat_default_model"] in caps["chat_models"]
+    assert "user_message" in caps["commands"] and "cancel" not in caps["commands"]
+    assert {tool["name"] for tool in (await client.get("/v1/tools")).json()} >= {"clock", "calculator"}
+    assert (await client.get("/v1/chat-modes")).json()["modes"][0]["id"] == "agent"
+    assert (await client.get("/v1/providers")).json()["providers"][0]["name"] == "demo"
+    assert "threadcast_commands_accepted_total" in (await client.get("/metrics")).text
+    nothing = await client.get("/v1/nothing")
+    assert (nothing.status_code, nothing.json()["code"]) == (404, "not_found")
+    wrong = await client.put("/v1/chats")
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "bad_request")

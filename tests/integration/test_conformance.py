@@ -16,16 +16,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from server.cli import main
-from server.console.conformance.player import Result, play
-from server.console.conformance.target import Target
-from server.console.conformance.transcripts import Transcript, load, transcripts_directory
-from server.store.server_process import ServerProcess
 from tests.conformance.breaking import EventChange, changed, events, is_chats, lost, twice, units
 from tests.conformance.mutations import CONFIG, MUTATIONS, control, drawn, judge
 from tests.conformance.proxy import Mutation, UnitChange, proxy_to
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, Process, start
 from tests.integration.store_fixtures import fresh_url
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process, start
+from threadcast.cli import main
+from threadcast.console.conformance.player import Result, play
+from threadcast.console.conformance.target import Target
+from threadcast.console.conformance.transcripts import Transcript, load, transcripts_directory
+from threadcast.store.embedded.server_process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -56,10 +56,9 @@ def played(
         else:
             environment = {"REDIS_URL": fresh_url(valkey_server)}
             worker = stack.enter_context(start("worker", *shared, log=base / "worker", environment=environment))
-            anyio.run(worker.ready)
+            worker.wait_ready()
             web = stack.enter_context(start("web", "--port", "0", *shared, log=base / "web", environment=environment))
-        anyio.run(web.ready)
-        yield web
+        yield web.wait_ready()
 
 
 def _each_transcript() -> list[object]:
@@ -97,7 +96,7 @@ def test_there_are_at_least_forty_mutations_and_a_draw_depends_on_the_commit_alo
     assert len(MUTATIONS) >= 40
     assert len({mutation.sentence for mutation in MUTATIONS.values()}) == len(MUTATIONS)
     page = (ROOT / "docs" / "conformance.md").read_text()
-    assert re.findall(r"There are\s+(\d+)\s+such\s+mutations", page) == [str(len(MUTATIONS))]
+    assert re.findall(r"There\s+are\s+(\d+)\s+such\s+mutations", page) == [str(len(MUTATIONS))]
     assert drawn(DRAWN_COUNT) == drawn(DRAWN_COUNT)
     for name, mutation in MUTATIONS.items():
         assert set(mutation.hints) <= TRANSCRIPTS.keys(), name
@@ -112,15 +111,15 @@ async def result_of(url: str, transcript: Transcript, mutation: Mutation) -> Res
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("id-before-data", "an id stands before its data"),
+        ("id-before-data", "an id comes before its data"),
         ("event-names", "`onmessage` stays silent"),
         ("no-cache-control", "cache-control: no-cache"),
         ("no-heartbeat", "no heartbeat followed"),
         ("heartbeat-with-empty-line", "an empty line ends no event"),
-        ("no-early-retry", "`retry: 500` must stand before"),
+        ("no-early-retry", "`retry: 500` must come before"),
         ("no-ids", "has no id to resume from"),
         ("position-ahead", "should be of position"),
-        ("position-without-base", "seq is position less base"),
+        ("position-without-base", "seq is position minus base"),
         ("at-is-late", "?at="),
         ("no-tree", "?view=tree"),
         ("never-resumes", "resumed after"),
@@ -197,8 +196,8 @@ async def test_a_run_against_a_server_whose_streams_stay_silent_ends_in_time_and
     async with proxy_to(server.url, silent) as proxy:
         assert await run_against(proxy.url) == 1
     printed = capsys.readouterr().out
-    assert "a new stream of a chat must begin with a snapshot: nothing came within 5 s" in printed
-    assert "nothing else was played" in printed and "ok  " not in printed
+    assert "a new stream of a chat must begin with a snapshot (waited 5 s)" in printed
+    assert "no other transcript was played" in printed and "ok  " not in printed
 
 
 async def test_a_run_against_a_server_whose_runs_never_end_ends_in_time_and_says_so(
@@ -208,7 +207,7 @@ async def test_a_run_against_a_server_whose_runs_never_end_ends_in_time_and_says
     async with proxy_to(server.url, stuck) as proxy:
         assert await run_against(proxy.url) == 1
     printed = capsys.readouterr().out
-    assert "FAIL  probe: run" in printed and "the run of a plain message did not end: within 5 s" in printed
+    assert "FAIL  probe: run" in printed and "the run of a plain message did not end (waited 5 s)" in printed
     assert "skip  plain-turn" in printed
 
 
@@ -258,7 +257,7 @@ async def test_a_run_against_a_server_that_hangs_here_and_there_ends_in_time_and
         assert await run_against(proxy.url, "--wait", "4", "--limit", "12") == 1
     printed = capsys.readouterr().out
     assert "nothing more came in 4 s" in printed
-    not_played = printed.split("the server kept transcripts waiting, and time was up; not played to their ends: ")[1]
+    not_played = printed.split("the time limit of the run was reached; not finished: ")[1]
     assert "heartbeats" in not_played  # takes 16 s
     assert "ok    abort-idle" in printed
 

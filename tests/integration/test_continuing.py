@@ -3,22 +3,11 @@
 Each test restores a chat whose answer broke off, sends `continue_message`, and looks at the request and at the answer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from protocol.commands import ContinueMessage, RestoreMessages
-from protocol.events import MessageRemoved
-from protocol.messages import JsonObject
-from server.agent.answer.continuation import INSTRUCTION
-from server.providers.anthropic.messages import Anthropic
-from server.providers.base import Provider
-from server.providers.demo.script import Script
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import OpenAIChat
-from server.providers.openai.responses import OpenAIResponses
-from server.providers.sdk import SdkProvider
 from tests.integration.fake_openai import (
     CUT,
     DONE,
@@ -27,12 +16,24 @@ from tests.integration.fake_openai import (
     Reply,
     Step,
     chunk,
-    serve_fake_openai,
     text,
 )
 from tests.integration.test_native_adapters import anthropic_stop, anthropic_text, google_chunk
 from tests.integration.test_openai_responses import last, words
-from tests.unit.actor_house import House
+from tests.unit.actor_harness import Harness
+from threadcast.agent_loop.answer.continuation import INSTRUCTION
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.base import Provider
+from threadcast.providers.demo.script import Script
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.providers.openai.responses import OpenAIResponses
+from threadcast.providers.sdk import SdkProvider
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.commands import ContinueMessage, RestoreMessages
+from threadcast_protocol.wire.events import MessageRemoved
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -41,35 +42,30 @@ REST = "and the town counts them."
 QUESTION = "Tell me of the harbour."
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as server:
-        yield server
-
-
-async def continued(provider: Provider, model: str = "fake", half: str = HALF) -> tuple[str, House]:
+async def continued(provider: Provider, model: str = "fake", half: str = HALF) -> tuple[str, Harness]:
     """The answer that stands after it was continued."""
-    house = House(providers=[provider], model=f"{provider.name}/{model}")
+    harness = Harness(providers=[provider], model=f"{provider.name}/{model}")
     messages: list[JsonObject] = [
         {"role": "user", "content": QUESTION, "message_id": "q"},
         {"role": "assistant", "content": half, "message_id": "a", "finish_reason": "error"},
     ]
-    await house.post(RestoreMessages(client_request_id="r", messages=messages))
-    await house.post(ContinueMessage(client_request_id="c", message_id="a"))
+    await harness.post(RestoreMessages(client_request_id="r", messages=messages))
+    await harness.post(ContinueMessage(client_request_id="c", message_id="a"))
     try:
         if isinstance(provider, SdkProvider):
             await provider.warm_up()  # importing an SDK takes seconds on a busy machine
-        await house.own("w1")
+        await harness.own("w1")
     finally:
         await provider.aclose()
-    state = await house.state()
+    state = await harness.state()
     assert list(state.path) == ["q", "a"]
-    assert not [event for event in await house.events() if isinstance(event, MessageRemoved)]
-    return str(state.nodes["a"].content), house
+    assert not [event for event in await harness.events() if isinstance(event, MessageRemoved)]
+    return str(state.nodes["a"].content), harness
 
 
 def openai_chat(fake: FakeOpenAI, **how: object) -> OpenAIChat:
-    return OpenAIChat("p", base_url=fake.base_url, max_retries=0, **how)  # type: ignore[arg-type]  # the test's words
+    settings = ProviderSettings(base_url=fake.base_url, **how)  # type: ignore[arg-type]  # the test's words
+    return OpenAIChat("p", settings, max_retries=0)
 
 
 def replies(*said: str) -> list[Reply]:
@@ -78,19 +74,23 @@ def replies(*said: str) -> list[Reply]:
 
 KINDS: dict[str, tuple[Callable[[str], Provider], Callable[[Sequence[str]], list[Step]]]] = {
     "openai_chat": (
-        lambda url: OpenAIChat("p", base_url=url, max_retries=0),
+        lambda url: OpenAIChat("p", ProviderSettings(base_url=url), max_retries=0),
         lambda said: [*(text(each) for each in said), STOP, DONE],
     ),
     "openai_responses": (
-        lambda url: OpenAIResponses("p", base_url=url, max_retries=0),
+        lambda url: OpenAIResponses("p", ProviderSettings(base_url=url), max_retries=0),
         lambda said: [*(words(each) for each in said), last()],
     ),
     "anthropic": (
-        lambda url: Anthropic("p", base_url=url, api_key="k", max_retries=0),
+        lambda url: Anthropic(
+            "p", ProviderSettings(kind="anthropic", base_url=url, api_key=Secret("k")), max_retries=0
+        ),
         lambda said: [*(anthropic_text(each) for each in said), anthropic_stop("end_turn")],
     ),
     "google": (
-        lambda url: Google("p", base_url=url.removesuffix("/v1"), api_key="k", max_retries=0),
+        lambda url: Google(
+            "p", ProviderSettings(kind="google", base_url=url.removesuffix("/v1"), api_key=Secret("k")), max_retries=0
+        ),
         lambda said: [*(google_chunk(each) for each in said), google_chunk("", finishReason="STOP")],
     ),
 }
@@ -125,9 +125,9 @@ async def test_one_two_goes_on_with_three(fake: FakeOpenAI) -> None:
 
 async def test_what_was_held_back_is_said_when_the_stream_breaks(fake: FakeOpenAI) -> None:
     fake.replies = [Reply([text("Boats leave at"), CUT])]
-    answer, house = await continued(openai_chat(fake))
+    answer, harness = await continued(openai_chat(fake))
     assert answer == HALF + "Boats leave at"
-    assert (await house.state()).runtime.outcome == "error"
+    assert (await harness.state()).runtime.outcome == "error"
 
 
 @pytest.mark.row("OLD-11")
@@ -161,7 +161,7 @@ async def test_a_server_that_prefills_is_given_the_beginning_and_its_word_is_fin
 
 
 async def test_a_setting_of_the_template_stays_beside_ours(fake: FakeOpenAI) -> None:
-    from server.providers.base import ModelInfo
+    from threadcast.providers.base import ModelInfo
 
     info = ModelInfo(name="fake", context_tokens=4_000, extra_body={"chat_template_kwargs": {"tone": "dry"}})
     fake.replies = replies(REST)
@@ -175,7 +175,9 @@ async def test_claude_is_prefilled_up_to_4_5_and_asked_from_4_6_on(
     fake: FakeOpenAI, model: str, prefills: bool
 ) -> None:
     fake.replies = [Reply([anthropic_text(f" {REST}"), anthropic_stop("end_turn")])]
-    provider = Anthropic("p", base_url=fake.base_url, api_key="k", max_retries=0)
+    provider = Anthropic(
+        "p", ProviderSettings(kind="anthropic", base_url=fake.base_url, api_key=Secret("k")), max_retries=0
+    )
     answer, _ = await continued(provider, model)
     assert answer == (HALF + REST if prefills else f"{HALF} {REST}")
     roles = [turn["role"] for turn in fake.asked[0].body["messages"]]
@@ -194,8 +196,8 @@ async def test_claude_is_prefilled_up_to_4_5_and_asked_from_4_6_on(
     ],
 )
 async def test_an_address_tells_only_what_is_certain(base_url: str, prefills: bool) -> None:
-    assert OpenAIChat("p", base_url=base_url).prefills("m") == prefills
-    assert not OpenAIChat("p", base_url=base_url, prefill="none").prefills("m")
+    assert OpenAIChat("p", ProviderSettings(base_url=base_url)).prefills("m") == prefills
+    assert not OpenAIChat("p", ProviderSettings(base_url=base_url, prefill="none")).prefills("m")
 
 
 async def test_a_script_goes_on_where_it_was_cut_and_adds_nothing_to_what_a_person_wrote(tmp_path: Path) -> None:
@@ -203,9 +205,9 @@ async def test_a_script_goes_on_where_it_was_cut_and_adds_nothing_to_what_a_pers
     file.write_text(
         'rate = 0\n[[scene]]\nwhen = "harbour"\n[[scene.round]]\nreasoning = "Hm."\ntext = "' + HALF + REST + '"\n'
     )
-    answer, house = await continued(Script("p", str(file)), "script")
+    answer, harness = await continued(Script("p", str(file)), "script")
     assert answer == HALF + REST
-    assert (await house.state()).nodes["a"].reasoning_content is None
+    assert (await harness.state()).nodes["a"].reasoning_content is None
     assert (await continued(Script("p", str(file)), "script", half="Quite another text. "))[0] == "Quite another text. "
 
 

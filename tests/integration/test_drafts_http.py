@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.events import PayloadAdded, PayloadUpdated
-from server.agent.calls.previews import PREVIEW_SENT
-from tests.integration.harness import Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import command, start, user_message
+from threadcast.agent_loop.calls.previews import PREVIEW_SENT
+from threadcast_protocol.wire.events import PayloadAdded, PayloadUpdated
 
 pytestmark = pytest.mark.anyio
 

@@ -3,9 +3,10 @@
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, user_message
 from tests.unit.pictures import data_url, png_of
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("CMD-7", "CMD-17")]
 

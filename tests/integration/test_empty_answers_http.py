@@ -1,15 +1,14 @@
 """Answers of nothing from a real server of models: asked for once more, then said in a sentence."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from protocol.events import ErrorHappened
-from protocol.messages import JsonObject
-from server.agent.answer import empty
-from server.providers.openai.chat import OpenAIChat
-from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, Step, chunk, serve_fake_openai, text
-from tests.unit.actor_house import House, say
+from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, Step, chunk, text
+from tests.unit.actor_harness import Harness, say
+from threadcast.agent_loop.answer import empty
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.settings import Provider as ProviderSettings
+from threadcast_protocol.wire.events import ErrorHappened
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -27,41 +26,35 @@ NOTHINGS: dict[str, list[Step]] = {
 }
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as server:
-        yield server
-
-
-async def asked(fake: FakeOpenAI, *replies: list[Step]) -> House:
-    provider = OpenAIChat("p", base_url=fake.base_url, max_retries=0)
-    house = House(providers=[provider], model="p/tiny")
+async def asked(fake: FakeOpenAI, *replies: list[Step]) -> Harness:
+    provider = OpenAIChat("p", ProviderSettings(base_url=fake.base_url), max_retries=0)
+    harness = Harness(providers=[provider], model="p/tiny")
     fake.replies = [Reply(steps) for steps in replies]
-    await house.post(say("hello"))
+    await harness.post(say("hello"))
     try:
         await provider.warm_up()  # importing an SDK takes seconds on a busy machine
-        await house.own("w1")
+        await harness.own("w1")
     finally:
         await provider.aclose()
-    return house
+    return harness
 
 
 @pytest.mark.row("ERR-2", "LOOP-14")
 @pytest.mark.parametrize("nothing", list(NOTHINGS))
 async def test_a_model_that_says_nothing_is_asked_once_more(fake: FakeOpenAI, nothing: str) -> None:
-    house = await asked(fake, NOTHINGS[nothing], [text("Here I am."), STOP, DONE])
-    assert (await house.texts())[-1] == ("assistant", "Here I am.")
-    assert (await house.state()).runtime.outcome == "complete"
+    harness = await asked(fake, NOTHINGS[nothing], [text("Here I am."), STOP, DONE])
+    assert (await harness.texts())[-1] == ("assistant", "Here I am.")
+    assert (await harness.state()).runtime.outcome == "complete"
     told = fake.asked[1].body["messages"][-1]
     assert told == {"role": "user", "content": empty.NAMELESS if "call" in nothing else empty.NOTHING}
 
 
 @pytest.mark.parametrize("nothing", list(NOTHINGS))
 async def test_twice_nothing_is_said_in_a_sentence(fake: FakeOpenAI, nothing: str) -> None:
-    house = await asked(fake, NOTHINGS[nothing], NOTHINGS[nothing])
-    (error,) = [event for event in await house.events() if isinstance(event, ErrorHappened)]
+    harness = await asked(fake, NOTHINGS[nothing], NOTHINGS[nothing])
+    (error,) = [event for event in await harness.events() if isinstance(event, ErrorHappened)]
     assert (error.code, error.fatal, error.message) == ("empty_answer", True, "The model answered with nothing.")
     assert len(fake.asked) == 2
-    state = await house.state()
+    state = await harness.state()
     assert (state.runtime.state, state.runtime.outcome) == ("error", "error")
     assert all(state.nodes[key].reasoning_content for key in state.path[1:]), "thoughts stay, and nothing else is there"

@@ -3,27 +3,27 @@
 import asyncio
 import gzip
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import anyio
 import httpx2
 import pytest
 
-from protocol.errors import ModelFailed
-from protocol.messages import Message
-from server.providers.anthropic.messages import Anthropic
-from server.providers.base import Provider, Request
-from server.providers.error_bodies import ERROR_BODY_MAX_BYTES, guard_errors
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import OpenAIChat
-from server.providers.openai.responses import OpenAIResponses
-from server.providers.sdk import SdkProvider
+from tests.integration.fake_openai import REQUEST
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.error_bodies import ERROR_BODY_MAX_BYTES, guard_errors
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.providers.openai.responses import OpenAIResponses
+from threadcast.settings import Provider as ProviderSettings
+from threadcast_protocol.wire.errors import ModelFailed
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = Request(model="fake", messages=[Message(role="user", content="Hi", message_id="u")])
-KINDS: list[type[Provider]] = [OpenAIChat, OpenAIResponses, Anthropic, Google]
+AnyProvider: TypeAlias = OpenAIChat | OpenAIResponses | Anthropic | Google
+KINDS: list[type[AnyProvider]] = [OpenAIChat, OpenAIResponses, Anthropic, Google]
 
 HUGE = b'HTTP/1.1 400 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nc\r\n{"message":"\r\n'
 PIECE = b"10000\r\n" + b"A" * 0x10000 + b"\r\n"
@@ -69,9 +69,8 @@ async def serving(head: bytes, pieces_max: int = 0) -> AsyncIterator[Server]:
         server.close()
 
 
-async def failure_of(kind: Callable[..., Provider], base_url: str, retries: int = 0) -> ModelFailed:
-    provider = kind("fake", base_url=base_url, api_key="none", idle_timeout_seconds=30, max_retries=retries)
-    assert isinstance(provider, SdkProvider)
+async def failure_of(kind: type[AnyProvider], base_url: str, retries: int = 0) -> ModelFailed:
+    provider = kind("fake", ProviderSettings(base_url=base_url, idle_timeout_seconds=30), max_retries=retries)
     try:
         with pytest.raises(ModelFailed) as failed:
             async for _ in provider.stream(REQUEST):
@@ -85,7 +84,7 @@ async def failure_of(kind: Callable[..., Provider], base_url: str, retries: int 
 @pytest.mark.parametrize("is_by_proxy", [False, True], ids=["direct", "by a proxy"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_of_an_endless_error_only_the_start_is_read(
-    kind: type[Provider], is_by_proxy: bool, monkeypatch: pytest.MonkeyPatch
+    kind: type[AnyProvider], is_by_proxy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
@@ -100,7 +99,7 @@ async def test_of_an_endless_error_only_the_start_is_read(
 @pytest.mark.row("PROV-7")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("date", ["2026 00:00:00 +99999999999999", "99999999999999 00:00:00 GMT"])
-async def test_a_date_of_no_calendar_is_no_wait(kind: type[Provider], date: str) -> None:
+async def test_a_date_of_no_calendar_is_no_wait(kind: type[AnyProvider], date: str) -> None:
     head = f"HTTP/1.1 429 X\r\nretry-after: Mon, 01 Jan {date}\r\ncontent-length: 0\r\n\r\n"
     async with serving(head.encode()) as server:
         failed = await failure_of(kind, server.url, retries=1)
@@ -116,7 +115,7 @@ BOMB = gzip.compress(b"A" * 20_000_000)
     [
         ("", b"A" * 200_000, ERROR_BODY_MAX_BYTES),
         ("identity", b"short", 5),
-        ("gzip", gzip.compress(b"short"), 5),
+        ("gzip", gzip.compress(b"short", mtime=0), 5),
         ("gzip", BOMB, ERROR_BODY_MAX_BYTES),
         ("gzip", b"not packed", 0),
         ("gzip, gzip", gzip.compress(BOMB), 0),
@@ -134,7 +133,7 @@ async def test_what_is_read_of_an_error_is_bounded_however_it_is_packed(packing:
 
 
 async def test_what_follows_a_packed_error_is_not_read_for_ever() -> None:
-    body = Body(gzip.compress(b"short"), *[b"\0" * 0x10000] * 100)
+    body = Body(gzip.compress(b"short", mtime=0), *[b"\0" * 0x10000] * 100)
     transport = httpx2.MockTransport(lambda _: httpx2.Response(500, headers={"content-encoding": "gzip"}, stream=body))
     async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [guard_errors]}) as client:
         assert (await client.get("http://model.invalid")).content == b"short"

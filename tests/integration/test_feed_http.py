@@ -1,4 +1,4 @@
-"""The feed of chats and the foreign sidebar over HTTP: a snapshot, then every change, and a clean end."""
+"""The feed of chats and the foreign sidebar over HTTP: a snapshot, then every change, and an orderly end."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -9,17 +9,18 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from protocol.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message
-from tests.integration.test_auth_http import bearer, guarded
+from tests.integration.test_auth_http import guarded
 from tests.integration.test_chats_http import get, talk, title
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, user_message
+from tests.support.tokens import bearer
+from threadcast_protocol.framing.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
 
 class Sidebar:
-    """What came on one stream, and the list it folds to."""
+    """The events of one stream, and the list to which they fold."""
 
     def __init__(self) -> None:
         self.headers = httpx2.Headers()
@@ -83,7 +84,9 @@ async def listening(url: str, path: str, headers: dict[str, str] | None = None) 
 
 
 @pytest.mark.row("SES-5", "NET-2")
-async def test_the_feed_shows_a_chat_come_run_change_and_go_without_holes(server: Process, chat_id: str) -> None:
+async def test_the_feed_shows_a_chat_come_run_change_and_go_without_holes(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     async with listening(server.url, "/v1/chats/feed") as feed:
         assert feed.headers["content-type"] == "text/event-stream"
         assert (feed.headers["cache-control"], feed.headers["x-accel-buffering"]) == ("no-cache", "no")
@@ -95,8 +98,7 @@ async def test_the_feed_shows_a_chat_come_run_change_and_go_without_holes(server
         await feed.until(lambda f: f.chats[chat_id]["title"] == "Tea")
         (item,) = [each for each in (await get(server.url, "/v1/chats"))["items"] if each["id"] == chat_id]
         assert feed.chats[chat_id] == item
-        async with httpx2.AsyncClient() as client:
-            await client.delete(f"{server.url}/v1/chats/{chat_id}")
+        await client.delete(f"/v1/chats/{chat_id}")
         await feed.until(lambda f: chat_id not in f.chats)
         assert [int(frame["seq"]) for frame in feed.frames] == list(range(len(feed.frames)))
         assert feed.frames[-1] == {"seq": str(len(feed.frames) - 1), "type": "chat_removed", "chat_id": chat_id}
@@ -130,15 +132,13 @@ async def test_feeds_and_trajectories_show_the_callers_chats_alone_and_ask_who_c
 @pytest.mark.row("NET-2")
 @pytest.mark.parametrize("path", ["/v1/chats/feed", "/v1/sidebar/subscribe"])
 async def test_at_shutdown_a_feed_says_when_to_come_back_and_ends(tmp_path: Path, path: str) -> None:
-    config = tmp_path / "threadcast.toml"
-    config.write_text("[limits]\nheartbeat_seconds = 1\n")
-    arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
-    with start(*arguments, log=tmp_path / "log") as process:
-        await process.ready()
-        async with listening(process.url, path) as feed:
-            await feed.until(lambda f: f.heartbeats >= 2)
-            assert await process.stop() == 0
-            await feed.until(lambda f: f.has_ended)
+    async with (
+        serving(tmp_path, config="[limits]\nheartbeat_seconds = 1\n") as process,
+        listening(process.url, path) as feed,
+    ):
+        await feed.until(lambda f: f.heartbeats >= 2)
+        assert await process.stop() == 0
+        await feed.until(lambda f: f.has_ended)
     assert feed.retry_ms is not None
     assert 500 <= feed.retry_ms <= 3_000
 
@@ -192,7 +192,9 @@ async def test_the_foreign_sidebar_is_ready_at_once_and_shows_chats_again_when_t
         assert pagination["total_count"] == listed["total_count"] == len(listed["items"])
 
 
-async def test_foreign_trajectories_page_read_and_delete(server: Process, chat_id: str) -> None:
+async def test_foreign_trajectories_page_read_and_delete(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     other = f"{chat_id}-2"
     for name in (chat_id, other):
         await talk(server.url, name, "hello")
@@ -207,7 +209,6 @@ async def test_foreign_trajectories_page_read_and_delete(server: Process, chat_i
     whole = await get(server.url, f"/v1/trajectories/{chat_id}")
     assert (whole["id"], [message["role"] for message in whole["messages"]]) == (chat_id, ["user", "assistant"])
     assert whole["updated_at"] == second["items"][0]["updated_at"]
-    async with httpx2.AsyncClient() as client:
-        assert (await client.delete(f"{server.url}/v1/trajectories/{chat_id}")).status_code == 200
+    assert (await client.delete(f"/v1/trajectories/{chat_id}")).status_code == 200
     await get(server.url, f"/v1/trajectories/{chat_id}", 404)
     await get(server.url, f"/v1/chats/{chat_id}", 404)

@@ -7,7 +7,8 @@ import anyio
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, serving, start, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -134,57 +135,51 @@ async def test_the_stream_has_its_headers_and_a_heartbeat_after_the_first_snapsh
     assert re.fullmatch(rb"retry: 500\n: hb \d+\n", greeting), "and no empty line, which would end an event"
 
 
-async def test_watching_an_unknown_chat_stores_nothing(server: Process, chat_id: str) -> None:
+async def test_watching_an_unknown_chat_stores_nothing(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     async with watching(server.url, chat_id) as watcher:
         assert watcher.messages == []
-    async with httpx2.AsyncClient() as client:
-        assert (await client.get(f"{server.url}/v1/chats/{chat_id}")).status_code == 404
+    assert (await client.get(f"/v1/chats/{chat_id}")).status_code == 404
 
 
 @pytest.mark.row("SES-3")
 async def test_after_ctrl_c_and_after_kill_9_the_chat_is_still_there(tmp_path: Path) -> None:
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    log = tmp_path / "log"
-    with start(*arguments, log=log) as first:
-        await first.ready()
+    data = ("--data-dir", str(tmp_path / "data"))
+    async with serving(tmp_path, *data) as first:
         async with watching(first.url, "c1") as watcher:
             await command(first.url, "c1", user_message("a", "remember me"))
             await watcher.at_rest()
         assert await first.stop() == 0, first.log_text()
-    with start(*arguments, log=log) as second:
-        await second.ready()
+    async with serving(tmp_path, *data) as second:
         async with watching(second.url, "c1") as again:
             assert again.snapshot == watcher.snapshot
             await command(second.url, "c1", user_message("b", "and me"))
             await again.at_rest(2)
         seen = again.snapshot
         second.kill()
-    with start(*arguments, log=log) as third:
-        await third.ready()
-        async with watching(third.url, "c1") as after:
-            assert after.snapshot == seen
-            resumed = Watcher("c1")
-            resumed.state = again.state
-            async with watching(third.url, "c1", headers={"Last-Event-ID": again.last_id}, watcher=resumed):
-                await command(third.url, "c1", user_message("c", "three"))
-                await resumed.at_rest(3)
-                await after.at_rest(3)
-            assert resumed.snapshots == 0, "a position from before the restart is good after it"
-            assert resumed.snapshot == after.snapshot
+    async with serving(tmp_path, *data) as third, watching(third.url, "c1") as after:
+        assert after.snapshot == seen
+        resumed = Watcher("c1")
+        resumed.state = again.state
+        async with watching(third.url, "c1", headers={"Last-Event-ID": again.last_id}, watcher=resumed):
+            await command(third.url, "c1", user_message("c", "three"))
+            await resumed.at_rest(3)
+            await after.at_rest(3)
+        assert resumed.snapshots == 0, "a position from before the restart is good after it"
+        assert resumed.snapshot == after.snapshot
 
 
 async def test_a_second_server_on_one_data_dir_is_refused_with_the_url_of_the_first(tmp_path: Path) -> None:
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with start(*arguments, log=tmp_path / "log") as first:
-        await first.ready()
+    async with serving(tmp_path, *arguments[3:]) as first:
         with start(*arguments, log=tmp_path / "log2") as second:
             assert await second.ended() == 1
             assert first.url in second.log_text()
 
 
 async def test_ctrl_c_ends_streams_cleanly_and_tells_when_to_come_back(tmp_path: Path) -> None:
-    with start("serve", "--port", "0", "--memory", log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path) as process:
         text = b""
         async with (
             httpx2.AsyncClient(timeout=10) as client,

@@ -2,9 +2,10 @@
 
 import pytest
 
-from protocol.messages import JsonObject, Message
-from protocol.snapshot import snapshot_of
-from tests.integration.harness import Process, Watcher, command, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, user_message
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.wire.messages import JsonObject, Message
 
 pytestmark = pytest.mark.anyio
 

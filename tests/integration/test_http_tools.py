@@ -10,10 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, command, start, user_message, watching
-from tests.integration.mcp_house import answers_in
+from tests.integration.mcp_harness import answers_in
 from tests.integration.store_fixtures import fresh_url
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from threadcast.store.embedded.server_process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -175,6 +176,8 @@ async def test_a_worker_asks_the_web_process_and_is_told_when_nobody_holds_it_an
                     await watcher.at_rest()
                     ((text, failed),) = answers_in(watcher)
             assert failed is killed
-            assert not killed or text == "The caller's authorization is no longer held; send the message again."
+            assert not killed or text.startswith(
+                "The caller's authorization for this service is not held, or no longer;"
+            )
     assert [headers.get("authorization") for _, _, headers, _ in asked] == [TOKEN]
     assert "planted-token" not in (tmp_path / "log").read_text()

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from protocol.events import RuntimeUpdated, SubchatUpdate, ToolStatus
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
-from tests.patience import bar_seconds
-from threadcast import Client
+from tests.bars import bar_seconds
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, start, user_message
+from threadcast_client import Client
+from threadcast_protocol.wire.events import RuntimeUpdated, SubchatUpdate, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,7 @@ STOP_SECONDS = 1.0
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("interrupt")
     (base / "app.py").write_text(
         "from tests.integration.misbehaving_tools import asks, leaves_a_mark, swallows_cancellation\n"
@@ -57,28 +58,28 @@ def questions(watcher: Watcher) -> list[str]:
     return [text for role, text in watcher.messages if role == "user"]
 
 
-async def hanging(house: Process, watcher: Watcher, *waiting: str) -> None:
+async def hanging(harness: Process, watcher: Watcher, *waiting: str) -> None:
     """An answer that has begun and never ends, with these messages behind it."""
-    await command(house.url, watcher.chat_id, user_message("first", "first", **HANG))
+    await command(harness.url, watcher.chat_id, user_message("first", "first", **HANG))
     await watcher.until(lambda w: "stream_delta" in w.types())
     for name in waiting:
-        await command(house.url, watcher.chat_id, user_message(name, name))
+        await command(harness.url, watcher.chat_id, user_message(name, name))
 
 
 @pytest.mark.row("CMD-17", "CMD-3")
 async def test_it_ends_a_hanging_answer_within_a_second_and_all_that_waits_follows(
-    house: Process, chat_id: str
+    harness: Process, chat_id: str
 ) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await hanging(house, watcher, "b", "c")
-        await command(house.url, chat_id, user_message("d", "d", priority=True))
+    async with watching(harness.url, chat_id) as watcher:
+        await hanging(harness, watcher, "b", "c")
+        await command(harness.url, chat_id, user_message("d", "d", priority=True))
         posted_at = time.monotonic()
-        answer = await command(house.url, chat_id, now("e"))
+        answer = await command(harness.url, chat_id, now("e"))
         assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
         await watcher.until(lambda w: questions(w)[-1:] == ["e"])
         assert time.monotonic() - posted_at < bar_seconds(STOP_SECONDS)
         await watcher.at_rest(4)
-        async with watching(house.url, chat_id) as late:
+        async with watching(harness.url, chat_id) as late:
             assert late.snapshot == watcher.snapshot
     assert questions(watcher) == ["first", "e", "d", "b", "c"], "b and c are one turn"
     assert outcomes(watcher) == ["aborted", "complete", "complete", "complete"]
@@ -86,17 +87,17 @@ async def test_it_ends_a_hanging_answer_within_a_second_and_all_that_waits_follo
 
 
 async def test_two_tabs_at_once_lose_nothing_and_never_come_between_end_and_message(
-    house: Process, chat_id: str
+    harness: Process, chat_id: str
 ) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await hanging(house, watcher, "b")
+    async with watching(harness.url, chat_id) as watcher:
+        await hanging(harness, watcher, "b")
         async with anyio.create_task_group() as tasks:
             for name in ("one", "two", "three", "four"):
-                tasks.start_soon(command, house.url, chat_id, now(name, **HANG))
-            tasks.start_soon(command, house.url, chat_id, {"type": "abort", "client_request_id": "stop"})
-            tasks.start_soon(command, house.url, chat_id, user_message("c", "c"))
+                tasks.start_soon(command, harness.url, chat_id, now(name, **HANG))
+            tasks.start_soon(command, harness.url, chat_id, {"type": "abort", "client_request_id": "stop"})
+            tasks.start_soon(command, harness.url, chat_id, user_message("c", "c"))
         await watcher.until(lambda w: {"one", "two", "three", "four"} <= set(questions(w)))
-        await command(house.url, chat_id, {"type": "abort", "client_request_id": "last"})
+        await command(harness.url, chat_id, {"type": "abort", "client_request_id": "last"})
         await watcher.until(lambda w: {"b", "c"} <= set(questions(w)))
         await watcher.at_rest(5)
     assert sorted(questions(watcher)) == sorted(["first", "one", "two", "three", "four", "b", "c"])
@@ -108,14 +109,14 @@ async def test_two_tabs_at_once_lose_nothing_and_never_come_between_end_and_mess
         assert "user" not in between, "nobody else's message stands between"
 
 
-async def test_a_row_is_sent_at_once_by_one_tab_and_the_other_is_told(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await hanging(house, watcher, "b", "c")
+async def test_a_row_is_sent_at_once_by_one_tab_and_the_other_is_told(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await hanging(harness, watcher, "b", "c")
         answers: list[JsonObject] = []
 
         async def press(name: str) -> None:
             body = send_now(name, "c", content="sea")
-            answers.append((await command(house.url, chat_id, body, {"Prefer": "wait=10"})).json())
+            answers.append((await command(harness.url, chat_id, body, {"Prefer": "wait=10"})).json())
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(press, "e")
@@ -126,13 +127,13 @@ async def test_a_row_is_sent_at_once_by_one_tab_and_the_other_is_told(house: Pro
     assert outcomes(watcher) == ["aborted", "complete", "complete"]
 
 
-async def test_with_100_waiting_a_row_can_still_be_sent_at_once_but_nothing_new(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await hanging(house, watcher, *(f"q{number}" for number in range(100)))
-        full = await command(house.url, chat_id, now("over"))
+async def test_with_100_waiting_a_row_can_still_be_sent_at_once_but_nothing_new(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await hanging(harness, watcher, *(f"q{number}" for number in range(100)))
+        full = await command(harness.url, chat_id, now("over"))
         assert (full.status_code, full.json()["code"]) == (429, "queue_full")
         assert outcomes(watcher) == [], "a refused message ends nothing"
-        assert (await command(house.url, chat_id, send_now("e", "q99"))).status_code == 202
+        assert (await command(harness.url, chat_id, send_now("e", "q99"))).status_code == 202
         await watcher.until(lambda w: questions(w)[:2] == ["first", "q99"])
         await watcher.at_rest(3)
     assert len(questions(watcher)) == 101
@@ -140,13 +141,13 @@ async def test_with_100_waiting_a_row_can_still_be_sent_at_once_but_nothing_new(
 
 @pytest.mark.parametrize("tool", ['leaves_a_mark {"seconds":60}', "swallows_cancellation {}"])
 async def test_a_tool_that_runs_is_answered_as_aborted_and_not_run_again(
-    house: Process, chat_id: str, tool: str
+    harness: Process, chat_id: str, tool: str
 ) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await command(house.url, chat_id, user_message("a", f"call {tool}", **TOOLS))
+    async with watching(harness.url, chat_id) as watcher:
+        await command(harness.url, chat_id, user_message("a", f"call {tool}", **TOOLS))
         await watcher.until(lambda w: any(isinstance(e, ToolStatus) and e.status == "running" for e in w.events))
         posted_at = time.monotonic()
-        await command(house.url, chat_id, now("b"))
+        await command(harness.url, chat_id, now("b"))
         await watcher.until(lambda w: "b" in questions(w))
         assert time.monotonic() - posted_at < bar_seconds(STOP_SECONDS)
         await watcher.at_rest(2)
@@ -156,25 +157,25 @@ async def test_a_tool_that_runs_is_answered_as_aborted_and_not_run_again(
 
 
 @pytest.mark.row("GATE-7")
-async def test_a_question_to_a_person_is_taken_back(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await command(house.url, chat_id, user_message("a", "call asks {}", **TOOLS))
+async def test_a_question_to_a_person_is_taken_back(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await command(harness.url, chat_id, user_message("a", "call asks {}", **TOOLS))
         await watcher.until(lambda w: w.state is not None and w.state.runtime.paused)
-        await command(house.url, chat_id, now("b", context={"page": "x"}, priority=True))
+        await command(harness.url, chat_id, now("b", context={"page": "x"}, priority=True))
         await watcher.at_rest(2)
     assert "pause_cleared" in watcher.types()
     assert watcher.messages[-1] == ("assistant", "You said: b")
 
 
-async def test_a_chat_below_is_ended_with_its_call(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
+async def test_a_chat_below_is_ended_with_its_call(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
         asked = json.dumps({"task": 'call leaves_a_mark {"seconds":60}'})
-        await command(house.url, chat_id, user_message("a", f"call delegate {asked}", **TOOLS))
+        await command(harness.url, chat_id, user_message("a", f"call delegate {asked}", **TOOLS))
         await watcher.until(lambda w: any(isinstance(e, SubchatUpdate) for e in w.events))
         child_id = next(e.subchat_id for e in watcher.events if isinstance(e, SubchatUpdate))
-        async with watching(house.url, child_id) as child:
+        async with watching(harness.url, child_id) as child:
             await child.until(lambda w: w.state is not None and w.state.runtime.active_tool == "leaves_a_mark")
-            await command(house.url, chat_id, now("b"))
+            await command(harness.url, chat_id, now("b"))
             await watcher.at_rest(2)
             await child.until(lambda w: w.state is not None and w.state.is_at_rest)
             assert child.state is not None and child.state.runtime.outcome == "aborted"
@@ -182,29 +183,29 @@ async def test_a_chat_below_is_ended_with_its_call(house: Process, chat_id: str)
 
 
 @pytest.mark.row("CMD-2", "CMD-19")
-async def test_it_is_checked_and_repeated_as_any_command(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await hanging(house, watcher)
-        wrong = await command(house.url, chat_id, {**now("x"), "interrupt": "yes"})
+async def test_it_is_checked_and_repeated_as_any_command(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await hanging(harness, watcher)
+        wrong = await command(harness.url, chat_id, {**now("x"), "interrupt": "yes"})
         assert (wrong.status_code, wrong.json()["path"]) == (400, "/interrupt")
-        empty = await command(house.url, chat_id, {**now("x"), "content": " "})
+        empty = await command(harness.url, chat_id, {**now("x"), "content": " "})
         assert (empty.status_code, empty.json()["code"]) == (400, "invalid_content")
         assert outcomes(watcher) == []
-        word = await command(house.url, chat_id, now("x"), {"Prefer": "wait=20"})
+        word = await command(harness.url, chat_id, now("x"), {"Prefer": "wait=20"})
         assert (word.status_code, word.json()["accepted"]) == (200, True)
-        await command(house.url, chat_id, user_message("y", "y", **HANG))
+        await command(harness.url, chat_id, user_message("y", "y", **HANG))
         await watcher.until(lambda w: "y" in questions(w))
-        again = await command(house.url, chat_id, now("x"))
+        again = await command(harness.url, chat_id, now("x"))
         assert again.json() == {"status": "duplicate"}
-        other = await command(house.url, chat_id, user_message("x", "x"))
+        other = await command(harness.url, chat_id, user_message("x", "x"))
         assert other.status_code == 409, "without the flag it is another body"
-        await command(house.url, chat_id, {"type": "abort", "client_request_id": "end"})
+        await command(harness.url, chat_id, {"type": "abort", "client_request_id": "end"})
         await watcher.at_rest(3)
     assert questions(watcher) == ["first", "x", "y"], "the repeat ended nothing"
 
 
-async def test_a_python_client_stops_and_sends(house: Process, chat_id: str) -> None:
-    async with Client(house.url) as client, client.chat(chat_id) as chat:
+async def test_a_python_client_stops_and_sends(harness: Process, chat_id: str) -> None:
+    async with Client(harness.url) as client, client.chat(chat_id) as chat:
         with anyio.fail_after(DEADLINE_SECONDS):
             chat.send("first", **HANG)
             await chat.until(lambda state: state.draft is not None)

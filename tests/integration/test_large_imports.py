@@ -13,11 +13,11 @@ import httpx2
 import pytest
 import redis
 
-from protocol.codec import encode
-from protocol.messages import JsonObject
-from server.actor.upkeep import CHECKPOINT_MAX_BYTES
-from tests.integration.harness import start, user_message
 from tests.integration.test_transfer_http import NOTHING
+from tests.support.server import serving, user_message
+from threadcast.actor.checkpoint_policy import CHECKPOINT_MAX_BYTES
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(120), pytest.mark.row("SES-6")]
 
@@ -76,8 +76,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_chat_of_100_000_messages_comes_back_byte_for_byte_in_bounded_memory(
     tmp_path: Path, export: Path
 ) -> None:
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, "--data-dir", str(tmp_path / "data")) as process:
         idle = rss_of(process.pid)
         async with httpx2.AsyncClient(base_url=process.url, timeout=LONG_SECONDS) as client:
             with anyio.fail_after(LONG_SECONDS):
@@ -94,19 +93,19 @@ async def test_a_chat_of_100_000_messages_comes_back_byte_for_byte_in_bounded_me
                 assert posted.status_code == 200, "it goes on as any chat"
         assert ratio < MEMORY_RATIO_MAX
         assert await process.stop() == 0
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as again:
-        await again.ready()
-        async with httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client:
-            (item,) = (await client.get("/v1/chats")).json()["items"]
-            assert item["id"] == "large" and item["message_count"] > MESSAGES - MESSAGES // 50
+    async with (
+        serving(tmp_path, "--data-dir", str(tmp_path / "data")) as again,
+        httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client,
+    ):
+        (item,) = (await client.get("/v1/chats")).json()["items"]
+        assert item["id"] == "large" and item["message_count"] > MESSAGES - MESSAGES // 50
 
 
 async def test_300_mb_of_text_come_back_byte_for_byte_and_are_never_one_value_of_the_store(tmp_path: Path) -> None:
     path = tmp_path / "heavy.jsonl"
     with path.open("wb") as file:
         file.writelines(heavy_lines("large"))
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, "--data-dir", str(tmp_path / "data")) as process:
         idle = rss_of(process.pid)
         async with httpx2.AsyncClient(base_url=process.url, timeout=LONG_SECONDS) as client:
             with anyio.fail_after(LONG_SECONDS):
@@ -167,10 +166,7 @@ async def exported(client: httpx2.AsyncClient, path: Path) -> int:
 async def test_an_import_that_broke_off_with_the_server_goes_on_when_it_is_sent_again(
     tmp_path: Path, export: Path
 ) -> None:
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    first = start(*arguments, log=tmp_path / "log")
-    with first as process:
-        await process.ready()
+    async with serving(tmp_path, "--data-dir", str(tmp_path / "data")) as process:
         timeout = httpx2.Timeout(LONG_SECONDS)
         async with (
             httpx2.AsyncClient(base_url=process.url, timeout=timeout) as client,
@@ -187,12 +183,13 @@ async def test_an_import_that_broke_off_with_the_server_goes_on_when_it_is_sent_
                     while (await watcher.get("/v1/chats/large")).status_code != 200:
                         await anyio.sleep(0.02)
             process.kill()
-    with start(*arguments, log=tmp_path / "log") as again:
-        await again.ready()
-        async with httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client:
-            assert (await client.get("/v1/chats")).json()["items"] == [], "half a chat is in no list"
-            with anyio.fail_after(LONG_SECONDS):
-                await imported(client, export)
-            assert [item["id"] for item in (await client.get("/v1/chats")).json()["items"]] == ["large"]
-            lines_count = (await client.get("/v1/chats/large/export")).content.count(b"\n")
-            assert lines_count == MESSAGES + 1
+    async with (
+        serving(tmp_path, "--data-dir", str(tmp_path / "data")) as again,
+        httpx2.AsyncClient(base_url=again.url, timeout=LONG_SECONDS) as client,
+    ):
+        assert (await client.get("/v1/chats")).json()["items"] == [], "half a chat is in no list"
+        with anyio.fail_after(LONG_SECONDS):
+            await imported(client, export)
+        assert [item["id"] for item in (await client.get("/v1/chats")).json()["items"]] == ["large"]
+        lines_count = (await client.get("/v1/chats/large/export")).content.count(b"\n")
+        assert lines_count == MESSAGES + 1

@@ -8,11 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
-from protocol.messages import JsonObject
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, serve_fake_openai, text
-from tests.integration.harness import Process, Watcher, command, start, user_message, watching
 from tests.ports import free_port
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, start, user_message
+from threadcast_protocol.wire.events import ErrorHappened, RuntimeUpdated, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ def model() -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture(scope="module")
-def house(model: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def harness(model: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("loop")
     config = base / "threadcast.toml"
     config.write_text(CONFIG.format(fake=model.base_url, closed_port=free_port()))
@@ -65,9 +66,9 @@ def house(model: FakeOpenAI, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield it
 
 
-async def set_params(house: Process, chat_id: str, **patch: object) -> None:
+async def set_params(harness: Process, chat_id: str, **patch: object) -> None:
     body: JsonObject = {"type": "set_params", "client_request_id": f"p-{uuid.uuid4().hex}", "patch": patch}
-    await command(house.url, chat_id, body)
+    await command(harness.url, chat_id, body)
 
 
 def said(words: str) -> Reply:
@@ -83,10 +84,12 @@ def outcomes(watcher: Watcher) -> list[str]:
 
 
 @pytest.mark.row("LOOP-3")
-async def test_safe_tools_that_wait_for_each_other_meet_and_answer_in_call_order(house: Process, chat_id: str) -> None:
+async def test_safe_tools_that_wait_for_each_other_meet_and_answer_in_call_order(
+    harness: Process, chat_id: str
+) -> None:
     words = 'call meet {"me":"ann","other":"bob"}\ncall meet {"me":"bob","other":"ann"}'
-    async with watching(house.url, chat_id) as watcher:
-        await command(house.url, chat_id, user_message("a", words))
+    async with watching(harness.url, chat_id) as watcher:
+        await command(harness.url, chat_id, user_message("a", words))
         await watcher.at_rest()
     results = [content for role, content in watcher.messages if role == "tool"]
     assert results == ["ann met bob", "bob met ann"]
@@ -103,16 +106,16 @@ async def test_safe_tools_that_wait_for_each_other_meet_and_answer_in_call_order
 
 @pytest.mark.row("LOOP-13", "CMD-17")
 async def test_steering_lets_the_running_tool_finish_answers_the_rest_unrun_and_begins_anew(
-    house: Process, chat_id: str
+    harness: Process, chat_id: str
 ) -> None:
     words = f'call gate {{"name":"{chat_id}"}}\ncall gate {{"name":"never opened"}}'
-    async with watching(house.url, chat_id) as watcher:
-        await command(house.url, chat_id, user_message("a", words))
+    async with watching(harness.url, chat_id) as watcher:
+        await command(harness.url, chat_id, user_message("a", words))
         await watcher.until(lambda w: "tool_status" in w.types())
-        await command(house.url, chat_id, user_message("b", "call clock {}", priority=True))
+        await command(harness.url, chat_id, user_message("b", "call clock {}", priority=True))
         await watcher.until(lambda w: w.state is not None and w.state.runtime.queue_size == 1)
         opener = f"{chat_id}-opener"
-        await command(house.url, opener, user_message("o", f'call open_gate {{"name":"{chat_id}"}}'))
+        await command(harness.url, opener, user_message("o", f'call open_gate {{"name":"{chat_id}"}}'))
         await watcher.at_rest(2)
     results = [content for role, content in watcher.messages if role == "tool"]
     assert results[:2] == ["through", "Interrupted by a new message before it was run."]
@@ -131,12 +134,12 @@ async def test_steering_lets_the_running_tool_finish_answers_the_rest_unrun_and_
 
 
 @pytest.mark.row("LOOP-13")
-async def test_steering_while_the_model_writes_lets_it_finish(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
+async def test_steering_while_the_model_writes_lets_it_finish(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
         slow = {"model": "demo/essay?words=12&rate=20"}
-        await command(house.url, chat_id, user_message("a", "write", params=slow))
+        await command(harness.url, chat_id, user_message("a", "write", params=slow))
         await watcher.until(lambda w: "stream_delta" in w.types())
-        await command(house.url, chat_id, user_message("b", "hello", priority=True))
+        await command(harness.url, chat_id, user_message("b", "hello", priority=True))
         await watcher.at_rest(2)
     roles = [role for role, _ in watcher.messages]
     assert roles == ["user", "assistant", "user", "assistant"]
@@ -144,14 +147,14 @@ async def test_steering_while_the_model_writes_lets_it_finish(house: Process, ch
 
 
 @pytest.mark.row("LOOP-12")
-async def test_a_tool_changes_the_threads_metadata_and_keeps_what_else_is_there(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, metadata={"project": 7})
-        await command(house.url, chat_id, user_message("a", 'call file_under {"key":"draft","value":"d1"}'))
+async def test_a_tool_changes_the_threads_metadata_and_keeps_what_else_is_there(harness: Process, chat_id: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, metadata={"project": 7})
+        await command(harness.url, chat_id, user_message("a", 'call file_under {"key":"draft","value":"d1"}'))
         await watcher.at_rest()
         assert watcher.state is not None
         assert watcher.state.thread.metadata == {"project": 7, "draft": "d1"}
-        async with watching(house.url, chat_id) as late:
+        async with watching(harness.url, chat_id) as late:
             assert late.snapshot == watcher.snapshot
     assert any(f["type"] == "thread_updated" and "metadata" in f and "draft" in f["metadata"] for f in watcher.frames)
 
@@ -164,10 +167,10 @@ def is_asked(rounds: int, watcher: Watcher) -> bool:
 
 @pytest.mark.row("LOOP-2")
 @pytest.mark.parametrize("on_limit", ["stop", "summarize"])
-async def test_at_most_so_many_rounds_may_use_tools(house: Process, chat_id: str, on_limit: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, max_rounds=2, on_limit=on_limit, model="demo/tools?rounds=9&rate=0")
-        await command(house.url, chat_id, user_message("a", 'call file_under {"key":"k","value":"v"}'))
+async def test_at_most_so_many_rounds_may_use_tools(harness: Process, chat_id: str, on_limit: str) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, max_rounds=2, on_limit=on_limit, model="demo/tools?rounds=9&rate=0")
+        await command(harness.url, chat_id, user_message("a", 'call file_under {"key":"k","value":"v"}'))
         await watcher.at_rest()
     roles = [role for role, _ in watcher.messages]
     last_word = ["assistant"] if on_limit == "summarize" else []
@@ -177,17 +180,19 @@ async def test_at_most_so_many_rounds_may_use_tools(house: Process, chat_id: str
 
 
 @pytest.mark.row("LOOP-2")
-async def test_who_is_asked_at_the_limit_may_grant_as_many_rounds_again_or_end_it(house: Process, chat_id: str) -> None:
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, max_rounds=1, on_limit="ask", model="demo/tools?rounds=9&rate=0")
-        await command(house.url, chat_id, user_message("a", 'call file_under {"key":"k","value":"v"}'))
+async def test_who_is_asked_at_the_limit_may_grant_as_many_rounds_again_or_end_it(
+    harness: Process, chat_id: str
+) -> None:
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, max_rounds=1, on_limit="ask", model="demo/tools?rounds=9&rate=0")
+        await command(harness.url, chat_id, user_message("a", 'call file_under {"key":"k","value":"v"}'))
         for number, accepted in enumerate((True, False)):
             await watcher.until(partial(is_asked, number + 1))
             assert watcher.state is not None
             (reason,) = watcher.state.runtime.pause_reasons
             assert reason.type == "round_limit"
             decision: JsonObject = {"type": "tool_decision", "client_request_id": f"d{number}", "accepted": accepted}
-            await command(house.url, chat_id, {**decision, "tool_call_id": reason.tool_call_id})
+            await command(harness.url, chat_id, {**decision, "tool_call_id": reason.tool_call_id})
         await watcher.at_rest()
     assert watcher.types().count("stream_started") == 2
     assert outcomes(watcher) == ["limit"]
@@ -195,12 +200,12 @@ async def test_who_is_asked_at_the_limit_may_grant_as_many_rounds_again_or_end_i
 
 @pytest.mark.row("LOOP-10")
 async def test_an_answer_in_the_wrong_script_is_asked_for_again_and_nobody_sees_how(
-    house: Process, model: FakeOpenAI, chat_id: str
+    harness: Process, model: FakeOpenAI, chat_id: str
 ) -> None:
     model.replies = [said(CHINESE), said("It is interesting.")]
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, mode="guarded")
-        await command(house.url, chat_id, user_message("a", "Is it?"))
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, mode="guarded")
+        await command(harness.url, chat_id, user_message("a", "Is it?"))
         await watcher.at_rest()
         assert watcher.messages == [("user", "Is it?"), ("assistant", CHINESE), ("assistant", "It is interesting.")]
         assert "answering again: wrong language" in notes(watcher)
@@ -210,12 +215,12 @@ async def test_an_answer_in_the_wrong_script_is_asked_for_again_and_nobody_sees_
 
 
 @pytest.mark.row("HIST-4", "HIST-6")
-async def test_a_long_chat_is_summed_up_by_another_model(house: Process, model: FakeOpenAI, chat_id: str) -> None:
+async def test_a_long_chat_is_summed_up_by_another_model(harness: Process, model: FakeOpenAI, chat_id: str) -> None:
     model.replies = [said("They said hello.")]
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, mode="summed")
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, mode="summed")
         for number, words in enumerate(("hello", "and now?")):
-            await command(house.url, chat_id, user_message(f"a{number}", words))
+            await command(harness.url, chat_id, user_message(f"a{number}", words))
             await watcher.at_rest(number + 1)
         assert watcher.state is not None
         compaction = watcher.state.thread.compaction or {}
@@ -231,16 +236,16 @@ async def test_a_long_chat_is_summed_up_by_another_model(house: Process, model: 
 
 @pytest.mark.row("EVT-14")
 async def test_another_model_answers_in_the_same_message_when_the_first_is_down(
-    house: Process, model: FakeOpenAI, chat_id: str
+    harness: Process, model: FakeOpenAI, chat_id: str
 ) -> None:
     model.replies = [said("I stand in.")]
-    async with watching(house.url, chat_id) as watcher:
-        await set_params(house, chat_id, mode="covered")
-        await command(house.url, chat_id, user_message("a", "Anybody?"))
+    async with watching(harness.url, chat_id) as watcher:
+        await set_params(harness, chat_id, mode="covered")
+        await command(harness.url, chat_id, user_message("a", "Anybody?"))
         await watcher.at_rest()
         assert watcher.messages == [("user", "Anybody?"), ("assistant", "I stand in.")]
         assert watcher.state is not None
         assert watcher.state.nodes[watcher.state.path[-1]].model == "fake-1"
     assert watcher.types().count("stream_started") == 1
     assert notes(watcher) == ["asking gone/x instead", "asking fake/tiny instead"]
-    assert "model.fallback" in house.log_text()
+    assert "model.fallback" in harness.log_text()

@@ -1,4 +1,4 @@
-"""Many chats on one stream: each whole and in order, resumed exactly, changed from another process, never delayed."""
+"""Many chats on one stream: each is complete and in order, resumes exactly, and can be changed from another process."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,11 +8,12 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.many import ManyWatcher, TwoWebs, two_webs, watching_many
 from tests.integration.store_fixtures import fresh_url
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, user_message
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ async def test_a_stream_cut_in_the_middle_goes_on_after_its_last_id_with_each_ev
         await many.until(lambda w: all(len(chat.events) > 3 for chat in w.chats.values()))
     counts = {chat: len(many.chats[chat].frames) for chat in chats}
     await say_to_all(server.url, chats, "b", words)
-    # In another order, which changes nothing: a place names its chat.
+    # The chats are in another order, which does not matter, because each position names its chat.
     headers = {"Last-Event-ID": many.last_id}
     async with watching_many(server.url, reversed(chats), headers=headers, watcher=many):
         await many.at_rest(chats, runs=2)
@@ -117,38 +118,41 @@ async def test_one_chat_without_a_name_keeps_the_plain_id_and_goes_on_from_an_id
     assert len(alone.last_id.split("-")) == 3
 
 
-async def test_what_cannot_be_on_a_stream_is_refused_before_its_first_byte(server: Process) -> None:
+async def test_what_cannot_be_on_a_stream_is_refused_before_its_first_byte(
+    server: Process, client: httpx2.AsyncClient
+) -> None:
     gone, fine = some_chats(2)
-    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
-        await command(server.url, gone, user_message("a", "x"))
-        assert (await client.delete(f"/v1/chats/{gone}")).status_code == 200
-        refused = await client.get(f"/v1/chats/subscribe?chat_id={fine}&chat_id={gone}")
-        assert (refused.status_code, refused.json()["detail"]) == (404, "no such chat")
-        for query in (
-            "&".join(f"chat_id=c{number}" for number in range(65)),
-            "chat_id=a&chat_id=b/c",
-            "chat_id=a&stream_id=no+id!",
-            "presence=1",
-            "&".join(["chat_id=a"] * 201),
-        ):
-            answer = await client.get(f"/v1/chats/subscribe?{query}")
-            assert (answer.status_code, answer.json()["code"]) == (400, "bad_request"), query
-        bodies: list[tuple[object, int]] = [
-            ({"add": "x"}, 400),
-            ([], 400),
-            ({"add": [{"chat_id": "subscribe"}]}, 400),
-            ({"remove": ["a b"]}, 400),
-            ({"add": [{"chat_id": f"c{number}"} for number in range(65)]}, 400),
-            ({"add": [{"chat_id": gone}]}, 404),
-            ({}, 404),
-        ]
-        for body, status in bodies:
-            assert (await change(server.url, "nobody-holds-it", body)).status_code == status, body
+    await command(server.url, gone, user_message("a", "x"))
+    assert (await client.delete(f"/v1/chats/{gone}")).status_code == 200
+    refused = await client.get(f"/v1/chats/subscribe?chat_id={fine}&chat_id={gone}")
+    assert (refused.status_code, refused.json()["detail"]) == (404, "no such chat")
+    for query in (
+        "&".join(f"chat_id=c{number}" for number in range(65)),
+        "chat_id=a&chat_id=b/c",
+        "chat_id=a&stream_id=no+id!",
+        "presence=1",
+        "&".join(["chat_id=a"] * 201),
+    ):
+        answer = await client.get(f"/v1/chats/subscribe?{query}")
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request"), query
+    bodies: list[tuple[object, int]] = [
+        ({"add": "x"}, 400),
+        ([], 400),
+        ({"add": [{"chat_id": "subscribe"}]}, 400),
+        ({"remove": ["a b"]}, 400),
+        ({"add": [{"chat_id": f"c{number}"} for number in range(65)]}, 400),
+        ({"add": [{"chat_id": gone}]}, 404),
+        ({}, 404),
+    ]
+    for body, status in bodies:
+        assert (await change(server.url, "nobody-holds-it", body)).status_code == status, body
 
 
-async def test_unknown_chats_are_empty_snapshots_and_are_stored_nowhere(server: Process) -> None:
+async def test_unknown_chats_are_empty_snapshots_and_are_stored_nowhere(
+    server: Process, client: httpx2.AsyncClient
+) -> None:
     chats = some_chats(3)
-    async with watching_many(server.url, chats) as many, httpx2.AsyncClient(base_url=server.url) as client:
+    async with watching_many(server.url, chats) as many:
         await many.until(lambda w: len(w.chats) == 3)
         assert all(chat.messages == [] for chat in many.chats.values())
         for chat in chats:
@@ -177,7 +181,7 @@ async def test_chats_are_added_and_removed_from_another_process_while_the_stream
         await many.at_rest([third])
         assert len(many.chats[second].frames) == count
         before = many.chats[third].snapshots
-        # Away and back with the place it had: goes on, no snapshot.
+        # A chat that is removed and added with its position continues without a snapshot.
         both = {"remove": [third], "add": [{"chat_id": third, "from": many.last_id}]}
         assert (await change(webs.one.url, stream, both)).status_code == 200
         await say_to_all(webs.two.url, [third], "c")
@@ -202,13 +206,14 @@ async def test_a_stream_opened_again_under_its_name_ends_the_older_one_in_any_pr
             await newer.until(lambda w: w.said("chat_removed", chat))
 
 
-async def test_a_chat_deleted_in_mid_stream_ends_alone_and_a_stream_of_one_with_it(server: Process) -> None:
+async def test_a_chat_deleted_in_mid_stream_ends_alone_and_a_stream_of_one_with_it(
+    server: Process, client: httpx2.AsyncClient
+) -> None:
     doomed, other = some_chats(2)
     await say_to_all(server.url, [doomed, other], "a")
     async with (
         watching_many(server.url, [doomed, other]) as many,
         watching(server.url, doomed) as alone,
-        httpx2.AsyncClient(base_url=server.url) as client,
     ):
         await many.at_rest([doomed, other])
         assert (await client.delete(f"/v1/chats/{doomed}")).status_code == 200
@@ -247,10 +252,8 @@ async def test_a_reader_of_many_that_reads_nothing_delays_nobody_and_ends_right(
 
 
 async def test_streams_of_one_caller_are_counted_and_more_than_allowed_are_told_to_wait(tmp_path: Path) -> None:
-    config = tmp_path / "threadcast.toml"
-    config.write_text("[limits]\nstreams_per_principal = 2\n")
-    with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
-        url = (await process.ready()).url
+    async with serving(tmp_path, config="[limits]\nstreams_per_principal = 2\n") as process:
+        url = process.url
         async with httpx2.AsyncClient(base_url=url) as client:
             async with watching(url, "a"), watching(url, "b"):
                 refused = await client.get("/v1/chats/subscribe?chat_id=c")

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, command, start, user_message, watching
-from tests.integration.mcp_house import STDIO, get, house, shop_port
+from tests.integration.mcp_harness import STDIO, get, harness, shop_port
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["house", "shop_port"]
+__all__ = ["harness", "shop_port"]
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.row("MCP-3", "MCP-4", "MCP-5")
-async def test_resources_and_prompts_are_listed_and_dead_servers_named(house: Process) -> None:
-    resources = (await get(house, "/v1/mcp/resources")).json()
+async def test_resources_and_prompts_are_listed_and_dead_servers_named(harness: Process) -> None:
+    resources = (await get(harness, "/v1/mcp/resources")).json()
     packing = {
         "server": "desk",
         "uri": "notes://packing",
@@ -30,7 +31,7 @@ async def test_resources_and_prompts_are_listed_and_dead_servers_named(house: Pr
     assert {item["server"] for item in resources["resources"]} == {"desk", "brittle", "careful", "shop"}
     (error,) = resources["errors"]
     assert error["server"] == "dead" and "not connected" in error["error"]
-    prompts = (await get(house, "/v1/mcp/prompts")).json()
+    prompts = (await get(harness, "/v1/mcp/prompts")).json()
     assert {
         "server": "shop",
         "name": "greet",
@@ -41,14 +42,14 @@ async def test_resources_and_prompts_are_listed_and_dead_servers_named(house: Pr
 
 
 @pytest.mark.row("ATT-3", "MCP-3", "MCP-4")
-async def test_resources_and_prompts_are_attached_with_their_content(house: Process, chat_id: str) -> None:
+async def test_resources_and_prompts_are_attached_with_their_content(harness: Process, chat_id: str) -> None:
     attachments = [
         {"type": "mcp_resource", "server": "desk", "uri": "notes://packing"},
         {"type": "mcp_resource", "server": "desk", "uri": "notes://pixel"},
         {"type": "mcp_prompt", "server": "shop", "name": "greet", "args": {"name": "Bo"}},
     ]
-    async with watching(house.url, chat_id) as watcher:
-        answer = await command(house.url, chat_id, user_message("a", "Look", attachments=attachments))
+    async with watching(harness.url, chat_id) as watcher:
+        answer = await command(harness.url, chat_id, user_message("a", "Look", attachments=attachments))
         assert answer.status_code == 202, answer.text
         await watcher.at_rest()
     message = next(frame["message"] for frame in watcher.frames if frame["type"] == "message_added")
@@ -72,19 +73,19 @@ async def test_resources_and_prompts_are_attached_with_their_content(house: Proc
     ],
 )
 async def test_what_cannot_be_fetched_refuses_the_command_with_the_reason(
-    house: Process, chat_id: str, attachment: JsonObject, words: str
+    harness: Process, chat_id: str, attachment: JsonObject, words: str
 ) -> None:
-    answer = await command(house.url, chat_id, user_message("a", "Look", attachments=[attachment]))
+    answer = await command(harness.url, chat_id, user_message("a", "Look", attachments=[attachment]))
     assert answer.status_code == 400
     assert answer.json()["code"] == "invalid_content" and words in answer.json()["detail"]
     assert answer.json()["path"].startswith("/attachments/0")
-    assert (await get(house, f"/v1/chats/{chat_id}")).status_code == 404, "nothing was kept"
+    assert (await get(harness, f"/v1/chats/{chat_id}")).status_code == 404, "nothing was kept"
 
 
 @pytest.mark.row("ATT-3")
-async def test_more_attachments_than_ten_are_not_fetched(house: Process, chat_id: str) -> None:
+async def test_more_attachments_than_ten_are_not_fetched(harness: Process, chat_id: str) -> None:
     many = [{"type": "mcp_resource", "server": "desk", "uri": "notes://packing"}] * 11
-    answer = await command(house.url, chat_id, user_message("a", "Look", attachments=many))
+    answer = await command(harness.url, chat_id, user_message("a", "Look", attachments=many))
     assert answer.status_code == 400 and "at most 10" in answer.json()["detail"]
 
 

@@ -7,27 +7,26 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.errors import ToolFailed
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL
-from server.tools.base import Report, ToolContext, ToolResult
-from server.tools.mcp.base import McpUnavailable, ServerSpec
-from server.tools.mcp.hub import McpHub
-from server.tools.mcp.live import REQUESTS_AT_ONCE_MAX, REQUESTS_WAITING_MAX
-from tests.integration.harness import DEADLINE_SECONDS
+from tests.support.server import DEADLINE_SECONDS
+from tests.unit.tool_desk import tool_context
+from threadcast.settings import Mcp
+from threadcast.tools.base import ToolResult
+from threadcast.tools.mcp.base import McpUnavailable
+from threadcast.tools.mcp.hub import McpHub
+from threadcast.tools.mcp.live import REQUESTS_AT_ONCE_MAX, REQUESTS_WAITING_MAX
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.messages import JsonObject
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 pytestmark = pytest.mark.anyio
 
-DESK = ServerSpec(
-    name="desk", command=sys.executable, args=(str(Path(__file__).with_name("mcp_servers.py")), "stdio"), policy="auto"
-)
+DESK = Mcp(command=sys.executable, args=[str(Path(__file__).with_name("mcp_servers.py")), "stdio"], policy="auto")
 
 
 @pytest.fixture
 async def hub() -> AsyncIterator[McpHub]:
-    hub = McpHub([DESK])
+    hub = McpHub({"desk": DESK})
     async with hub.running(at_once=True):
         await until(lambda: "mcp__desk__add" in hub.tools())
         yield hub
@@ -39,24 +38,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await anyio.sleep(0.02)
 
 
-def context(reports: list[Report]) -> ToolContext:
-    return ToolContext(
-        chat_id="c",
-        run_id="r",
-        tool_call_id="t",
-        idempotency_key="c:t",
-        principal=LOCAL,
-        metadata={},
-        context={},
-        data_dir="",
-        report=reports.append,
-        is_cancelled=lambda: False,
-    )
-
-
 async def call(hub: McpHub, tool: str, **arguments: object) -> ToolResult:
     values: JsonObject = dict(arguments)
-    outputs = [output async for output in hub.tools()[f"mcp__desk__{tool}"].run(values, context([]))]
+    outputs = [output async for output in hub.tools()[f"mcp__desk__{tool}"].run(values, tool_context())]
     assert isinstance(outputs[-1], ToolResult)
     return outputs[-1]
 
@@ -90,14 +74,14 @@ async def test_lists_are_kept_until_they_are_too_old_or_the_connection_is_a_new_
     hub: McpHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def uris() -> list[str]:
-        resources, errors = await hub.resources()
+        resources, errors = await hub.resources(())
         assert not errors
-        return [str(item["uri"]) for item in resources]
+        return [item.uri for item in resources]
 
     before = await uris()
     await call(hub, "write_down", name="new")
     assert await uris() == before, "the server did not say that something changed"
-    monkeypatch.setattr("server.tools.mcp.hub.LIST_LIFETIME_SECONDS", 0.0)
+    monkeypatch.setattr("threadcast.tools.mcp.hub.LIST_LIFETIME_SECONDS", 0.0)
     hub._kept.clear()
     assert await uris() == [*before, "notes://new"]
 
@@ -120,10 +104,8 @@ async def test_calls_under_way_when_the_server_dies_fail_and_its_tools_are_gone(
                 await call(hub, "crash")
     assert len(failures) == 1
     await until(lambda: not hub.tools())
-    (standing,) = hub.standings()
-    assert standing.standing == "down" and "ended the connection" in standing.error
-    with pytest.raises(McpUnavailable, match="not connected"):
-        async for _ in tool.run({"a": 1, "b": 1}, context([])):
+    with pytest.raises(McpUnavailable, match="not connected: the program ended with the exit status 3"):
+        async for _ in tool.run({"a": 1, "b": 1}, tool_context()):
             pass
     await until(lambda: "mcp__desk__add" in hub.tools())
     assert (await call(hub, "add", a=1, b=1)).content == "2"
@@ -144,8 +126,8 @@ async def test_a_server_that_is_not_there_is_tried_again_and_again_later(monkeyp
         slept.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("server.tools.mcp.connection.anyio.sleep", count)
-    hub = McpHub([ServerSpec(name="gone", command="/no/such/program")])
+    monkeypatch.setattr("threadcast.tools.mcp.connection.anyio.sleep", count)
+    hub = McpHub({"gone": Mcp(command="/no/such/program")})
     async with hub.running(at_once=True):
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(slept) < 9:

@@ -8,17 +8,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.mending import MENDED
-from server.tools.base import ToolResult
-from tests.integration.harness import DEADLINE_SECONDS
-from tests.integration.mcp_house import wait_for_port
+from tests.integration.mcp_harness import wait_for_port
 from tests.ports import free_port
+from tests.support.server import DEADLINE_SECONDS
+from tests.unit.tool_desk import tool_context
+from threadcast.settings import Mcp, Secret
+from threadcast.tools.base import ToolResult
+from threadcast_protocol.wire.mending import MENDED
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from server.tools.mcp.base import ServerSpec
-from server.tools.mcp.hub import McpHub
-from tests.integration.test_mcp_hub import context
+from threadcast.tools.mcp.hub import McpHub
 
 pytestmark = pytest.mark.anyio
 
@@ -27,15 +27,16 @@ WORDS = {"HALF": "be @half@ after", "BYTE": "be @byte@ after", "SOUND": "sound \
 
 
 @pytest.fixture(params=["stdio", "http"])
-def spec(request: pytest.FixtureRequest) -> Iterator[ServerSpec]:
+def shop(request: pytest.FixtureRequest) -> Iterator[Mcp]:
     if request.param == "stdio":
-        yield ServerSpec(name="shop", command=sys.executable, args=(str(SERVER), "stdio"), env=WORDS)
+        env = {name: Secret(word) for name, word in WORDS.items()}
+        yield Mcp(command=sys.executable, args=[str(SERVER), "stdio"], env=env)
         return
     port = free_port()
     child = subprocess.Popen([sys.executable, str(SERVER), "http", str(port)], env=WORDS)
     try:
         wait_for_port(port)
-        yield ServerSpec(name="shop", url=f"http://127.0.0.1:{port}/mcp")
+        yield Mcp(url=f"http://127.0.0.1:{port}/mcp")
     finally:
         child.kill()
         child.wait(DEADLINE_SECONDS)
@@ -43,15 +44,15 @@ def spec(request: pytest.FixtureRequest) -> Iterator[ServerSpec]:
 
 async def whose(hub: McpHub, name: str) -> ToolResult:
     tool = hub.tools()["mcp__shop__whose"]
-    outputs = [output async for output in tool.run({"name": name}, context([]))]
+    outputs = [output async for output in tool.run({"name": name}, tool_context())]
     assert isinstance(outputs[-1], ToolResult)
     return outputs[-1]
 
 
 @pytest.mark.row("MCP-1", "MCP-2")
-async def test_an_answer_with_a_small_fault_is_mended_and_a_sound_one_is_left_alone(spec: ServerSpec) -> None:
+async def test_an_answer_with_a_small_fault_is_mended_and_a_sound_one_is_left_alone(shop: Mcp) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
-        hub = McpHub([spec])
+        hub = McpHub({"shop": shop})
         async with hub.running(at_once=True):
             while "mcp__shop__whose" not in hub.tools():
                 await anyio.sleep(0.05)

@@ -1,7 +1,7 @@
 """Small faults in a model's stream, at every kind of provider over HTTP: what was said is kept, and the run goes on."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.mending import MENDED, mend, mend_text, mended_json, read_mended
-from protocol.messages import JsonObject, Message
-from server.providers.anthropic.messages import Anthropic
-from server.providers.base import Delta, Finished, Provider, Request, TextDelta, ToolCallDelta, UsageReported
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import ChunkReader, OpenAIChat
-from server.providers.openai.responses import OpenAIResponses
-from server.providers.tolerant import Mender
-from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, Step, chunk, serve_fake_openai
+from tests.integration.fake_openai import DONE, REQUEST, STOP, FakeOpenAI, Reply, Step, chunk
 from tests.integration.test_openai_responses import event, last
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.base import Delta, Finished, Provider, TextDelta, ToolCallDelta, UsageReported
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.openai.chat import ChunkReader, OpenAIChat
+from threadcast.providers.openai.responses import OpenAIResponses
+from threadcast.providers.tolerant import Mender
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.mending import MENDED, mend, mend_text, mended_json, read_mended
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = Request(model="fake", messages=[Message(role="user", content="Hi", message_id="u")])
 HALVES = json.dumps("😀")[1:-1]
 FIRST, SECOND = HALVES[:6], HALVES[6:]
 
@@ -59,7 +60,7 @@ def _anthropic_call(arguments: str) -> bytes:
 
 WIRES = {
     "openai_chat": Wire(
-        lambda url: OpenAIChat("p", base_url=url, max_retries=0),
+        lambda url: OpenAIChat("p", ProviderSettings(base_url=url), max_retries=0),
         lambda said: chunk(delta={"content": said}, logprobs={"x": 1.5}),
         lambda said: chunk(
             delta={"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": said}}]}
@@ -68,7 +69,7 @@ WIRES = {
         ("prompt_tokens", "completion_tokens"),
     ),
     "openai_responses": Wire(
-        lambda url: OpenAIResponses("p", base_url=url, max_retries=0),
+        lambda url: OpenAIResponses("p", ProviderSettings(base_url=url), max_retries=0),
         lambda said: event("response.output_text.delta", output_index=0, delta=said, logprobs={"x": 1.5}),
         lambda said: event(
             "response.output_item.done",
@@ -79,7 +80,9 @@ WIRES = {
         ("input_tokens", "output_tokens"),
     ),
     "anthropic": Wire(
-        lambda url: Anthropic("p", base_url=url, api_key="k", max_retries=0),
+        lambda url: Anthropic(
+            "p", ProviderSettings(kind="anthropic", base_url=url, api_key=Secret("k")), max_retries=0
+        ),
         lambda said: anthropic(
             "content_block_delta", index=0, delta={"type": "text_delta", "text": said}, logprobs={"x": 1.5}
         ),
@@ -88,7 +91,9 @@ WIRES = {
         ("input_tokens", "output_tokens"),
     ),
     "google": Wire(
-        lambda url: Google("p", base_url=url.removesuffix("/v1"), api_key="k", max_retries=0),
+        lambda url: Google(
+            "p", ProviderSettings(kind="google", base_url=url.removesuffix("/v1"), api_key=Secret("k")), max_retries=0
+        ),
         lambda said: google({"text": said}, avgLogprobs=1.5),
         lambda said: google({"functionCall": {"id": "c", "name": "f", "args": json.loads(said)}}),
         lambda usage: [
@@ -106,21 +111,15 @@ def wire(request: pytest.FixtureRequest) -> Wire:
     return WIRES[request.param]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as fake:
-        yield fake
-
-
 @pytest.fixture
-async def provider(wire: Wire, server: FakeOpenAI) -> AsyncIterator[Provider]:
-    made = wire.make(server.base_url)
+async def provider(wire: Wire, fake: FakeOpenAI) -> AsyncIterator[Provider]:
+    made = wire.make(fake.base_url)
     yield made
     await made.aclose()
 
 
-async def heard(provider: Provider, server: FakeOpenAI, steps: list[Step]) -> list[Delta]:
-    server.replies = [Reply(steps)]
+async def heard(provider: Provider, fake: FakeOpenAI, steps: list[Step]) -> list[Delta]:
+    fake.replies = [Reply(steps)]
     with anyio.fail_after(30):
         return [delta async for delta in provider.stream(REQUEST)]
 
@@ -155,26 +154,26 @@ FAULTS: dict[str, tuple[bytes, bytes, str]] = {
 @pytest.mark.row("PROV-1", "ERR-2")
 @pytest.mark.parametrize("fault", list(FAULTS))
 async def test_a_small_fault_in_a_chunk_costs_no_more_than_itself(
-    wire: Wire, provider: Provider, server: FakeOpenAI, fault: str
+    wire: Wire, provider: Provider, fake: FakeOpenAI, fault: str
 ) -> None:
     was, now, left = FAULTS[fault]
     steps = [*opened(wire), wire.text("be"), broken(wire.text("fo#re"), was, now), wire.text(" after")]
-    deltas = await heard(provider, server, [*steps, *wire.usage({})])
+    deltas = await heard(provider, fake, [*steps, *wire.usage({})])
     assert text_in(deltas) == f"befo{left}re after"
     assert deltas[-1] == Finished("stop")
 
 
-async def test_a_character_whose_halves_come_apart_is_whole(wire: Wire, provider: Provider, server: FakeOpenAI) -> None:
+async def test_a_character_whose_halves_come_apart_is_whole(wire: Wire, provider: Provider, fake: FakeOpenAI) -> None:
     halves = [broken(wire.text("a#"), b"#", FIRST.encode()), broken(wire.text("#b"), b"#", SECOND.encode())]
-    deltas = await heard(provider, server, [*opened(wire), *halves, *wire.usage({})])
+    deltas = await heard(provider, fake, [*opened(wire), *halves, *wire.usage({})])
     assert text_in(deltas) == "a😀b"
     end = [*opened(wire), broken(wire.text("cut #"), b"#", FIRST.encode()), *wire.usage({})]
-    assert text_in(await heard(provider, server, end)) == f"cut {MENDED}"
+    assert text_in(await heard(provider, fake, end)) == f"cut {MENDED}"
 
 
-async def test_arguments_are_mended_too(wire: Wire, provider: Provider, server: FakeOpenAI) -> None:
+async def test_arguments_are_mended_too(wire: Wire, provider: Provider, fake: FakeOpenAI) -> None:
     call = broken(wire.call('{"a":"#"}'), b"#", b"\xff")
-    deltas = await heard(provider, server, [*opened(wire), wire.text("Look"), call, *wire.usage({})])
+    deltas = await heard(provider, fake, [*opened(wire), wire.text("Look"), call, *wire.usage({})])
     arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta))
     assert json.loads(arguments) == {"a": MENDED}
 
@@ -194,11 +193,11 @@ async def test_arguments_are_mended_too(wire: Wire, provider: Provider, server: 
     ],
 )
 async def test_a_bad_usage_loses_nothing(
-    wire: Wire, provider: Provider, server: FakeOpenAI, usage: object, said: tuple[int, int] | None
+    wire: Wire, provider: Provider, fake: FakeOpenAI, usage: object, said: tuple[int, int] | None
 ) -> None:
     if isinstance(usage, dict):
         usage = {name: usage[ours] for name, ours in zip(wire.counts, ("prompt", "answer"), strict=True)}
-    deltas = await heard(provider, server, [*opened(wire), wire.text("fine"), *wire.usage(usage)])
+    deltas = await heard(provider, fake, [*opened(wire), wire.text("fine"), *wire.usage(usage)])
     assert text_in(deltas) == "fine"
     assert deltas[-1] == Finished("stop")
     reported = [delta.usage for delta in deltas if isinstance(delta, UsageReported)]
@@ -211,8 +210,8 @@ def test_escaped_text_cut_anywhere_between_its_halves_comes_whole(text: str, at:
     """Every character outside the Basic Multilingual Plane as two escapes, which a server may send one by one."""
     units = text.encode("utf-16-le")
     halves = [chr(int.from_bytes(units[i : i + 2], "little")) for i in range(0, len(units), 2)]
-    places = sorted({0, len(halves), *(place for place in at if place < len(halves))})
-    pieces = ["".join(halves[a:b]) for a, b in pairwise(places)]
+    cuts = sorted({0, len(halves), *(cut for cut in at if cut < len(halves))})
+    pieces = ["".join(halves[a:b]) for a, b in pairwise(cuts)]
     reader, deltas = ChunkReader(), list[Delta]()
     for piece in pieces:
         deltas += reader.feed(chunk(delta={"content": piece}).removeprefix(b"data: "))

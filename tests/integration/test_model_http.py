@@ -8,7 +8,6 @@ that leaves and comes back by its last id, and by one on whose stream two other 
 import uuid
 from collections.abc import Iterator
 
-import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -18,17 +17,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from protocol.messages import JsonObject
 from tests.integration.chat_machine import SETTLE_SECONDS, UNKNOWN, ChatMachine
 from tests.integration.chat_model import ChatModel
-from tests.integration.harness import start
 from tests.integration.tabs import Tabs, open_tabs
 from tests.integration.tree_model import ECHO, HANG, HANG_AT_ONCE, TOOLS
 from tests.integration.wishes import Asked, Decided
+from tests.support.server import started_server
+from threadcast_protocol.wire.messages import JsonObject
 
 CONFIG = """
 [models]
 default = "demo/echo?rate=0"
+
+[limits]
+stream_openings_per_second = 1000
 
 [tools.open_file]
 policy = "client"
@@ -45,13 +47,8 @@ TEXTS = st.sampled_from(["words", "words", "note", "open", "both"])
 @pytest.fixture(scope="module")
 def tabs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabs]:
     base = tmp_path_factory.mktemp("model")
-    config = base / "threadcast.toml"
-    config.write_text(CONFIG)
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(config)]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        with open_tabs(process.url) as opened:
-            yield opened
+    with started_server(base, is_durable=True, config=CONFIG) as process, open_tabs(process.wait_ready().url) as opened:
+        yield opened
 
 
 class Commands(ChatMachine):

@@ -1,7 +1,7 @@
 """The list of models that a provider offers itself: in `/v1/caps`, as the default model, and when its server is bad."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,12 +9,13 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from server.providers import lists
-from server.providers.lists import ListRequest, ModelList, list_request
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, command, start, user_message, watching
 from tests.ports import free_port
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, command, serving, start, user_message
+from threadcast.providers import lists
+from threadcast.providers.lists import ListRequest, ModelList, list_request
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -22,12 +23,6 @@ pytestmark = pytest.mark.anyio
 def models(*names: str, **more: object) -> Reply:
     body = {"object": "list", "data": [{"id": name, **more} for name in names]}
     return Reply([json.dumps(body).encode()], headers={"content-type": "application/json"})
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as server:
-        yield server
 
 
 async def caps_of(url: str) -> JsonObject:
@@ -41,9 +36,7 @@ async def test_a_server_with_nothing_but_its_address_works_with_the_first_model_
     fake: FakeOpenAI, tmp_path: Path
 ) -> None:
     fake.lists = models("llama3.2:latest", "qwen3:8b", owned_by="library")
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with start(*arguments, log=tmp_path / "log", environment={"OPENAI_BASE_URL": fake.base_url}) as server:
-        await server.ready()
+    async with serving(tmp_path, is_durable=True, environment={"OPENAI_BASE_URL": fake.base_url}) as server:
         caps = await caps_of(server.url)
         assert sorted(caps["chat_models"]) == ["openai/llama3.2:latest", "openai/qwen3:8b"], "no demo models"
         assert caps["chat_default_model"] == "openai/llama3.2:latest"
@@ -65,9 +58,7 @@ async def test_a_server_of_models_that_comes_later_costs_neither_the_start_nor_t
     """The list is asked for again when the model is needed; what a model is called is known then."""
     port = free_port()
     environment = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with start(*arguments, log=tmp_path / "log", environment=environment) as server:
-        await server.ready()
+    async with serving(tmp_path, is_durable=True, environment=environment) as server:
         assert (await caps_of(server.url))["chat_models"] == {}
         with serve_fake_openai(port) as fake:
             fake.lists = models("late")
@@ -80,9 +71,7 @@ async def test_a_server_of_models_that_comes_later_costs_neither_the_start_nor_t
 @pytest.mark.parametrize("demo", ["true", "false"])
 async def test_the_operator_brings_demo_models_and_tools_back(fake: FakeOpenAI, tmp_path: Path, demo: str) -> None:
     environment = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_MODEL": "tiny", "THREADCAST_MODELS__DEMO": demo}
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with start(*arguments, log=tmp_path / "log", environment=environment) as server:
-        await server.ready()
+    async with serving(tmp_path, is_durable=True, environment=environment) as server:
         caps = await caps_of(server.url)
         assert ("demo/echo" in caps["chat_models"]) == (demo == "true")
         assert "openai/tiny" in caps["chat_models"]

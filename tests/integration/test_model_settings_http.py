@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.deltas import AppendContent, MergeExtra, SetUsage
-from protocol.events import StreamDelta, StreamFinished
-from protocol.messages import JsonObject, Usage
 from tests.integration.fake_openai import DONE, STOP, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import command, start, user_message, watching
+from tests.support.reader import watching
+from tests.support.server import command, start, user_message
+from threadcast_protocol.wire.deltas import AppendContent, MergeExtra, SetUsage
+from threadcast_protocol.wire.events import StreamDelta, StreamFinished
+from threadcast_protocol.wire.messages import JsonObject, Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,11 @@ import anyio
 import httpx2
 import pytest
 
-from server.pace import pace_seconds
-from server.providers import model_http
-from server.providers.model_connection import AT_ONCE_COUNT
-from server.providers.model_http import ModelTransport, model_transport
 from tests.ports import free_port
+from threadcast.base.append_pace import pace_seconds
+from threadcast.providers import model_http
+from threadcast.providers.model_connection import AT_ONCE_COUNT
+from threadcast.providers.model_http import ModelTransport, model_transport
 
 pytestmark = pytest.mark.anyio
 

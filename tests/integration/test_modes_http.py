@@ -1,13 +1,13 @@
-"""Modes over real HTTP: in any case, by an alias, and what a chat says whose mode no profile has."""
+"""Modes over real HTTP: in any case, by an alias, and chats whose mode is no profile's."""
 
 import json
 from collections.abc import Iterator
 
-import anyio
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, command, start, user_message, watching
+from tests.support.reader import watching
+from tests.support.server import Process, command, started_server, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -26,11 +26,8 @@ model = "demo/essay?words=2&rate=0"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("modes")
-    (base / "threadcast.toml").write_text(CONFIG)
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(base / "threadcast.toml")]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        yield process
+    with started_server(base, is_durable=True, config=CONFIG) as process:
+        yield process.wait_ready()
 
 
 @pytest.mark.parametrize("mode", ["EXPLORE", "no_tools", "NO_TOOLS", "Look", "explore"])
@@ -49,7 +46,7 @@ async def test_a_mode_is_found_in_any_case_and_by_its_aliases(server: Process, m
         assert [frame for frame in watcher.frames if frame["type"] == "error"] == []
 
 
-async def test_a_message_and_the_list_of_tools_take_the_same_words(server: Process) -> None:
+async def test_a_message_and_the_list_of_tools_take_the_same_words(server: Process, client: httpx2.AsyncClient) -> None:
     async with watching(server.url, "of-a-message") as watcher:
         assert (
             await command(server.url, "of-a-message", user_message("a", "hi", params={"mode": "NO_TOOLS"}))
@@ -59,32 +56,31 @@ async def test_a_message_and_the_list_of_tools_take_the_same_words(server: Proce
         assert watcher.state.leaf.model == "demo/essay"
     refused = await command(server.url, "of-a-message", user_message("b", "hi", params={"mode": "NO_SUCH"}))
     assert (refused.status_code, refused.json()["path"]) == (400, "/params/mode")
-    async with httpx2.AsyncClient(base_url=server.url) as client:
-        assert (await client.get("/v1/tools?mode=NO_TOOLS")).json() == []
-        modes = (await client.get("/v1/chat-modes")).json()["modes"]
-        assert [(mode["id"], mode["aliases"]) for mode in modes] == [
-            ("agent", ["TASK_AGENT"]),
-            ("explore", ["NO_TOOLS", "look"]),
-        ]
-        caps = (await client.get("/v1/caps")).json()
-        assert caps["mode_aliases"] == {"TASK_AGENT": "agent", "NO_TOOLS": "explore", "look": "explore"}
-        assert caps["profiles"] == ["agent", "explore"]
+    assert (await client.get("/v1/tools?mode=NO_TOOLS")).json() == []
+    modes = (await client.get("/v1/chat-modes")).json()["modes"]
+    assert [(mode["id"], mode["aliases"]) for mode in modes] == [
+        ("agent", ["TASK_AGENT"]),
+        ("explore", ["NO_TOOLS", "look"]),
+    ]
+    caps = (await client.get("/v1/caps")).json()
+    assert caps["mode_aliases"] == {"TASK_AGENT": "agent", "NO_TOOLS": "explore", "look": "explore"}
+    assert caps["profiles"] == ["agent", "explore"]
 
 
 async def test_an_imported_chat_whose_mode_nobody_has_says_so_and_is_answered_by_the_default_profile(
     server: Process,
+    client: httpx2.AsyncClient,
 ) -> None:
-    async with httpx2.AsyncClient(base_url=server.url) as client:
-        async with watching(server.url, "moved") as watcher:
-            await command(server.url, "moved", user_message("a", "hi"))
-            await watcher.at_rest()
-        header, *lines = (await client.get("/v1/chats/moved/export")).text.splitlines()
-        chat = json.loads(header)
-        chat["chat_id"] = "from-elsewhere"
-        chat["thread"] |= {"mode": "ICHOR", "id": "from-elsewhere"}
-        body = "\n".join([json.dumps(chat), *lines, ""])
-        imported = await client.post("/v1/chats/import", content=body)
-        assert imported.json()["imported"] == ["from-elsewhere"], imported.text
+    async with watching(server.url, "moved") as watcher:
+        await command(server.url, "moved", user_message("a", "hi"))
+        await watcher.at_rest()
+    header, *lines = (await client.get("/v1/chats/moved/export")).text.splitlines()
+    chat = json.loads(header)
+    chat["chat_id"] = "from-elsewhere"
+    chat["thread"] |= {"mode": "ICHOR", "id": "from-elsewhere"}
+    body = "\n".join([json.dumps(chat), *lines, ""])
+    imported = await client.post("/v1/chats/import", content=body)
+    assert imported.json()["imported"] == ["from-elsewhere"], imported.text
     async with watching(server.url, "from-elsewhere") as watcher:
         await command(server.url, "from-elsewhere", user_message("b", "and now?"))
         await watcher.at_rest()

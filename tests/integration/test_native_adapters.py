@@ -7,17 +7,16 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import anyio
 import pytest
 
-from protocol.errors import ModelFailed
-from protocol.messages import JsonObject, Message, Usage
-from server.providers.anthropic.messages import Anthropic
-from server.providers.base import (
-    Delta,
+from tests.integration.fake_openai import CUT, HANG, REQUEST, FakeOpenAI, Reply, Step, collect, failure, failure_of
+from tests.ports import free_port
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.base import (
     Finished,
     ModelInfo,
     ModelParams,
@@ -26,14 +25,14 @@ from server.providers.base import (
     TextDelta,
     UsageReported,
 )
-from server.providers.google.gemini import Google
-from tests.integration.fake_openai import CUT, HANG, FakeOpenAI, Reply, Step, failure, serve_fake_openai
-from tests.ports import free_port
+from threadcast.providers.google.gemini import Google
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.messages import JsonObject, Usage
 
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-very-secret"
-REQUEST = Request(model="fake", messages=[Message(role="user", content="Hi", message_id="u")])
 
 
 def data(body: object) -> bytes:
@@ -81,22 +80,16 @@ WIRES = {
 def make(kind: str, url: str, *, idle_seconds: float = 5, retries: int = 0) -> Provider:
     url = url.removesuffix("/v1")
     if kind == "anthropic":
-        return Anthropic("a", base_url=url, api_key=KEY, idle_timeout_seconds=idle_seconds, max_retries=retries)
-    return Google("g", base_url=url, api_key=KEY, idle_timeout_seconds=idle_seconds, max_retries=retries)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as fake:
-        yield fake
-
-
-@pytest.fixture
-def fake(server: FakeOpenAI) -> FakeOpenAI:
-    server.replies.clear()
-    server.asked.clear()
-    server.client_left.clear()
-    return server
+        return Anthropic(
+            "a",
+            ProviderSettings(kind="anthropic", base_url=url, api_key=Secret(KEY), idle_timeout_seconds=idle_seconds),
+            max_retries=retries,
+        )
+    return Google(
+        "g",
+        ProviderSettings(kind="google", base_url=url, api_key=Secret(KEY), idle_timeout_seconds=idle_seconds),
+        max_retries=retries,
+    )
 
 
 @pytest.fixture(params=list(WIRES))
@@ -114,19 +107,6 @@ async def provider(kind: str, fake: FakeOpenAI) -> AsyncIterator[Provider]:
     made = make(kind, fake.base_url)
     yield made
     await made.aclose()
-
-
-async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(30):
-        return [delta async for delta in provider.stream(request)]
-
-
-async def failure_of(provider: Provider) -> tuple[ModelFailed, list[Delta]]:
-    seen: list[Delta] = []
-    with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
-        async for delta in provider.stream(REQUEST):
-            seen.append(delta)
-    return failed.value, seen
 
 
 async def test_connection_is_used_again_and_the_provider_can_be_closed_at_any_time(
@@ -246,8 +226,7 @@ async def test_answer_that_pauses_for_the_providers_own_tools_goes_on_by_itself(
     deltas = await collect(provider)
     await provider.aclose()
     assert deltas[1:] == [
-        TextDelta("Searching. "),
-        TextDelta("Found."),
+        TextDelta("Searching. Found."),
         UsageReported(Usage(6, 4, 10)),
         Finished("stop"),
     ]
@@ -278,7 +257,7 @@ async def test_requests_carry_the_key_and_the_body_as_we_made_it(fake: FakeOpenA
 
 async def test_model_that_may_write_more_is_allowed_to(fake: FakeOpenAI) -> None:
     info = ModelInfo(name="fake", context_tokens=5, max_output_tokens=64_000)
-    provider = Anthropic("a", base_url=fake.base_url, models=[info], max_retries=0)
+    provider = Anthropic("a", ProviderSettings(kind="anthropic", base_url=fake.base_url, models=[info]), max_retries=0)
     fake.replies = [Reply([WIRES["anthropic"].text, WIRES["anthropic"].stop])]
     await collect(provider)
     await provider.aclose()
@@ -288,7 +267,7 @@ async def test_model_that_may_write_more_is_allowed_to(fake: FakeOpenAI) -> None
 
 def test_importing_the_adapters_does_not_import_the_sdks() -> None:
     script = (
-        "import sys, server.assembly, server.providers.anthropic.messages, server.providers.google.gemini; "
+        "import sys, threadcast.wiring, threadcast.providers.anthropic.messages, threadcast.providers.google.gemini; "
         "print('anthropic' in sys.modules, 'google.genai' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)

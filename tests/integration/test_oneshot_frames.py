@@ -1,4 +1,4 @@
-"""The older wires as their own clients read them, frame by frame over real HTTP (PROTOCOL §14)."""
+"""The one-shot formats as their clients read them, frame by frame over real HTTP (PROTOCOL §14)."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, failure, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, Process, start
 from tests.integration.oneshot_client import Shown, ask
+from tests.support.server import DEADLINE_SECONDS, Process, serving
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ guidelines = "Name the source."
 """
 )
 TOOLS = """
-from server.authoring import Payload, Preview, ToolResult, Traits, tool
+from threadcast import Payload, Preview, ToolResult, Traits, tool
 
 
 @tool(retry="safe")
@@ -82,7 +82,7 @@ def says(words: str) -> Reply:
 
 
 class Desk:
-    """A server with these settings and a model that a test speaks for."""
+    """A server with these settings, and a model whose answers the test chooses."""
 
     def __init__(self, server: Process, model: FakeOpenAI) -> None:
         self.server = server
@@ -115,14 +115,18 @@ class Desk:
 
 @asynccontextmanager
 async def desk(tmp_path: Path, config: str = CONFIG) -> AsyncIterator[Desk]:
-    (tmp_path / "threadcast.toml").write_text(config)
-    (tmp_path / "desk_tools.py").write_text(TOOLS)
-    arguments = ["serve", "--port", "0", "--memory", "--config", str(tmp_path / "threadcast.toml")]
-    arguments += ["--app", str(tmp_path / "desk_tools.py")]
+    app = tmp_path / "desk_tools.py"
+    app.write_text(TOOLS)
     with serve_fake_openai() as model:
         environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-x", "OPENAI_MODEL": "tiny"}
-        with start(*arguments, log=tmp_path / "log", environment=environment) as process:
-            yield Desk(await process.ready(), model)
+        async with serving(tmp_path, config=config, app=app, environment=environment) as process:
+            yield Desk(process, model)
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with desk(tmp_path) as started:
+        yield started
 
 
 def frames(shown: Shown) -> list[tuple[str, Any]]:  # Any: JSON of a foreign wire
@@ -171,20 +175,19 @@ async def test_the_agent_wire_frame_by_frame(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("OLD-2", "AUTH-2")
-async def test_a_conversation_of_somebody_else_is_not_made_not_shown_and_not_changed(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        body: JsonObject = {"context_type": "Drug_search", "conversation_id": "mine-1"}
-        await here.ask(AGENT, says("secret"), **body)
-        before = await here.read("/v1/chats/mine-1")
-        refused = await here.post(AGENT, "bob", **body)
-        assert (refused.status_code, refused.json()) == (404, {"detail": "no such chat", "code": "not_found"})
-        assert await here.read("/v1/chats/mine-1") == before
-        # A deleted one is not made again either, and looks the same.
-        async with httpx2.AsyncClient(base_url=here.server.url) as client:
-            await client.delete("/v1/chats/mine-1", headers={"Authorization": "Bearer ann"})
-        for who in ("ann", "bob"):
-            gone = await here.post(AGENT, who, **body)
-            assert (gone.status_code, gone.content) == (404, refused.content)
+async def test_a_conversation_of_somebody_else_is_not_made_not_shown_and_not_changed(here: Desk) -> None:
+    body: JsonObject = {"context_type": "Drug_search", "conversation_id": "mine-1"}
+    await here.ask(AGENT, says("secret"), **body)
+    before = await here.read("/v1/chats/mine-1")
+    refused = await here.post(AGENT, "bob", **body)
+    assert (refused.status_code, refused.json()["code"]) == (409, "id_taken")
+    assert await here.read("/v1/chats/mine-1") == before
+    # A deleted chat is not created again, and others get the same answer as before.
+    async with httpx2.AsyncClient(base_url=here.server.url) as client:
+        await client.delete("/v1/chats/mine-1", headers={"Authorization": "Bearer ann"})
+    gone = await here.post(AGENT, "ann", **body)
+    assert (gone.status_code, gone.json()) == (404, {"detail": "no such chat", "code": "not_found"})
+    assert (await here.post(AGENT, "bob", **body)).content == refused.content
 
 
 @pytest.mark.row("OLD-2", "LOOP-10")
@@ -200,68 +203,66 @@ async def test_what_a_guards_retry_is_announced_with_is_the_operators_to_say(
 
 
 @pytest.mark.row("OLD-5")
-async def test_the_page_wire_frame_by_frame(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        context = {"current_page": "/Drug search"}
-        shown = await here.ask(PAGE, calls("find_drug", name="aspirin"), says("One."), context=context)
-        chat_id = shown.frames[0].last_event_id
-        bodies = shown.bodies
-        payload_id = bodies[-1]["payload"]["custom_payload"]["payload_id"]
-        assert isinstance(payload_id, str) and len(payload_id) >= 8
-        called = {"tool_use_id": "call_find_drug", "input": {"name": "aspirin"}}
-        assert bodies == [
-            {"type": "status", "message": "queued", "conversation_id": chat_id},
-            {"type": "status", "message": "generating", "conversation_id": chat_id},
-            {"type": "status", "message": "Running find_drug…", "conversation_id": chat_id},
-            {"type": "text_delta", "text": "[[tool:call_find_drug]]"},
-            {"type": "tool_start", "tool": "find_drug", **called},
-            {"type": "tool_complete", "tool": "find_drug", "index": 0},
-            {"type": "status", "message": "generating", "conversation_id": chat_id},
-            {"type": "text_delta", "text": "One."},
-            {
-                "type": "complete",
-                "payload": {
-                    "message": "[[tool:call_find_drug]]One.",
-                    "suggested_values": [],
-                    "suggested_actions": [],
-                    "custom_payload": {
-                        "payload_id": payload_id,
-                        "type": "drugs",
-                        "summary": "1 drug",
-                        "data": {"names": ["aspirin"]},
-                    },
-                    "tool_history": [{"tool_name": "find_drug", **called, "status": "done", "output": "1 found"}],
-                    "conversation_id": chat_id,
+async def test_the_page_wire_frame_by_frame(here: Desk) -> None:
+    context = {"current_page": "/Drug search"}
+    shown = await here.ask(PAGE, calls("find_drug", name="aspirin"), says("One."), context=context)
+    chat_id = shown.frames[0].last_event_id
+    bodies = shown.bodies
+    payload_id = bodies[-1]["payload"]["custom_payload"]["payload_id"]
+    assert isinstance(payload_id, str) and len(payload_id) >= 8
+    called = {"tool_use_id": "call_find_drug", "input": {"name": "aspirin"}}
+    assert bodies == [
+        {"type": "status", "message": "queued", "conversation_id": chat_id},
+        {"type": "status", "message": "generating", "conversation_id": chat_id},
+        {"type": "status", "message": "Running find_drug…", "conversation_id": chat_id},
+        {"type": "text_delta", "text": "[[tool:call_find_drug]]"},
+        {"type": "tool_start", "tool": "find_drug", **called},
+        {"type": "tool_complete", "tool": "find_drug", "index": 0},
+        {"type": "status", "message": "generating", "conversation_id": chat_id},
+        {"type": "text_delta", "text": "One."},
+        {
+            "type": "complete",
+            "payload": {
+                "message": "[[tool:call_find_drug]]One.",
+                "suggested_values": [],
+                "suggested_actions": [],
+                "custom_payload": {
+                    "payload_id": payload_id,
+                    "type": "drugs",
+                    "summary": "1 drug",
+                    "data": {"names": ["aspirin"]},
                 },
+                "tool_history": [{"tool_name": "find_drug", **called, "status": "done", "output": "1 found"}],
+                "conversation_id": chat_id,
             },
-        ]
+        },
+    ]
 
 
 @pytest.mark.row("OLD-5", "NET-9")
-async def test_the_page_wire_has_one_terminal_frame_however_the_run_ends(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        rounds = [calls("everywhere"), calls("everywhere"), calls("everywhere")]
-        limited = await here.ask(PAGE, *rounds)
-        assert [body["type"] for body in limited.bodies if body["type"] in ("complete", "error", "cancelled")] == [
-            "complete"
-        ]
-        assert limited.bodies[-1]["payload"]["failure"]["code"] == "max_tool_rounds"
-        failed = await here.ask(PAGE, failure(400, {"message": "no"}))
-        assert [body["type"] for body in failed.bodies] == ["status", "status", "error"]
-        assert failed.bodies[-1].keys() == {"type", "code", "message", "conversation_id"}
+async def test_the_page_wire_has_one_terminal_frame_however_the_run_ends(here: Desk) -> None:
+    rounds = [calls("everywhere"), calls("everywhere"), calls("everywhere")]
+    limited = await here.ask(PAGE, *rounds)
+    assert [body["type"] for body in limited.bodies if body["type"] in ("complete", "error", "cancelled")] == [
+        "complete"
+    ]
+    assert limited.bodies[-1]["payload"]["failure"]["code"] == "max_tool_rounds"
+    failed = await here.ask(PAGE, failure(400, {"message": "no"}))
+    assert [body["type"] for body in failed.bodies] == ["status", "status", "error"]
+    assert failed.bodies[-1].keys() == {"type", "code", "message", "conversation_id"}
 
-        # One JSON body says the same by its status.
-        here.model.replies = rounds
-        whole = await here.post(PAGE)
-        assert (whole.status_code, whole.json()["failure"]["outcome"]) == (200, "limit")
-        here.model.replies = [failure(400, {"message": "no"})]
-        assert (await here.post(PAGE)).status_code == 502
+    # A JSON answer reports the same by its status.
+    here.model.replies = rounds
+    whole = await here.post(PAGE)
+    assert (whole.status_code, whole.json()["failure"]["outcome"]) == (200, "limit")
+    here.model.replies = [failure(400, {"message": "no"})]
+    assert (await here.post(PAGE)).status_code == 502
 
 
 @pytest.mark.row("OLD-3")
-async def test_a_page_of_any_name_gets_the_nearest_place_and_never_a_refusal(tmp_path: Path) -> None:
+async def test_a_page_of_any_name_gets_the_nearest_place_and_never_a_refusal(here: Desk) -> None:
     drugs, source = "You search for drugs.", "Name the source."
-    places: list[tuple[JsonObject, bool, bool]] = [
+    scopes: list[tuple[JsonObject, bool, bool]] = [
         ({}, False, False),
         ({"current_page": "/Drug search"}, True, False),
         ({"current_page": "Drug search", "active_tab": "Results 2"}, True, True),
@@ -272,30 +273,28 @@ async def test_a_page_of_any_name_gets_the_nearest_place_and_never_a_refusal(tmp
         ({"current_page": {"id": 5}, "active_tab": ["x"], "subtab": None}, False, False),
         ({"current_page": "x" * 5_000}, False, False),
     ]
-    async with desk(tmp_path) as here:
-        for context, has_drugs, has_source in places:
-            shown = await here.ask(PAGE, says("ok"), context=context)
-            assert shown.bodies[-1]["type"] == "complete"
-            assert (drugs in here.prompt, source in here.prompt) == (has_drugs, has_source), context
-            assert ("The default identity." in here.prompt) is not has_drugs
-            assert ("find_drug" in here.tools) is has_drugs and "everywhere" in here.tools
+    for context, has_drugs, has_source in scopes:
+        shown = await here.ask(PAGE, says("ok"), context=context)
+        assert shown.bodies[-1]["type"] == "complete"
+        assert (drugs in here.prompt, source in here.prompt) == (has_drugs, has_source), context
+        assert ("The default identity." in here.prompt) is not has_drugs
+        assert ("find_drug" in here.tools) is has_drugs and "everywhere" in here.tools
 
 
 @pytest.mark.row("OLD-4")
-async def test_the_page_wire_takes_its_clients_words(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        assert (await here.post(PAGE, conversation_id=42)).status_code == 404
-        await here.ask(AGENT, says("made"), context_type="Drug_search", conversation_id="42")
-        spoken: dict[str, JsonObject | None] = {
-            "text_input": {"type": "text"},
-            "action_executed": {"type": "action_selected"},
-            "value_selected": {"type": "value_selected"},
-            "telepathy": {"type": "text", "data": {"interaction_type": "telepathy"}},
-            "": None,
-        }
-        for word in spoken:
-            shown = await here.ask(PAGE, says("ok"), conversation_id=42, interaction_type=word)
-            assert shown.bodies[-1]["payload"]["conversation_id"] == "42"
-        chat = await here.read("/v1/chats/42")
-        users = [message for message in chat["messages"] if message["role"] == "user"]
-        assert [message.get("interaction") for message in users[1:]] == list(spoken.values())
+async def test_the_page_wire_takes_its_clients_words(here: Desk) -> None:
+    assert (await here.post(PAGE, conversation_id=42)).status_code == 404
+    await here.ask(AGENT, says("made"), context_type="Drug_search", conversation_id="42")
+    spoken: dict[str, JsonObject | None] = {
+        "text_input": {"type": "text"},
+        "action_executed": {"type": "action_selected"},
+        "value_selected": {"type": "value_selected"},
+        "telepathy": {"type": "text", "data": {"interaction_type": "telepathy"}},
+        "": None,
+    }
+    for word in spoken:
+        shown = await here.ask(PAGE, says("ok"), conversation_id=42, interaction_type=word)
+        assert shown.bodies[-1]["payload"]["conversation_id"] == "42"
+    chat = await here.read("/v1/chats/42")
+    users = [message for message in chat["messages"] if message["role"] == "user"]
+    assert [message.get("interaction") for message in users[1:]] == list(spoken.values())

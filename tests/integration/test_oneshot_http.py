@@ -8,9 +8,10 @@ import httpx2
 import openai
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import Process, command, start, watching
 from tests.integration.oneshot_client import PATHS, ask, body_for, opened, prepare
+from tests.support.reader import watching
+from tests.support.server import Process, command, serving
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ def one_body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject
 @pytest.mark.row("SES-1", "NET-2", "NET-8")
 @pytest.mark.parametrize("path", PATHS)
 async def test_without_a_chat_a_new_one_answers_and_its_id_stands_in_the_first_and_last_frame(
-    server: Process, path: str
+    server: Process, client: httpx2.AsyncClient, path: str
 ) -> None:
     shown = await ask(server.url, path, body_for(path, "hello"))
     chat_id = shown.frames[0].last_event_id
@@ -40,8 +41,7 @@ async def test_without_a_chat_a_new_one_answers_and_its_id_stands_in_the_first_a
         "connection": "keep-alive",
     }.items():
         assert shown.headers[name] == value
-    async with httpx2.AsyncClient() as client:
-        chat = (await client.get(f"{server.url}/v1/chats/{chat_id}")).json()
+    chat = (await client.get(f"/v1/chats/{chat_id}")).json()
     assert [(m["role"], m["content"]) for m in chat["messages"]] == [
         ("user", "hello"),
         ("assistant", "You said: hello"),
@@ -200,25 +200,25 @@ async def test_page_chat_says_cancelled_when_somebody_aborts_the_run(server: Pro
     ],
 )
 async def test_a_bad_body_or_scope_is_400_json_before_any_stream(
-    server: Process, path: str, body: JsonObject, pointer: str | None
+    server: Process, client: httpx2.AsyncClient, path: str, body: JsonObject, pointer: str | None
 ) -> None:
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(server.url + path, json=body)
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["code"] in ("bad_request", "invalid_content")
-        assert pointer is None or answer.json()["path"].startswith(pointer)
-        broken = await client.post(server.url + path, content=b"{", headers={"content-type": "application/json"})
-        assert broken.status_code == 400
+    answer = await client.post(server.url + path, json=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["code"] in ("bad_request", "invalid_content")
+    assert pointer is None or answer.json()["path"].startswith(pointer)
+    broken = await client.post(server.url + path, content=b"{", headers={"content-type": "application/json"})
+    assert broken.status_code == 400
 
 
 @pytest.mark.row("NET-9")
 @pytest.mark.parametrize("path", PATHS)
-async def test_accept_json_gives_the_final_payload_as_one_body(server: Process, path: str) -> None:
-    # OpenAI's wire says it with `stream`; its clients send this header with every request, streams too.
-    async with httpx2.AsyncClient(timeout=20) as client:
-        answer = await client.post(
-            server.url + path, json=one_body_for(path, "hello"), headers={"Accept": "application/json"}
-        )
+async def test_accept_json_gives_the_final_payload_as_one_body(
+    server: Process, client: httpx2.AsyncClient, path: str
+) -> None:
+    # For OpenAI's format, `stream` decides; its clients send this header with every request.
+    answer = await client.post(
+        server.url + path, json=one_body_for(path, "hello"), headers={"Accept": "application/json"}
+    )
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     body = answer.json()
     match path:
@@ -232,11 +232,12 @@ async def test_accept_json_gives_the_final_payload_as_one_body(server: Process, 
 
 @pytest.mark.row("NET-9")
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_failed_run_as_json_has_a_status_that_says_so(server: Process, chat_id: str, path: str) -> None:
+async def test_a_failed_run_as_json_has_a_status_that_says_so(
+    server: Process, client: httpx2.AsyncClient, chat_id: str, path: str
+) -> None:
     await prepare(server, chat_id, "demo/error?after=3&rate=0")
-    async with httpx2.AsyncClient(timeout=20) as client:
-        body, accept = one_body_for(path, "x", chat_id), {"Accept": "application/json"}
-        answer = await client.post(server.url + path, json=body, headers=accept)
+    body, accept = one_body_for(path, "x", chat_id), {"Accept": "application/json"}
+    answer = await client.post(server.url + path, json=body, headers=accept)
     assert answer.status_code == 502
     assert "stream_error" in answer.text
 
@@ -305,10 +306,7 @@ permissions = ["approve"]
 @pytest.mark.row("NET-7", "ERR-5")
 @pytest.mark.parametrize("path", PATHS)
 async def test_without_a_token_401_comes_with_cors_headers_and_preflight_is_answered(tmp_path: Path, path: str) -> None:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG)
-    with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, config=CONFIG) as process:
         origin = {"Origin": "https://app.example"}
         async with httpx2.AsyncClient(base_url=process.url) as client:
             refused = await client.post(path, json=body_for(path, "x"), headers=origin)
@@ -320,10 +318,7 @@ async def test_without_a_token_401_comes_with_cors_headers_and_preflight_is_answ
 
 @pytest.mark.row("NET-4", "NET-7", "NET-8")
 async def test_a_silent_answer_has_heartbeats_and_ends_cleanly_when_the_server_goes(tmp_path: Path) -> None:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG.partition("[[auth")[0])
-    with start("serve", "--port", "0", "--memory", "--config", str(config), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, config=CONFIG.partition("[[auth")[0]) as process:
         await prepare(process, "c1", "demo/hang")
         body, origin = body_for("/chat", "x", "c1"), {"Origin": "https://app.example"}
         said = b""

@@ -1,4 +1,4 @@
-"""Where a one-shot answer and its run part: callers that leave, queues, approvals, chats deleted in the middle."""
+"""One-shot answers that end before their run: callers that disconnect, queues, approvals, and deleted chats."""
 
 from contextlib import suppress
 
@@ -6,8 +6,9 @@ import anyio
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, command, user_message, watching
 from tests.integration.oneshot_client import PATHS, Shown, ask, body_for, opened, prepare
+from tests.support.reader import watching
+from tests.support.server import Process, command, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ async def test_behind_a_running_run_each_message_waits_and_gets_an_answer_of_its
 
 
 def said_in(shown: Shown) -> str:
-    """The text of the answer on the three wires that are not OpenAI's."""
+    """Return the text of the answer, in the three formats that are not OpenAI's."""
     pieces = [body.get("chunk", "") + (body.get("text") or "") for body in shown.bodies]
     return shown.text() + "".join(pieces)
 
@@ -119,7 +120,9 @@ async def test_a_run_that_needs_approval_ends_the_answer_clearly_and_still_waits
     assert watcher.state.runtime.outcome == "complete"
 
 
-async def test_a_chat_deleted_in_the_middle_ends_the_answer_with_an_error(server: Process, chat_id: str) -> None:
+async def test_a_chat_deleted_in_the_middle_ends_the_answer_with_an_error(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
     await prepare(server, chat_id, "demo/hang?after=2&rate=0")
     async with watching(server.url, chat_id) as watcher, anyio.create_task_group() as tasks:
 
@@ -130,5 +133,4 @@ async def test_a_chat_deleted_in_the_middle_ends_the_answer_with_an_error(server
 
         tasks.start_soon(read)
         await watcher.until(lambda w: "stream_delta" in w.types())
-        async with httpx2.AsyncClient() as client:
-            assert (await client.delete(f"{server.url}/v1/chats/{chat_id}")).status_code == 200
+        assert (await client.delete(f"/v1/chats/{chat_id}")).status_code == 200

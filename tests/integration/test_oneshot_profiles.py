@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import command, start
 from tests.integration.oneshot_client import PATHS, body_for
 from tests.integration.test_oneshot_frames import AGENT, CHINESE, PAGE, TOKENS, Desk, calls, desk, says
+from tests.support.server import command, start
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("OLD-1")]
 

@@ -3,16 +3,28 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import anyio
 import pytest
 
-from protocol.errors import ModelFailed
-from protocol.messages import JsonObject, Message, Usage
-from server.agent.answer.assembler import Assembler
-from server.providers.base import (
-    Delta,
+from tests.integration.fake_openai import (
+    CUT,
+    DONE,
+    HANG,
+    REQUEST,
+    STOP,
+    FakeOpenAI,
+    Reply,
+    chunk,
+    collect,
+    failure,
+    failure_of,
+    text,
+)
+from tests.ports import free_port
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.base import (
     Finished,
     ModelInfo,
     ModelNamed,
@@ -23,61 +35,25 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.openai.chat import ChunkReader, OpenAIChat
-from server.providers.openai.client import SaidInStream, joined
-from tests.integration.fake_openai import (
-    CUT,
-    DONE,
-    HANG,
-    STOP,
-    FakeOpenAI,
-    Reply,
-    chunk,
-    failure,
-    in_whole,
-    serve_fake_openai,
-    text,
-)
-from tests.ports import free_port
+from threadcast.providers.openai.chat import ChunkReader, OpenAIChat
+from threadcast.providers.openai.client import joined
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import JsonObject, Usage
 
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-very-secret"
-REQUEST = Request(model="fake", messages=[Message(role="user", content="Hi", message_id="u")])
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as fake:
-        yield fake
-
-
-@pytest.fixture
-def fake(server: FakeOpenAI) -> FakeOpenAI:
-    server.replies.clear()
-    server.asked.clear()
-    server.client_left.clear()
-    return server
 
 
 @pytest.fixture
 async def provider(fake: FakeOpenAI) -> AsyncIterator[OpenAIChat]:
-    made = OpenAIChat("fake", base_url=fake.base_url, api_key=KEY, idle_timeout_seconds=5, max_retries=0)
+    made = OpenAIChat(
+        "fake", ProviderSettings(base_url=fake.base_url, api_key=Secret(KEY), idle_timeout_seconds=5), max_retries=0
+    )
     yield made
     await made.aclose()
-
-
-async def collect(provider: OpenAIChat, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(30):
-        return in_whole([delta async for delta in provider.stream(request)])
-
-
-async def failure_of(provider: OpenAIChat) -> tuple[ModelFailed, list[Delta]]:
-    seen: list[Delta] = []
-    with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
-        async for delta in provider.stream(REQUEST):
-            seen.append(delta)
-    return failed.value, seen
 
 
 def test_texts_of_one_read_are_one_delta_and_none_is_lost_to_an_error_behind_them() -> None:
@@ -85,7 +61,7 @@ def test_texts_of_one_read_are_one_delta_and_none_is_lost_to_an_error_behind_the
     events = [text(piece).removeprefix(b"data: ") for piece in ("Hel", "lo", ", you")]
     deltas = joined(reader, [*events, b'{"error":{"message":"no"}}', *events])
     assert [next(deltas), next(deltas)] == [ModelNamed("fake-1"), TextDelta("Hello, you")]
-    with pytest.raises(SaidInStream):
+    with pytest.raises(ModelFailed, match="broke off"):
         next(deltas)
 
 
@@ -282,7 +258,7 @@ async def test_stream_that_breaks_after_the_first_delta_is_a_stream_error(
 
 
 async def test_silence_is_a_timeout_before_the_first_delta_and_a_stream_error_after_it(fake: FakeOpenAI) -> None:
-    provider = OpenAIChat("fake", base_url=fake.base_url, idle_timeout_seconds=0.2, max_retries=5)
+    provider = OpenAIChat("fake", ProviderSettings(base_url=fake.base_url, idle_timeout_seconds=0.2), max_retries=5)
     fake.replies = [Reply(hangs=True), Reply([HANG]), Reply([text("Hel"), HANG])]
     codes = []
     for _ in range(3):
@@ -294,14 +270,14 @@ async def test_silence_is_a_timeout_before_the_first_delta_and_a_stream_error_af
 
 
 async def test_nobody_listening_is_a_connection_failure() -> None:
-    provider = OpenAIChat("fake", base_url=f"http://127.0.0.1:{free_port()}/v1", max_retries=0)
+    provider = OpenAIChat("fake", ProviderSettings(base_url=f"http://127.0.0.1:{free_port()}/v1"), max_retries=0)
     failed, _ = await failure_of(provider)
     await provider.aclose()
     assert (failed.code, failed.retryable) == ("connection", True)
 
 
 async def test_nothing_is_retried_after_the_first_byte_and_everything_passing_before_it(fake: FakeOpenAI) -> None:
-    provider = OpenAIChat("fake", base_url=fake.base_url, max_retries=2)
+    provider = OpenAIChat("fake", ProviderSettings(base_url=fake.base_url), max_retries=2)
     busy = failure(429, {"message": "slow down"}, retry_after_ms="1")
     fake.replies = [busy, failure(500, {"message": "boom"}, retry_after_ms="1"), Reply([text("a"), STOP, DONE])]
     assert TextDelta("a") in await collect(provider)
@@ -353,7 +329,7 @@ async def test_provider_can_be_closed_at_any_time_and_opens_again(fake: FakeOpen
 def test_official_server_is_given_its_own_word_for_the_token_limit() -> None:
     """Its reasoning models refuse `max_tokens`; most other servers know nothing else."""
     fields = {
-        url: OpenAIChat("x", base_url=url).max_tokens_field
+        url: OpenAIChat("x", ProviderSettings(base_url=url)).max_tokens_field
         for url in ("https://api.openai.com/v1", "http://127.0.0.1:11434/v1", "https://notopenai.com/v1")
     }
     assert list(fields.values()) == ["max_completion_tokens", "max_tokens", "max_tokens"]
@@ -361,16 +337,17 @@ def test_official_server_is_given_its_own_word_for_the_token_limit() -> None:
 
 def test_models_are_those_it_was_given() -> None:
     info = ModelInfo(name="m", context_tokens=5)
-    assert OpenAIChat("x", models=[info]).models() == [info]
+    assert OpenAIChat("x", ProviderSettings(models=[info])).models() == [info]
 
 
 def test_the_sdk_is_imported_when_a_configured_provider_is_warmed_up_and_not_before() -> None:
     script = (
-        "import asyncio, sys; from server.providers.openai.chat import OpenAIChat; "
-        "from server.providers.registry import Providers; "
+        "import asyncio, sys; from threadcast.providers.openai.chat import OpenAIChat; "
+        "from threadcast.providers.registry import Providers; from threadcast.settings import Provider; "
         "loaded = lambda: 'openai.resources.chat.completions' in sys.modules; "
         "asyncio.run(Providers([]).warm_up()); before = loaded(); "
-        "asyncio.run(Providers([OpenAIChat('x', base_url='http://127.0.0.1:9')]).warm_up()); print(before, loaded())"
+        "configured = OpenAIChat('x', Provider(base_url='http://127.0.0.1:9')); "
+        "asyncio.run(Providers([configured]).warm_up()); print(before, loaded())"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.split() == ["False", "True"]

@@ -16,10 +16,10 @@ from tests.integration.fake_openai import (
     Step,
     chunk,
     failure,
-    serve_fake_openai,
     text,
 )
-from tests.integration.harness import Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import command, serving, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -32,30 +32,27 @@ def fragment(index: int, arguments: str, name: str | None = None, call_id: str |
 
 
 @pytest.mark.row("PROV-2", "PROV-4", "ERR-2", "LOOP-14", "EVT-14", "EVT-12")
-async def test_text_tools_and_failures_come_through_and_no_secret_does(tmp_path: Path) -> None:
-    with serve_fake_openai() as model:
-        environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": SECRET, "OPENAI_MODEL": "tiny"}
-        environment["THREADCAST_MODELS__DEMO"] = "true"  # for its tools
-        arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-        with start(*arguments, log=tmp_path / "log", environment=environment) as server:
-            await server.ready()
-            async with watching(server.url, "c1") as watcher:
-                await _plain_answer(model, server.url, watcher)
-                await _tool_round(model, server.url, watcher)
-                await _failures(model, server.url, watcher)
-                frames = json.dumps(watcher.frames)
-            async with watching(server.url, "c1") as late:
-                assert late.snapshot == watcher.snapshot
-            said = server.log_text()
-        stored = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
+async def test_text_tools_and_failures_come_through_and_no_secret_does(tmp_path: Path, fake: FakeOpenAI) -> None:
+    environment = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": SECRET, "OPENAI_MODEL": "tiny"}
+    environment["THREADCAST_MODELS__DEMO"] = "true"  # for its tools
+    async with serving(tmp_path, "--data-dir", str(tmp_path / "data"), environment=environment) as server:
+        async with watching(server.url, "c1") as watcher:
+            await _plain_answer(fake, server.url, watcher)
+            await _tool_round(fake, server.url, watcher)
+            await _failures(fake, server.url, watcher)
+            frames = json.dumps(watcher.frames)
+        async with watching(server.url, "c1") as late:
+            assert late.snapshot == watcher.snapshot
+        said = server.log_text()
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
     for where in (frames, late.snapshot.decode(), said, stored.decode("latin-1")):
         assert SECRET not in where
-    assert model.asked[0].headers["authorization"] == f"Bearer {SECRET}"
+    assert fake.asked[0].headers["authorization"] == f"Bearer {SECRET}"
 
 
-async def _plain_answer(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
+async def _plain_answer(fake: FakeOpenAI, url: str, watcher: Watcher) -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    model.replies = [
+    fake.replies = [
         Reply([chunk(delta={"reasoning_content": "hm"}), text("Hel"), text("lo\n\ndata: x"), STOP, _usage(usage), DONE])
     ]
     await command(url, "c1", user_message("a", "hi"))
@@ -65,7 +62,7 @@ async def _plain_answer(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
     assert (answer.content, answer.reasoning_content) == ("Hello\n\ndata: x", "hm")
     assert (answer.finish_reason, answer.model) == ("stop", "tiny-2026")
     assert answer.usage is not None and answer.usage.total_tokens == 5
-    asked = model.asked[-1].body
+    asked = fake.asked[-1].body
     assert (asked["model"], asked["stream"]) == ("tiny", True)
     assert asked["messages"][-1] == {"role": "user", "content": "hi"}
 
@@ -74,7 +71,7 @@ def _usage(usage: dict[str, int]) -> bytes:
     return b"data: " + json.dumps({"model": "tiny-2026", "choices": [], "usage": usage}).encode() + b"\n\n"
 
 
-async def _tool_round(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
+async def _tool_round(fake: FakeOpenAI, url: str, watcher: Watcher) -> None:
     asks: list[Step] = [
         fragment(0, "", "calculator", "call_1"),
         fragment(0, '{"expres'),
@@ -83,7 +80,7 @@ async def _tool_round(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
         chunk(finish_reason="tool_calls"),
         DONE,
     ]
-    model.replies = [Reply(asks), Reply([text("42 and 2"), STOP, DONE])]
+    fake.replies = [Reply(asks), Reply([text("42 and 2"), STOP, DONE])]
     await command(url, "c1", user_message("b", "compute"))
     await watcher.at_rest(2)
     assert watcher.messages[-3:] == [("tool", "42"), ("tool", "2"), ("assistant", "42 and 2")]
@@ -91,12 +88,12 @@ async def _tool_round(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
     asked = next(m for m in watcher.state.nodes.values() if m.tool_calls)
     ids = [call.id for call in asked.tool_calls]
     assert ids[0] == "call_1" and len(set(ids)) == 2, "an id used twice was replaced"
-    sent = model.asked[-1].body["messages"]
+    sent = fake.asked[-1].body["messages"]
     assert [m["role"] for m in sent[-4:]] == ["user", "assistant", "tool", "tool"]
     assert [m["tool_call_id"] for m in sent[-2:]] == ids
 
 
-async def _failures(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
+async def _failures(fake: FakeOpenAI, url: str, watcher: Watcher) -> None:
     cases = [
         ([Reply([text("half"), CUT])], "stream_error"),
         ([failure(401, {"message": f"bad key {SECRET}"})], "auth_failed"),
@@ -104,29 +101,27 @@ async def _failures(model: FakeOpenAI, url: str, watcher: Watcher) -> None:
         ([Reply([text("x"), b"data: {broken\n\n"])], "stream_error"),
     ]
     for number, (replies, code) in enumerate(cases):
-        model.replies = replies
+        fake.replies = replies
         await command(url, "c1", user_message(f"f{number}", "again"))
         await watcher.at_rest(3 + number)
         errors = [frame["code"] for frame in watcher.frames if frame["type"] == "error"]
         assert errors[number] == code
-    model.replies = [Reply([text("fine again"), STOP, DONE])]
+    fake.replies = [Reply([text("fine again"), STOP, DONE])]
     await command(url, "c1", user_message("last", "once more"))
     await watcher.at_rest(3 + len(cases))
     assert watcher.messages[-1] == ("assistant", "fine again")
 
 
-async def test_an_abort_closes_the_connection_to_a_silent_model(tmp_path: Path) -> None:
-    with serve_fake_openai() as model:
-        model.replies = [Reply([text("begin"), "hang"])]
-        environment = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "x", "OPENAI_MODEL": "tiny"}
-        with start("serve", "--port", "0", "--memory", log=tmp_path / "log", environment=environment) as server:
-            await server.ready()
-            async with watching(server.url, "c1") as watcher:
-                await command(server.url, "c1", user_message("a", "hi"))
-                await watcher.until(lambda w: "stream_delta" in w.types())
-                answer = await command(server.url, "c1", {"type": "abort", "client_request_id": "stop"})
-                assert answer.json()["status"] == "aborted"
-                await watcher.at_rest()
-            with anyio.fail_after(30):
-                assert await anyio.to_thread.run_sync(model.client_left.wait, 5)
+async def test_an_abort_closes_the_connection_to_a_silent_model(tmp_path: Path, fake: FakeOpenAI) -> None:
+    fake.replies = [Reply([text("begin"), "hang"])]
+    environment = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "x", "OPENAI_MODEL": "tiny"}
+    async with serving(tmp_path, environment=environment) as server:
+        async with watching(server.url, "c1") as watcher:
+            await command(server.url, "c1", user_message("a", "hi"))
+            await watcher.until(lambda w: "stream_delta" in w.types())
+            answer = await command(server.url, "c1", {"type": "abort", "client_request_id": "stop"})
+            assert answer.json()["status"] == "aborted"
+            await watcher.at_rest()
+        with anyio.fail_after(30):
+            assert await anyio.to_thread.run_sync(fake.client_left.wait, 5)
     assert watcher.messages[-1] == ("assistant", "begin")

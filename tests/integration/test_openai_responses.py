@@ -1,7 +1,7 @@
 """The Responses adapter with the real SDK against a scripted server, its reader with bytes cut anywhere, and costs."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import anyio
@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ModelFailed
-from protocol.messages import FunctionCall, JsonObject, Message, ToolCall, Usage, add_usage
-from server.providers.base import (
+from tests.integration.fake_openai import CUT, FakeOpenAI, Reply, collect, failure, in_whole
+from threadcast.providers.base import (
     Citation,
     Delta,
     Finished,
     ModelNamed,
     ModelParams,
-    Prices,
     ProviderData,
     ReasoningDelta,
     Request,
@@ -26,12 +24,14 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
-from server.providers.complete import complete
-from server.providers.openai.client import joined
-from server.providers.openai.responses import OpenAIResponses, ResponsesReader
-from server.providers.prices import with_cost
-from server.providers.sse_split import SseSplitter
-from tests.integration.fake_openai import CUT, FakeOpenAI, Reply, failure, in_whole, serve_fake_openai
+from threadcast.providers.complete import complete
+from threadcast.providers.openai.client import joined
+from threadcast.providers.openai.responses import OpenAIResponses, ResponsesReader
+from threadcast.providers.sse_split import SseSplitter
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall, Usage
 
 KEY = "sk-very-secret"
 QUESTION = Message(role="user", content="Hi", message_id="u")
@@ -85,29 +85,13 @@ DELTAS: list[Delta] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOpenAI]:
-    with serve_fake_openai() as fake:
-        yield fake
-
-
-@pytest.fixture
-def fake(server: FakeOpenAI) -> FakeOpenAI:
-    server.replies.clear()
-    server.asked.clear()
-    return server
-
-
 @pytest.fixture
 async def provider(fake: FakeOpenAI) -> AsyncIterator[OpenAIResponses]:
-    made = OpenAIResponses("fake", base_url=fake.base_url, api_key=KEY, idle_timeout_seconds=5, max_retries=0)
+    made = OpenAIResponses(
+        "fake", ProviderSettings(base_url=fake.base_url, api_key=Secret(KEY), idle_timeout_seconds=5), max_retries=0
+    )
     yield made
     await made.aclose()
-
-
-async def collect(provider: OpenAIResponses, request: Request = REQUEST) -> list[Delta]:
-    with anyio.fail_after(30):
-        return in_whole([delta async for delta in provider.stream(request)])
 
 
 @pytest.mark.anyio
@@ -217,15 +201,3 @@ async def test_failure_has_its_code_and_tells_no_secret(
         await collect(provider)
     assert failed.value.code == code
     assert KEY not in failed.value.detail
-
-
-def test_cost_counts_the_cache_at_its_price_and_sums_without_noise() -> None:
-    prices = Prices(input=1.0, output=10.0, cache_read=0.1)
-    usage = with_cost(Usage(1_000, 100, 1_100, cache_read_input_tokens=400), prices)
-    assert usage.cost_usd == 0.00164
-    assert with_cost(Usage(1, 1, 2), None).cost_usd is None
-    summed = None
-    for _ in range(10):
-        summed = add_usage(summed, usage)
-    assert summed is not None
-    assert summed.cost_usd == 0.0164

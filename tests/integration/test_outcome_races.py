@@ -7,8 +7,8 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, user_message
+from tests.support.server import DEADLINE_SECONDS, Process, user_message
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def _two_lines(url: str) -> AsyncIterator[tuple[httpx2.AsyncClient, httpx2
 async def test_60_commands_posted_beside_a_first_message_are_told_what_came_of_them(
     server: Process, chat_id: str, ask: Ask, outcomes: set[tuple[int, str | None]]
 ) -> None:
-    """Before the chat or after it: each order has its answer, and none of them is "kept, not known yet"."""
+    """Whether the command arrives before the chat or after it, the answer tells its outcome, and is never 202."""
     seen: list[tuple[int, str | None]] = []
     async with _two_lines(server.url) as (one, two):
         for number in range(RACES):

@@ -1,4 +1,4 @@
-"""What holds for a chat and where it comes from, over real HTTP with a configuration of its own (SET-1)."""
+"""The effective parameters of a chat and their layers, over real HTTP with a configuration of its own (SET-1)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,8 @@ import anyio
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, command, start, user_message, watching
+from tests.support.reader import watching
+from tests.support.server import Process, command, serving, start, started_server, user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -24,23 +25,22 @@ params = { temperature = 0.3, on_limit = "summarize" }
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("params")
-    (base / "threadcast.toml").write_text(CONFIG)
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--config", str(base / "threadcast.toml")]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        yield process
+    with started_server(base, is_durable=True, config=CONFIG) as process:
+        yield process.wait_ready()
 
 
 @pytest.mark.row("SET-1")
-async def test_every_parameter_is_shown_with_the_layer_that_decides_it(server: Process) -> None:
+async def test_every_parameter_is_shown_with_the_layer_that_decides_it(
+    server: Process, client: httpx2.AsyncClient
+) -> None:
     patch = {"mode": "writer", "top_p": 0.5}
     await command(server.url, "c1", {"type": "set_params", "client_request_id": "p", "patch": patch})
-    async with watching(server.url, "c1") as watcher, httpx2.AsyncClient() as client:
+    async with watching(server.url, "c1") as watcher:
         await command(server.url, "c1", user_message("a", "hi", params={"max_tokens": 5}))
         await watcher.until(lambda w: w.state is not None and w.state.draft is not None)
-        shown = (await client.get(f"{server.url}/v1/chats/c1/params")).json()["params"]
+        shown = (await client.get("/v1/chats/c1/params")).json()["params"]
         await command(server.url, "c1", {"type": "abort", "client_request_id": "x"})
-        rested = (await client.get(f"{server.url}/v1/chats/c1/params")).json()["params"]
+        rested = (await client.get("/v1/chats/c1/params")).json()["params"]
     assert {key: (shown[key]["value"], shown[key]["layer"]) for key in EXPECTED} == EXPECTED
     assert rested["max_tokens"] == {"value": None, "layer": "server"}
 
@@ -57,9 +57,8 @@ EXPECTED = {
 }
 
 
-async def test_the_parameters_of_no_chat_are_404(server: Process) -> None:
-    async with httpx2.AsyncClient() as client:
-        answer = await client.get(f"{server.url}/v1/chats/nowhere/params")
+async def test_the_parameters_of_no_chat_are_404(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/v1/chats/nowhere/params")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
@@ -94,7 +93,7 @@ async def test_a_message_chooses_its_own_profile_and_only_one_that_is_there(serv
 async def test_a_commit_tool_is_in_no_list_of_what_models_are_offered(tmp_path: Path) -> None:
     (tmp_path / "drafts.py").write_text(
         """
-from server.authoring import Preview, Traits, tool
+from threadcast import Preview, Traits, tool
 
 @tool(policy="preview", traits=Traits(payload_type="draft", commit_tool="save_draft"))
 def propose_draft(title: str) -> Preview:
@@ -107,10 +106,10 @@ def save_draft(title: str) -> str:
     return "saved"
 """
     )
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--app", str(tmp_path / "drafts.py")]
-    with start(*arguments, log=tmp_path / "log") as process:
-        await process.ready()
-        async with httpx2.AsyncClient(base_url=process.url) as client:
-            for query in ("", "?mode=agent"):
-                names = {tool["name"] for tool in (await client.get(f"/v1/tools{query}")).json()}
-                assert "propose_draft" in names and "save_draft" not in names
+    async with (
+        serving(tmp_path, app=tmp_path / "drafts.py") as process,
+        httpx2.AsyncClient(base_url=process.url) as client,
+    ):
+        for query in ("", "?mode=agent"):
+            names = {tool["name"] for tool in (await client.get(f"/v1/tools{query}")).json()}
+            assert "propose_draft" in names and "save_draft" not in names

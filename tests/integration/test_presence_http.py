@@ -1,6 +1,5 @@
-"""Presence and typing: seen by those who ask, in any process, and by nobody else; in no log."""
+"""Presence and typing: readers that ask for them see them, in any process, and they are not in the log."""
 
-import hashlib
 from collections.abc import AsyncIterator
 from itertools import groupby
 from pathlib import Path
@@ -9,20 +8,21 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, command, user_message, watching
 from tests.integration.many import ManyWatcher, TwoWebs, two_webs, watching_many
 from tests.integration.store_fixtures import fresh_url
-from tests.integration.test_auth_http import CONFIG, bearer
+from tests.integration.test_auth_http import CONFIG
+from tests.support.reader import watching
+from tests.support.server import Process, command, user_message
+from tests.support.tokens import bearer
+from threadcast.store.embedded.server_process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def webs(valkey_server: ServerProcess, tmp_path: Path) -> AsyncIterator[TwoWebs]:
-    hashes = {name: hashlib.sha256(f"{name}-secret-token".encode()).hexdigest() for name in ("ann", "bob")}
     config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG.format(**hashes))
+    config.write_text(CONFIG)
     async with two_webs(fresh_url(valkey_server), tmp_path, "--config", str(config)) as running:
         yield running
 
@@ -34,8 +34,8 @@ async def types(url: str, chat_id: str, body: object, headers: dict[str, str] | 
 
 
 def changes(watcher: ManyWatcher) -> list[tuple[bool, str]]:
-    """Who began or ceased to type in c1. A repetition that comes more than a second after the last word counts as none:
-    on a busy machine it is passed on."""
+    """Return the changes of typing in c1. Repeated reports count once: on a busy machine they may come more than a
+    second apart, and then they are passed on."""
     return [change for change, _ in groupby((body["typing"], body["by"]) for body in watcher.said("typing", "c1"))]
 
 

@@ -1,16 +1,17 @@
 """Previews over real HTTP and several processes: shown, decided, carried out, and never carried out twice."""
 
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from server.store.server_process import ServerProcess
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
 from tests.integration.store_fixtures import fresh_url
+from tests.support.fleet import FAST, Fleet, running_fleet
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, command, user_message
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -18,50 +19,27 @@ MODEL = {"model": "demo/tools?rate=0"}
 WAIT = {"Prefer": "wait=5"}
 TOOLS = str(Path(__file__).with_name("preview_tools.py"))
 
-FAST = {
-    "THREADCAST_LIMITS__LEASE_SECONDS": "1.0",
-    "THREADCAST_LIMITS__BEAT_SECONDS": "0.3",
-    "THREADCAST_LIMITS__SWEEP_SECONDS": "0.2",
-}
-
-
-class House:
-    """A web process and a worker over one store; `saved` is what the commit tool has written."""
-
-    def __init__(self, stack: ExitStack, tmp_path: Path, store_url: str) -> None:
-        self._stack = stack
-        self._path = tmp_path
-        self._environment = {"REDIS_URL": store_url, **FAST}
-        self._config = tmp_path / "threadcast.toml"
-        self._config.write_text('[profiles.agent]\npayloads = ["article"]\n')
-
-    async def run(self, *arguments: str) -> Process:
-        data = str(self._path / "data")
-        whole = [*arguments, "--config", str(self._config), "--app", TOOLS, "--data-dir", data]
-        process = start(*whole, log=self._path / "log", environment=self._environment)
-        return await self._stack.enter_context(process).ready()
-
-    async def open(self) -> None:
-        self.web = await self.run("web", "--port", "0")
-        self.worker = await self.run("worker")
-        self.url = self.web.url
-
-    def saved(self) -> list[str]:
-        files = list((self._path / "data").rglob("articles.txt"))
-        return files[0].read_text().splitlines() if files else []
-
 
 @pytest.fixture
-async def house(valkey_server: ServerProcess, tmp_path: Path) -> AsyncIterator[House]:
-    with ExitStack() as stack:
-        built = House(stack, tmp_path, fresh_url(valkey_server))
-        await built.open()
-        yield built
+async def fleet(valkey_server: ServerProcess, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A web process and a worker over one store."""
+    config = tmp_path / "threadcast.toml"
+    config.write_text('[profiles.agent]\npayloads = ["article"]\n')
+    options = ("--config", str(config), "--app", TOOLS)
+    with running_fleet(tmp_path, fresh_url(valkey_server), *options, limits=FAST) as opened:
+        await opened.open(1)
+        yield opened
 
 
-async def propose(house: House, tab: Watcher, arguments: str) -> JsonObject:
+def saved(fleet: Fleet) -> list[str]:
+    """Return what the commit tool has written."""
+    files = list(fleet.data.rglob("articles.txt"))
+    return files[0].read_text().splitlines() if files else []
+
+
+async def propose(fleet: Fleet, tab: Watcher, arguments: str) -> JsonObject:
     """Ask for a preview and wait for the run to end; the frame that showed it."""
-    await command(house.url, tab.chat_id, user_message("a", f"call propose_article {arguments}", params=MODEL))
+    await command(fleet.url, tab.chat_id, user_message("a", f"call propose_article {arguments}", params=MODEL))
     await tab.at_rest()
     (shown,) = [frame for frame in tab.frames if frame["type"] == "payload_added"]
     return shown
@@ -83,76 +61,76 @@ async def approved(tab: Watcher, approval: str) -> None:
 
 
 @pytest.mark.row("GATE-3", "GATE-4", "GATE-5")
-async def test_a_preview_is_shown_decided_and_carried_out_once(house: House) -> None:
-    async with watching(house.url, "c1") as tab:
-        shown = await propose(house, tab, '{"title":"Tides","object_id":"a-1"}')
+async def test_a_preview_is_shown_decided_and_carried_out_once(fleet: Fleet) -> None:
+    async with watching(fleet.url, "c1") as tab:
+        shown = await propose(fleet, tab, '{"title":"Tides","object_id":"a-1"}')
         assert (shown["source"], shown["approval"], shown["summary"]) == ("preview", "pending", "Tides")
         assert shown["data"]["is_update"] is True and shown["data"]["object_id"] == "a-1"
-        assert house.saved() == []
-        async with watching(house.url, "c1") as late:
+        assert saved(fleet) == []
+        async with watching(fleet.url, "c1") as late:
             assert late.state is not None
             (waiting,) = late.state.payloads
         assert waiting.approval == "pending", "it waits in every snapshot"
         bound = decision(shown["payload_id"], input_hash=shown["input_hash"])
-        first = await command(house.url, "c1", bound, WAIT)
+        first = await command(fleet.url, "c1", bound, WAIT)
         assert first.json()["accepted"] is True
-        second = await command(house.url, "c1", decision(shown["payload_id"], False), WAIT)
+        second = await command(fleet.url, "c1", decision(shown["payload_id"], False), WAIT)
         assert (second.json()["accepted"], second.json()["result"]["code"]) == (False, "no_pending_decision")
         await approved(tab, "committed")
         await tab.at_rest(2)
-    assert [line.split(" ", 1)[1] for line in house.saved()] == ["Tides"]
+    assert [line.split(" ", 1)[1] for line in saved(fleet)] == ["Tides"]
     approvals = [frame["approval"] for frame in tab.frames if frame["type"].startswith("payload_")]
     assert approvals == ["pending", "accepted", "committed"]
 
 
 @pytest.mark.row("GATE-4", "GATE-5")
-async def test_a_rejected_preview_saves_nothing_and_bad_ones_are_not_shown(house: House) -> None:
-    async with watching(house.url, "c1") as tab:
-        shown = await propose(house, tab, '{"title":"Tides"}')
+async def test_a_rejected_preview_saves_nothing_and_bad_ones_are_not_shown(fleet: Fleet) -> None:
+    async with watching(fleet.url, "c1") as tab:
+        shown = await propose(fleet, tab, '{"title":"Tides"}')
         assert "object_id" not in shown["data"]
-        await command(house.url, "c1", decision(shown["payload_id"], False, note="no"), WAIT)
+        await command(fleet.url, "c1", decision(shown["payload_id"], False, note="no"), WAIT)
         await approved(tab, "rejected")
-    async with watching(house.url, "c2") as tab:
-        (shown,) = [await propose(house, tab, '{"title":"bad"}')]
+    async with watching(fleet.url, "c2") as tab:
+        (shown,) = [await propose(fleet, tab, '{"title":"bad"}')]
         assert (shown["payload_type"], shown.get("approval")) == ("article_validation_error", None)
-    async with watching(house.url, "c3") as tab:
+    async with watching(fleet.url, "c3") as tab:
         long = "x" * 81
-        await command(house.url, "c3", user_message("a", f'call propose_article {{"title":"{long}"}}', params=MODEL))
+        await command(fleet.url, "c3", user_message("a", f'call propose_article {{"title":"{long}"}}', params=MODEL))
         await tab.at_rest()
         assert "payload_added" not in tab.types()
         assert any(role == "tool" and "/title" in content for role, content in tab.messages)
-    assert house.saved() == []
+    assert saved(fleet) == []
 
 
 @pytest.mark.row("GATE-5")
-async def test_a_commit_tool_whose_worker_is_killed_is_not_run_again(house: House) -> None:
-    async with watching(house.url, "c1") as tab:
-        shown = await propose(house, tab, '{"title":"Tides","seconds":60}')
-        await command(house.url, "c1", decision(shown["payload_id"]), WAIT)
+async def test_a_commit_tool_whose_worker_is_killed_is_not_run_again(fleet: Fleet) -> None:
+    async with watching(fleet.url, "c1") as tab:
+        shown = await propose(fleet, tab, '{"title":"Tides","seconds":60}')
+        await command(fleet.url, "c1", decision(shown["payload_id"]), WAIT)
         call_id = f"commit-{shown['payload_id']}"
         await tab.until(
             lambda w: any((f.get("tool_call_id"), f.get("message")) == (call_id, "written") for f in w.frames)
         )
-        house.worker.kill()
-        await house.run("worker")
+        fleet.workers[0].kill()
+        await fleet.add_worker()
         await approved(tab, "outcome_unknown")
         await tab.at_rest(2)
-        await command(house.url, "c1", user_message("b", "and now?", params={"model": "demo/echo?rate=0"}))
+        await command(fleet.url, "c1", user_message("b", "and now?", params={"model": "demo/echo?rate=0"}))
         await tab.at_rest(3)
     statuses = [frame["status"] for frame in tab.frames if frame.get("tool_call_id") == call_id]
     assert [status for status in statuses if status != "progress"] == ["running", "outcome_unknown"]
-    assert len(house.saved()) == 1
+    assert len(saved(fleet)) == 1
 
 
 @pytest.mark.row("PAY-3")
-async def test_a_payload_in_a_models_text_becomes_one_and_leaves_the_text(house: House) -> None:
+async def test_a_payload_in_a_models_text_becomes_one_and_leaves_the_text(fleet: Fleet) -> None:
     text = 'Look.\nARTICLE: {"title": "Tides {1}"}\nThere.'
-    async with watching(house.url, "c1") as tab:
-        await command(house.url, "c1", user_message("a", text, params={"model": "demo/echo?rate=0"}))
+    async with watching(fleet.url, "c1") as tab:
+        await command(fleet.url, "c1", user_message("a", text, params={"model": "demo/echo?rate=0"}))
         await tab.at_rest()
         (shown,) = [frame for frame in tab.frames if frame["type"] == "payload_added"]
         assert (shown["source"], shown["data"], shown["summary"]) == ("llm", {"title": "Tides {1}"}, "Tides {1}")
         async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
-            chat = (await client.get(f"{house.url}/v1/chats/c1")).json()
+            chat = (await client.get(f"{fleet.url}/v1/chats/c1")).json()
     answer = chat["messages"][-1]
     assert "ARTICLE" not in answer["content"] and answer["active_payload_id"] == shown["payload_id"]

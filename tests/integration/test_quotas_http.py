@@ -1,55 +1,38 @@
-"""Quotas over real HTTP: what begins a run is counted, across web processes, and refused before anything is kept."""
+"""Quotas over real HTTP: commands that begin a run are counted across web processes, and refused before they are
+stored."""
 
-import hashlib
 from pathlib import Path
 
 import httpx2
 import pytest
 import redis
 
-from server.store.server_process import ServerProcess
-from tests.integration.harness import command, start, user_message
 from tests.integration.oneshot_client import PATHS, body_for
 from tests.integration.store_fixtures import fresh_url
+from tests.support.fleet import running_fleet
+from tests.support.server import command, user_message
+from tests.support.tokens import bearer, tokens
+from threadcast.store.embedded.server_process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
 CONFIG = """
 [limits]
 turns_per_hour = 3
-
-[[auth.tokens]]
-id = "ann"
-sha256 = "{ann}"
-
-[[auth.tokens]]
-id = "bob"
-sha256 = "{bob}"
-turns_per_hour = 0
-turns_per_day = 1
-"""
-
-
-def bearer(name: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {name}-secret-token"}
+""" + tokens(ann="", bob="turns_per_hour = 0\nturns_per_day = 1", eve='permissions = ["metrics"]')
 
 
 @pytest.mark.row("AUTH-4")
 async def test_a_caller_over_quota_is_refused_in_every_process_and_nothing_is_kept(
     tmp_path: Path, valkey_server: ServerProcess
 ) -> None:
-    hashes = {name: hashlib.sha256(f"{name}-secret-token".encode()).hexdigest() for name in ("ann", "bob")}
     config, store_url = tmp_path / "threadcast.toml", fresh_url(valkey_server)
-    config.write_text(CONFIG.format(**hashes))
-    arguments = ["web", "--port", "0", "--config", str(config)]
-    environment = {"REDIS_URL": store_url}
+    config.write_text(CONFIG)
     with (
-        start(*arguments, log=tmp_path / "one", environment=environment) as one,
-        start(*arguments, log=tmp_path / "two", environment=environment) as two,
+        running_fleet(tmp_path, store_url, "--config", str(config)) as fleet,
         redis.Redis.from_url(store_url) as store,
     ):
-        await one.ready()
-        await two.ready()
+        one, two = await fleet.add_web(), await fleet.add_web()
         ann = bearer("ann")
         assert (await command(one.url, "c1", user_message("a", "x"), ann)).status_code == 202
         assert (await command(two.url, "c2", user_message("a", "x"), ann)).status_code == 202
@@ -78,7 +61,7 @@ async def test_a_caller_over_quota_is_refused_in_every_process_and_nothing_is_ke
             assert set(store.keys("*")) == keys, "nothing was stored"
             known = await command(two.url, "c2", user_message("a", "x"), ann)
             assert known.status_code == 200, "who asks again about a command that was kept is told so"
-            metrics = (await client.get(one.url + "/metrics", headers=ann)).text
+            metrics = (await client.get(one.url + "/metrics", headers=bearer("eve"))).text
         assert "threadcast_turns_refused_total 5.0" in metrics
 
         assert (await command(one.url, "c4", user_message("a", "x"), bearer("bob"))).status_code == 202

@@ -9,9 +9,10 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.events import ErrorHappened, StreamStarted, ToolStatus
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, start, user_message
+from threadcast_protocol.wire.events import ErrorHappened, StreamStarted, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -248,8 +249,7 @@ async def test_chats_do_not_wait_for_each_other_and_an_abort_leaves_others_alone
 
 async def test_200_chats_at_once_all_finish_and_nothing_is_left_behind(tmp_path: Path) -> None:
     count = 200
-    with start("serve", "--port", "0", "--data-dir", str(tmp_path), log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, is_durable=True) as process:
 
         async def one(number: int, client: httpx2.AsyncClient) -> None:
             body = user_message("a", "x", params={"model": "demo/essay?words=60&rate=30"})
@@ -276,10 +276,7 @@ async def test_200_chats_at_once_all_finish_and_nothing_is_left_behind(tmp_path:
 
 
 async def test_a_stopping_server_brings_its_runs_to_a_safe_point_before_its_streams_end(tmp_path: Path) -> None:
-    tools = Path(__file__).with_name("misbehaving_tools.py")
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--app", str(tools)]
-    with start(*arguments, log=tmp_path / "log") as process:
-        await process.ready()
+    async with serving(tmp_path, is_durable=True, app=Path(__file__).with_name("misbehaving_tools.py")) as process:
         async with watching(process.url, "c") as watcher:
             await ask(process, "c", call("leaves_a_mark", '{"seconds": 0.3}'))
             await watcher.until(lambda w: any(e.status == "running" for e in w.events if isinstance(e, ToolStatus)))

@@ -7,10 +7,11 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
 from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import Process, command, start, user_message, watching
 from tests.integration.test_model_lists import caps_of, models
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

@@ -19,13 +19,14 @@ import anyio
 import httpx2
 import pytest
 import redis
-import zstandard
 
-from server.store.server_process import ServerProcess
 from tests.integration.fake_openai import CUT, DONE, STOP, FakeOpenAI, Reply, chunk, failure, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, Watcher, command, start, user_message, watching
 from tests.integration.oneshot_client import PATHS, body_for, opened
 from tests.integration.store_fixtures import fresh_url
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, command, start, user_message
+from threadcast.store.compression import FIRST_BYTES, decompressed
+from threadcast.store.embedded.server_process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,8 @@ input_schema = {{ type = "object", properties = {{}} }}
 SERVICES = {"says": 200, "breaks": 500, "sends_away": 302}
 """HTTP tools by name, and what they answer with: always with the headers that they got."""
 
-HEADERS = {"Authorization": f"Bearer {CALLER}"}
+LENT = "planted-lent-credential-83cd"
+HEADERS = {"Authorization": f"Bearer {CALLER}", "Threadcast-Forward-Authorization": f"Bearer {LENT}"}
 
 
 class _Telltale(BaseHTTPRequestHandler):
@@ -144,10 +146,10 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
             stored = _dump(store)
         said = server.log_text()
     assert model.asked and all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in model.asked)
-    assert [(h["X-Key"], h["Authorization"]) for h in heard] == [(TOOL, f"Bearer {CALLER}")] * len(SERVICES)
+    assert [(h["X-Key"], h["Authorization"]) for h in heard] == [(TOOL, f"Bearer {LENT}")] * len(SERVICES)
     assert "model.failed" in said and "run.finished" in said
 
-    for secret in (KEY, CALLER, TOOL):
+    for secret in (KEY, CALLER, LENT, TOOL):
         assert secret not in said
         assert secret not in traces
         assert secret not in stored
@@ -266,9 +268,9 @@ def _dump(store: "redis.Redis") -> str:
 def _bytes_in(value: Any) -> Iterator[bytes]:  # Any: replies of Redis, of every shape
     if isinstance(value, bytes):
         yield value
-        start = value.find(zstandard.FRAME_HEADER)
+        start = value.find(FIRST_BYTES)
         if start >= 0:
-            yield zstandard.ZstdDecompressor().decompress(value[start:])
+            yield decompressed(value[start:])
     elif isinstance(value, dict):
         for pair in value.items():
             yield from _bytes_in(pair)

@@ -10,8 +10,9 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from protocol.sse import EventFrame, FrameParser
-from tests.integration.harness import Process, Watcher, command, start, user_message, watching
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, serving, user_message
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
 
 pytestmark = pytest.mark.anyio
 
@@ -56,8 +57,7 @@ def _read_until_same(connection: HTTPConnection, late: Watcher, reader: Watcher)
 
 async def test_a_reader_who_takes_no_byte_at_all_is_disconnected(tmp_path: Path) -> None:
     environment = {"THREADCAST_LIMITS__SUBSCRIBER_STALL_SECONDS": "0.5"}
-    with start("serve", "--port", "0", "--memory", log=tmp_path / "log", environment=environment) as server:
-        await server.ready()
+    async with serving(tmp_path, environment=environment) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.socket() as stalled:
             stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -1,4 +1,5 @@
-"""What clients ask for at start: every field of PROTOCOL §13 and no other, and limits that hold."""
+"""The requests of clients at their start: the answers have exactly the fields of PROTOCOL §13, and the listed limits
+hold."""
 
 from typing import get_args
 
@@ -7,16 +8,16 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from protocol.commands import Command, Decision, Note, ToolDecisions
-from protocol.errors import CODES
-from protocol.events import Event
-from protocol.ids import check_id
-from protocol.messages import JsonObject
-from protocol.schema import answers
-from server.actor.actor import POISON_ATTEMPTS
-from server.api import limits
-from tests.integration.harness import Process, command, user_message
 from tests.integration.test_chats_http import get
+from tests.support.server import Process, command, user_message
+from threadcast.actor.actor import POISON_ATTEMPTS
+from threadcast.api import limits
+from threadcast_protocol.wire import server_info as answers
+from threadcast_protocol.wire.commands import Command, Decision, Note, ToolDecisions
+from threadcast_protocol.wire.errors import CODES
+from threadcast_protocol.wire.events import Event
+from threadcast_protocol.wire.ids import check_id
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -74,9 +75,10 @@ def test_limits_that_are_written_twice_agree() -> None:
         msgspec.convert(msgspec.to_builtins({**body, "decisions": [*decisions, decisions[0]]}), ToolDecisions)
 
 
-async def test_providers_modes_tools_and_ping_have_the_shapes_of_the_foreign_gui(server: Process) -> None:
-    async with httpx2.AsyncClient() as client:
-        assert (await client.get(f"{server.url}/v1/ping")).text == "pong"
+async def test_providers_modes_tools_and_ping_have_the_shapes_of_the_foreign_gui(
+    server: Process, client: httpx2.AsyncClient
+) -> None:
+    assert (await client.get("/v1/ping")).text == "pong"
     listed = await get(server.url, "/v1/providers")
     assert set(listed) == {"providers"}
     for provider in listed["providers"]:
@@ -91,7 +93,6 @@ async def test_providers_modes_tools_and_ping_have_the_shapes_of_the_foreign_gui
         assert set(mode["thread_defaults"]) == fields(answers.ThreadDefaults)
         assert all(isinstance(value, bool) for value in mode["thread_defaults"].values())
         assert set(mode["ui"]) == {"order", "tags"}
-    async with httpx2.AsyncClient() as client:
-        tools: list[JsonObject] = (await client.get(f"{server.url}/v1/tools")).json()
+    tools: list[JsonObject] = (await client.get("/v1/tools")).json()
     msgspec.convert(tools, list[answers.ToolInfo])
     assert all(set(tool) == fields(answers.ToolInfo) for tool in tools)

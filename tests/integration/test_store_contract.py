@@ -6,7 +6,6 @@ Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, t
 import anyio
 import pytest
 
-from server.store.port import Claimed, PostOutcome, Released, Store
 from tests.integration.store_fixtures import (
     CHAT,
     WAIT_SECONDS,
@@ -18,6 +17,7 @@ from tests.integration.store_fixtures import (
     outcomes,
     owned,
 )
+from threadcast.store.ports import Claimed, PostOutcome, Released, Store
 
 pytestmark = pytest.mark.anyio
 
@@ -111,13 +111,13 @@ async def test_post_rings_the_bell_of_a_sleeping_chat_once(store: Store) -> None
         assert await bell.wait(0.01) is None
 
 
-async def test_post_tells_the_owner_by_mail_and_rings_no_bell(store: Store) -> None:
-    async with store.bell() as bell, store.mail("w1") as mail:
+async def test_post_signals_the_owner_and_rings_no_bell(store: Store) -> None:
+    async with store.bell() as bell, store.inbox_signals("w1") as signals:
         await owned(store)
         assert await bell.wait(WAIT_SECONDS) == store.bucket_of(CHAT)
         await store.post(command("r2"))
         with anyio.fail_after(WAIT_SECONDS):
-            assert await anext(mail) == CHAT
+            assert await anext(signals) == CHAT
         assert await bell.wait(0.01) is None
 
 

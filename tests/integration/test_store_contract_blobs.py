@@ -7,14 +7,14 @@ import hashlib
 
 import pytest
 
-from protocol.blobs import BLOBS_MAX_COUNT, BLOBS_TOTAL_MAX_BYTES, Blob, BlobFacts
-from protocol.ids import Head
-from server.store.blob_copy import copy_blobs
-from server.store.memory import MemoryStore
-from server.store.port import BlobOutcome, BlobPut, Store
-from server.store.redis_store import RedisStore
 from tests.integration.store_fixtures import CHAT, command, consume_all, entry, owned
 from tests.unit.faulty_store import Clock
+from threadcast.store.blob_copy import copy_blobs
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import BlobOutcome, BlobPut, Store
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.blobs import BLOBS_MAX_COUNT, BLOBS_TOTAL_MAX_BYTES, Blob, BlobFacts
+from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
 

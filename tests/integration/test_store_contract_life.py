@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
-from protocol.ids import Head
-from server.store.port import Beat, Fenced, Lost, PostOutcome, Store
 from tests.integration.store_fixtures import CHAT, LEASE_MS, WAIT_SECONDS, claim, command, entry, outcomes, owned
+from threadcast.store.ports import Beat, Fenced, Lost, PostOutcome, Store
+from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
 
@@ -82,11 +82,11 @@ async def test_trap_7_delayed_delete_does_not_hit_the_next_life(store: Store) ->
 
 
 async def test_trap_8_owner_and_timer_of_a_deleted_chat_are_cleared(store: Store) -> None:
-    async with store.mail("w1") as mail:
+    async with store.inbox_signals("w1") as signals:
         taken = await owned(store)
         await store.delete(CHAT, "ann", "n1")
         with anyio.fail_after(WAIT_SECONDS):
-            assert await anext(mail) == CHAT
+            assert await anext(signals) == CHAT
     assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.LOST}
     with pytest.raises(Lost):
         await store.take(CHAT, "w1", "retake")

@@ -4,25 +4,25 @@ import anyio
 import pytest
 from msgspec import structs
 
-from protocol.entries import Fence
-from protocol.ids import Head
-from server.store.port import Fenced, Store
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
+from threadcast.chat.entries import Fence
+from threadcast.store.ports import Fenced, Store
+from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_follower_reads_entries_without_their_facts(store: Store) -> None:
-    async with store.follow(CHAT) as notices:
+    async with store.follow(CHAT) as log_messages:
         taken = await owned(store)
         request = entry(taken.head, facts=b'["secret"]', acks=b'[["r1",true,true]]', checkpoint=b"secret too")
         await store.append(request)
         with anyio.fail_after(WAIT_SECONDS):
-            fence, news = await anext(notices), await anext(notices)
+            fence, log_message = await anext(log_messages), await anext(log_messages)
     assert (fence.kind, fence.head, fence.before, fence.version) == ("entry", taken.head, "", 0)
     assert fence.entry is not None
     assert fence.entry.fence == Fence("", "wake")
-    assert (news.kind, news.chat_id, news.head, news.before, news.version) == (
+    assert (log_message.kind, log_message.chat_id, log_message.head, log_message.before, log_message.version) == (
         "entry",
         CHAT,
         request.head,
@@ -31,28 +31,37 @@ async def test_follower_reads_entries_without_their_facts(store: Store) -> None:
     )
     stored = await store.read_entry(CHAT, Head.parse(request.head).entry_id)
     assert stored is not None
-    assert news.entry is not None
-    assert (news.entry.events, news.entry.acks, news.entry.facts) == (stored.events, stored.acks, b"")
-    assert (news.entry.time_ms, news.entry.position) == (stored.time_ms, stored.position)
+    assert log_message.entry is not None
+    assert (log_message.entry.events, log_message.entry.acks, log_message.entry.facts) == (
+        stored.events,
+        stored.acks,
+        b"",
+    )
+    assert (log_message.entry.time_ms, log_message.entry.position) == (stored.time_ms, stored.position)
 
 
-async def test_large_events_come_as_a_notice(store: Store) -> None:
+async def test_large_events_come_as_a_log_message_without_them(store: Store) -> None:
     large = b'["' + b"x" * 64 * 1_024 + b'"]'
-    async with store.follow(CHAT) as notices:
+    async with store.follow(CHAT) as log_messages:
         taken = await owned(store)
         await store.append(request := structs.replace(entry(taken.head), events=large))
         with anyio.fail_after(WAIT_SECONDS):
-            await anext(notices)
-            news = await anext(notices)
-    assert (news.kind, news.entry, news.head, news.before) == ("large", None, request.head, taken.head)
-    read = await store.read_entry(CHAT, Head.parse(news.head).entry_id)
+            await anext(log_messages)
+            log_message = await anext(log_messages)
+    assert (log_message.kind, log_message.entry, log_message.head, log_message.before) == (
+        "large",
+        None,
+        request.head,
+        taken.head,
+    )
+    read = await store.read_entry(CHAT, Head.parse(log_message.head).entry_id)
     assert read is not None
     assert (read.events, read.head) == (large, request.head)
 
 
 @pytest.mark.row("SES-3", "SES-8")
 async def test_what_followers_hear_is_in_the_log_and_a_refused_append_is_told_to_nobody(store: Store) -> None:
-    async with store.follow(CHAT) as notices:
+    async with store.follow(CHAT) as log_messages:
         taken = await owned(store)
         with pytest.raises(Fenced):
             await store.append(entry("1-1 00000000000000aa 0"))
@@ -64,20 +73,20 @@ async def test_what_followers_hear_is_in_the_log_and_a_refused_append_is_told_to
         await store.append(last)
         heard: list[str] = []
         with anyio.fail_after(WAIT_SECONDS):
-            async for notice in notices:
-                heard.append(notice.head)
-                assert notice.head in [each.head for each in await store.read_log(CHAT)]
-                if notice.head == last.head:
+            async for log_message in log_messages:
+                heard.append(log_message.head)
+                assert log_message.head in [each.head for each in await store.read_log(CHAT)]
+                if log_message.head == last.head:
                     break
     assert heard == [taken.head, first.head, last.head]
 
 
 async def test_followers_learn_of_a_delete(store: Store) -> None:
     await store.post(command())
-    async with store.follow(CHAT) as notices:
+    async with store.follow(CHAT) as log_messages:
         await store.delete(CHAT, "ann", "n1")
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).kind == "deleted"
+            assert (await anext(log_messages)).kind == "deleted"
 
 
 async def test_entered_follower_misses_nothing_that_is_posted_afterwards(store: Store) -> None:
@@ -85,11 +94,11 @@ async def test_entered_follower_misses_nothing_that_is_posted_afterwards(store: 
     taken = await owned(store)
     head = taken.head
     for _ in range(20):
-        async with store.follow(CHAT) as notices:
+        async with store.follow(CHAT) as log_messages:
             await store.append(request := entry(head))
             head = request.head
             with anyio.fail_after(WAIT_SECONDS):
-                assert (await anext(notices)).head == head
+                assert (await anext(log_messages)).head == head
 
 
 async def test_one_followers_leaving_does_not_disturb_another(store: Store) -> None:
@@ -139,15 +148,19 @@ async def test_ping_and_clock_answer(store: Store) -> None:
     assert first <= await store.now_ms()
 
 
-async def test_a_whisper_reaches_all_who_overhear_its_topic_and_its_sender_learns_when_there_is_nobody(
+async def test_a_published_message_reaches_all_subscribers_of_its_topic_and_the_publisher_learns_when_there_is_none(
     store: Store,
 ) -> None:
-    assert await store.whisper("room:c1", b"nobody hears this") == 0
-    async with store.overhear("room:c1") as one, store.overhear("room:c1") as two, store.overhear("room:c2") as other:
-        assert await store.whisper("room:c1", b"psst") > 0
-        assert await store.whisper("room:c2", b"elsewhere") > 0
+    assert await store.publish("room:c1", b"nobody hears this") == 0
+    async with (
+        store.subscribe("room:c1") as one,
+        store.subscribe("room:c1") as two,
+        store.subscribe("room:c2") as other,
+    ):
+        assert await store.publish("room:c1", b"psst") > 0
+        assert await store.publish("room:c2", b"elsewhere") > 0
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(one), await anext(two), await anext(other)) == (b"psst", b"psst", b"elsewhere")
     with anyio.fail_after(WAIT_SECONDS):
-        while await store.whisper("room:c1", b"again nobody"):
+        while await store.publish("room:c1", b"again nobody"):
             await anyio.sleep(0.01)

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from server.store.port import ChatPage, Place, Store, shelf_of
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
+from threadcast.store.ports import ChatPage, ListCursor, Store, list_owner_of
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def test_list_is_newest_first_over_all_buckets_and_pages_by_place(store: S
 
         await eventually(has_ticked)
     first = await store.list_chats("ann", 4)
-    assert first.next == Place(first.chats[-1].last_active, "chat2")
+    assert first.next == ListCursor(first.chats[-1].last_active, "chat2")
     rest = await store.list_chats("ann", 4, first.next)
     assert ids(first) + ids(rest) == names[::-1]
     assert rest.next is None
@@ -113,21 +113,21 @@ async def test_a_deleted_chat_says_since_when(store: Store) -> None:
     assert before_ms <= meta.deleted_at <= await store.now_ms()
 
 
-async def test_a_chat_that_another_began_stands_on_its_shelf_alone_and_no_feed_tells_of_it(store: Store) -> None:
+async def test_a_subchat_is_listed_under_its_parent_alone_and_in_no_feed(store: Store) -> None:
     await listed_chat(store, "parent")
-    async with store.follow_feed("ann") as news:
+    async with store.follow_feed("ann") as changed_ids:
         taken = await owned(store, chat_id="child")
         fields = (("title", "child"), ("parent", "parent"))
         await store.append(entry(taken.head, chat_id="child", meta=fields, parent="parent"))
         await listed_chat(store, "other")
         with anyio.fail_after(WAIT_SECONDS):
-            assert await anext(aiter(news)) == "other"
-    shelf = shelf_of("ann", "parent")
+            assert await anext(aiter(changed_ids)) == "other"
+    collector = list_owner_of("ann", "parent")
     assert sorted(ids(await store.list_chats("ann", 10))) == ["other", "parent"]
-    assert ids(await store.list_chats(shelf, 10)) == ["child"]
-    assert (await store.count_chats("ann"), await store.count_chats(shelf)) == (2, 1)
+    assert ids(await store.list_chats(collector, 10)) == ["child"]
+    assert (await store.count_chats("ann"), await store.count_chats(collector)) == (2, 1)
     assert await store.listed("ann", ["child"]) == []
     meta = await store.meta("child")
     assert meta is not None and meta.parent == "parent"
     assert await store.delete("child", "ann", "n")
-    assert await store.count_chats(shelf) == 0
+    assert await store.count_chats(collector) == 0

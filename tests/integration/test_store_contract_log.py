@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.ids import Head
-from server.store.port import Appended, Fenced, Store
 from tests.integration.store_fixtures import CHAT, command, entry, owned
+from threadcast.store.ports import Appended, Fenced, Store
+from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
 

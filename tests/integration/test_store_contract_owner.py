@@ -2,9 +2,6 @@
 
 import pytest
 
-from protocol.entries import Fence
-from protocol.ids import EntryId, Head
-from server.store.port import Appended, Beat, Claimed, Fenced, Lost, Released, Store
 from tests.integration.store_fixtures import (
     CHAT,
     LEASE_MS,
@@ -16,6 +13,10 @@ from tests.integration.store_fixtures import (
     eventually,
     owned,
 )
+from threadcast.chat.entries import Fence
+from threadcast.store.bounds import CLAIM_LOOKED_AT
+from threadcast.store.ports import Appended, Beat, Claimed, Fenced, Lost, Released, Store, WaitingRun
+from threadcast_protocol.wire.ids import EntryId, Head
 
 pytestmark = pytest.mark.anyio
 
@@ -51,6 +52,46 @@ async def test_claim_takes_at_most_its_limit_and_rings_for_the_rest(store: Store
         assert await bell.wait(WAIT_SECONDS) == bucket
         assert len(await store.claim(bucket, "w1", 2, LEASE_MS)) == 1
         assert await bell.wait(0.01) is None
+
+
+@pytest.mark.row("SEC-2")
+async def test_claim_takes_the_due_chats_of_all_principals_in_turn(store: Store) -> None:
+    chats = _chats_of_one_bucket(store, 2 * CLAIM_LOOKED_AT + 60)
+    greedy, modest = chats[:-2], chats[-2:]
+    for chat_id in greedy:
+        await store.post(command(chat_id=chat_id, owner="greedy"))
+    for owner, chat_id in zip(("ann", "bob"), modest, strict=True):
+        await store.post(command(chat_id=chat_id, owner=owner))
+    claimed = await store.claim(store.bucket_of(chats[0]), "w1", 5, LEASE_MS)
+    taken = [each.chat_id for each in claimed]
+    assert set(modest) < set(taken)
+    assert len(taken) == 5
+    assert set(taken) - set(modest) <= set(greedy)
+
+
+@pytest.mark.row("SEC-2")
+async def test_claim_names_a_run_that_waits_unless_a_command_has_come(store: Store) -> None:
+    taken = await owned(store)
+    head = await consume_all(store, taken.head)
+    waiting = entry(head, meta=(("waits", "-1 1800000000000"),))
+    await store.append(waiting)
+    run = WaitingRun("ann", "-1 1800000000000")
+    assert await store.release(CHAT, "w1", waiting.head, 1) is Released.OK
+    assert await claim(store, "w2") == [Claimed(CHAT, "", run)]
+    await store.handover(CHAT, "w2", 0)
+    await store.post(command("r2"))
+    assert await claim(store, "w2") == [Claimed(CHAT, "")]
+
+
+@pytest.mark.row("SEC-2")
+async def test_a_waiting_chat_is_claimed_before_its_time_and_only_once(store: Store) -> None:
+    assert not await store.claim_chat(CHAT, "w1", LEASE_MS), "an unknown chat"
+    await owned(store)
+    assert not await store.claim_chat(CHAT, "w2", LEASE_MS), "a chat with an owner"
+    await store.handover(CHAT, "w1", 60_000)
+    assert await store.claim_chat(CHAT, "w2", LEASE_MS)
+    assert not await store.claim_chat(CHAT, "w1", LEASE_MS)
+    assert await store.beat("w2", LEASE_MS, [CHAT]) == {CHAT: Beat.INBOX}
 
 
 def _chats_of_one_bucket(store: Store, count: int) -> list[str]:
@@ -122,7 +163,7 @@ async def test_position_goes_on_over_a_fence(store: Store) -> None:
 # beat, release, hand over
 
 
-async def test_beat_tells_mine_mail_and_lost_for_any_number_of_chats(store: Store) -> None:
+async def test_beat_tells_mine_inbox_and_lost_for_any_number_of_chats(store: Store) -> None:
     chats = [f"chat{n}" for n in range(450)]
     for name in chats:
         await store.post(command(chat_id=name))
@@ -134,8 +175,8 @@ async def test_beat_tells_mine_mail_and_lost_for_any_number_of_chats(store: Stor
         consumed = ((waiting.inbox_id, "r1"),)
         await store.append(entry(taken.head, chat_id=name, consumed=consumed))
     beats = await store.beat("w1", LEASE_MS, [*chats, "unknown"])
-    assert [beats[name] for name in chats[:4]] == [Beat.MINE, Beat.MINE, Beat.MINE, Beat.MAIL]
-    assert set(beats.values()) == {Beat.MINE, Beat.MAIL, Beat.LOST}
+    assert [beats[name] for name in chats[:4]] == [Beat.MINE, Beat.MINE, Beat.MINE, Beat.INBOX]
+    assert set(beats.values()) == {Beat.MINE, Beat.INBOX, Beat.LOST}
     assert beats["unknown"] is Beat.LOST
     assert set((await store.beat("w2", LEASE_MS, chats)).values()) == {Beat.LOST}
 
@@ -147,12 +188,12 @@ async def test_beat_prolongs_the_lease(store: Store) -> None:
     assert await claim(store, "w2") == []
 
 
-async def test_trap_10_beat_finds_a_command_whose_mail_was_lost(store: Store) -> None:
+async def test_trap_10_beat_finds_a_command_whose_inbox_signal_was_lost(store: Store) -> None:
     taken = await owned(store)
     await consume_all(store, taken.head)
     assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.MINE}
     await store.post(command("r2"))  # nobody listens to the worker's mail
-    assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.MAIL}
+    assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.INBOX}
 
 
 async def test_trap_10_claim_finds_a_chat_whose_bell_was_lost(store: Store) -> None:
@@ -182,7 +223,7 @@ async def test_repeated_release_is_lost(store: Store) -> None:
 async def test_release_is_refused_while_a_command_waits(store: Store) -> None:
     taken = await owned(store)
     assert await store.release(CHAT, "w1", taken.head, None) is Released.MORE
-    assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.MAIL}
+    assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.INBOX}
 
 
 async def test_release_from_another_head_or_by_another_worker_is_refused(store: Store) -> None:

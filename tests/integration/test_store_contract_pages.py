@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from protocol.entries import RawEntry
-from protocol.ids import Head
-from server.store.bounds import LOG_PAGE_BYTES
-from server.store.port import AppendRequest, Store
 from tests.integration.store_fixtures import CHAT, entry, owned
+from threadcast.chat.entries import RawEntry
+from threadcast.store.bounds import LOG_PAGE_BYTES
+from threadcast.store.ports import AppendRequest, Store
+from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, t
 import anyio
 import pytest
 
-from server.store.bounds import TRACES_MAX_COUNT
-from server.store.memory import MemoryStore
-from server.store.port import Store, TraceRecord, TurnSpent
 from tests.integration.store_fixtures import CHAT, command, eventually, owned
 from tests.unit.faulty_store import Clock
+from threadcast.store.bounds import TRACES_MAX_COUNT
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import AllowanceSpent, Store, TraceRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -78,30 +78,30 @@ async def test_traces_go_when_their_time_is_over(store: Store) -> None:
     await eventually(are_gone)
 
 
-async def test_a_full_hour_lets_nobody_in_but_the_turns_it_knows(store: Store) -> None:
-    assert await store.spend_turn("ann", "c r1", 2, 0) == TurnSpent(True)
-    assert await store.spend_turn("ann", "c r2", 2, 0) == TurnSpent(True)
-    assert await store.spend_turn("ann", "c r1", 2, 0) == TurnSpent(False)
-    refused = await store.spend_turn("ann", "c r3", 2, 0)
+async def test_a_used_up_hour_allows_only_commands_that_are_counted_already(store: Store) -> None:
+    assert await store.spend_allowance("ann", "c r1", 2, 0) == AllowanceSpent(True)
+    assert await store.spend_allowance("ann", "c r2", 2, 0) == AllowanceSpent(True)
+    assert await store.spend_allowance("ann", "c r1", 2, 0) == AllowanceSpent(False)
+    refused = await store.spend_allowance("ann", "c r3", 2, 0)
     assert not refused.is_new and 3_590_000 < refused.wait_ms <= 3_600_000
-    assert await store.spend_turn("bob", "c r3", 2, 0) == TurnSpent(True)
-    assert (await store.spend_turn("ann", "c r3", 3, 2)).wait_ms > 23 * 3_600_000
-    assert await store.spend_turn("ann", "c r3", 0, 0) == TurnSpent(True)
+    assert await store.spend_allowance("bob", "c r3", 2, 0) == AllowanceSpent(True)
+    assert (await store.spend_allowance("ann", "c r3", 3, 2)).wait_ms > 23 * 3_600_000
+    assert await store.spend_allowance("ann", "c r3", 0, 0) == AllowanceSpent(True)
 
 
-async def test_a_turn_that_was_taken_back_leaves_its_room(store: Store) -> None:
-    await store.spend_turn("ann", "c r1", 0, 1)
-    assert (await store.spend_turn("ann", "c r2", 0, 1)).wait_ms
-    await store.return_turn("ann", "c r1")
-    await store.return_turn("ann", "c r1")
-    assert await store.spend_turn("ann", "c r2", 0, 1) == TurnSpent(True)
+async def test_an_allowance_that_was_returned_can_be_spent_again(store: Store) -> None:
+    await store.spend_allowance("ann", "c r1", 0, 1)
+    assert (await store.spend_allowance("ann", "c r2", 0, 1)).wait_ms
+    await store.return_allowance("ann", "c r1")
+    await store.return_allowance("ann", "c r1")
+    assert await store.spend_allowance("ann", "c r2", 0, 1) == AllowanceSpent(True)
 
 
 async def test_many_at_once_do_not_get_in_more_often_than_may_be(store: Store) -> None:
-    counted: list[TurnSpent] = []
+    counted: list[AllowanceSpent] = []
 
     async def spend(number: int) -> None:
-        counted.append(await store.spend_turn("ann", f"c r{number}", 5, 0))
+        counted.append(await store.spend_allowance("ann", f"c r{number}", 5, 0))
 
     async with anyio.create_task_group() as tasks:
         for number in range(20):
@@ -113,10 +113,10 @@ async def test_windows_slide_by_the_clock() -> None:
     clock = Clock()
     store = MemoryStore(clock)
     for number in range(3):
-        assert (await store.spend_turn("ann", f"r{number}", 2, 3)).is_new == (number < 2)
+        assert (await store.spend_allowance("ann", f"r{number}", 2, 3)).is_new == (number < 2)
         clock.now_ms += 600_000
-    assert (await store.spend_turn("ann", "r3", 2, 3)).wait_ms == 3_600_000 - 1_800_000
+    assert (await store.spend_allowance("ann", "r3", 2, 3)).wait_ms == 3_600_000 - 1_800_000
     clock.now_ms += 1_800_000
-    assert (await store.spend_turn("ann", "r3", 2, 3)).is_new
+    assert (await store.spend_allowance("ann", "r3", 2, 3)).is_new
     clock.now_ms += 3_600_000
-    assert (await store.spend_turn("ann", "r4", 2, 3)).wait_ms == 24 * 3_600_000 - 7_200_000
+    assert (await store.spend_allowance("ann", "r4", 2, 3)).wait_ms == 24 * 3_600_000 - 7_200_000

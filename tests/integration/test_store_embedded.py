@@ -13,19 +13,19 @@ import anyio.to_thread
 import pytest
 import redis
 
-from protocol.errors import Conflict, Unavailable
-from server.store import server_process
-from server.store.embedded import EmbeddedStore
-from server.store.server_process import ask, find_binary, lock_is_free, socket_path, start_server
 from tests.integration.store_fixtures import WAIT_SECONDS, eventually
+from threadcast.store.embedded import server_process
+from threadcast.store.embedded.embedded import EmbeddedStore
+from threadcast.store.embedded.server_process import ask, find_binary, lock_is_free, socket_path, start_server
+from threadcast_protocol.wire.errors import Conflict, Unavailable
 
 pytestmark = pytest.mark.anyio
 
 PARENT = """
 import sys, anyio, signal
 from pathlib import Path
-from server.store.embedded import EmbeddedStore
-from server.store.server_process import ask
+from threadcast.store.embedded.embedded import EmbeddedStore
+from threadcast.store.embedded.server_process import ask
 
 async def main():
     async with EmbeddedStore(Path(sys.argv[1])) as store:
@@ -189,7 +189,7 @@ async def test_memory_keeps_nothing_and_touches_no_data_directory(tmp_path: Path
 
 async def test_server_that_nobody_told_to_end_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems without a parent-death signal: here the first parent is ourselves, and still alive."""
-    monkeypatch.setattr("server.store.embedded.LEFTOVER_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("threadcast.store.embedded.embedded.LEFTOVER_TIMEOUT_SECONDS", 0.0)
     left = start_server(find_binary(), tmp_path / "store")
     await left.wait_ready()
     try:
@@ -211,7 +211,7 @@ async def test_two_servers_never_share_a_directory(tmp_path: Path) -> None:
     server = start_server(find_binary(), tmp_path)
     try:
         await server.wait_ready()
-        with pytest.raises(Unavailable, match="another store process lives"):
+        with pytest.raises(Unavailable, match="another store process uses"):
             start_server(find_binary(), tmp_path)
     finally:
         await server.stop()

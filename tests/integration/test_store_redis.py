@@ -13,15 +13,16 @@ from anyio.lowlevel import checkpoint
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from protocol.errors import Internal, Unavailable
-from server.store.connection import Reply, Value
-from server.store.embedded import PERSISTENT
-from server.store.listener import QUEUE_MAX_MESSAGES
-from server.store.port import Appended, Beat, PostOutcome, Released
-from server.store.redis_store import RedisStore
-from server.store.server_process import ServerProcess, find_binary, start_server
+from tests.bars import bar_seconds
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, fresh_url, owned
-from tests.patience import bar_seconds
+from tests.support.store import StoreServer, running_store
+from threadcast.store.embedded.embedded import PERSISTENT
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.ports import Appended, Beat, PostOutcome, Released
+from threadcast.store.redis.connection import Reply, Value
+from threadcast.store.redis.listener import QUEUE_MAX_MESSAGES
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.errors import Internal, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -34,40 +35,16 @@ async def is_up(store: RedisStore) -> bool:
     return True
 
 
-class OwnServer:
-    """A server of one test's own, which it may freeze, kill and start again on the same data."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.process = self._start()
-
-    def _start(self) -> ServerProcess:
-        process = start_server(find_binary(), self._directory, PERSISTENT)
-        process.wait_ready_blocking()
-        return process
-
-    def kill(self) -> None:
-        self.process.signal(signal.SIGKILL)
-        self.process.stop_blocking()
-
-    def restart(self) -> None:
-        self.kill()
-        self.process = self._start()
-
-
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[OwnServer]:
-    server = OwnServer(tmp_path)
-    try:
+def own_server(tmp_path: Path) -> Iterator[StoreServer]:
+    """A server of one test's own, which the test may freeze, kill and start again on the same data."""
+    with running_store(tmp_path, PERSISTENT) as server:
         yield server
-    finally:
-        server.process.signal(signal.SIGCONT)
-        server.process.stop_blocking()
 
 
 @pytest.fixture
-async def own_store(own_server: OwnServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore(own_server.process.url) as store:
+async def own_store(own_server: StoreServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore(own_server.url) as store:
         yield store
 
 
@@ -157,7 +134,7 @@ async def test_an_error_of_the_body_leaves_the_store_as_it_is(valkey_server: Ser
 
 
 async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_itself(
-    own_server: OwnServer, own_store: RedisStore
+    own_server: StoreServer, own_store: RedisStore
 ) -> None:
     taken = await owned(own_store)
     own_server.process.signal(signal.SIGSTOP)
@@ -171,7 +148,7 @@ async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_it
 
 
 async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is_back(
-    own_server: OwnServer, own_store: RedisStore
+    own_server: StoreServer, own_store: RedisStore
 ) -> None:
     def said(*events: str) -> list[tuple[str, str]]:
         return [(line["event"], line["log_level"]) for line in lines if line["event"] in events]
@@ -179,23 +156,24 @@ async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is
     async def is_back() -> bool:
         return bool(said("store.back"))
 
-    async with own_store.mail("w1"):
+    async with own_store.inbox_signals("w1"):
         pass  # the connection of the channels stands, so there is one to lose
     with capture_logs() as lines:
         own_server.kill()
         with pytest.raises(Unavailable, match="channels do not answer"):  # some thirty attempts to connect
-            async with own_store.mail("w1"):
+            async with own_store.inbox_signals("w1"):
                 pass
-        own_server.restart()
+        own_server.kill()
+        own_server.start()
         await eventually(is_back)
     said_of_it = said("channels.lost", "store.lost", "store.back")
     assert said_of_it == [("channels.lost", "info"), ("store.lost", "error"), ("store.back", "info")]
     lost, back = (next(line for line in lines if line["event"] == event) for event in ("store.lost", "store.back"))
-    assert lost["address"] == own_server.process.url
+    assert lost["address"] == own_server.url
     assert back["gone_seconds"] >= 2
 
 
-async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
+async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: StoreServer, own_store: RedisStore) -> None:
     async with own_store.bell() as bell:
         assert await bell.wait(0.01) is None
         own_server.process.signal(signal.SIGSTOP)
@@ -208,48 +186,50 @@ async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: OwnServ
 
 
 async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_restart(
-    own_server: OwnServer, own_store: RedisStore
+    own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    with redis.Redis.from_url(
-        own_server.process.url
-    ) as client:  # else a slow disk may cost a killed server its last 2 s
+    with redis.Redis.from_url(own_server.url) as client:  # else a slow disk may cost a killed server its last 2 s
         client.config_set("appendfsync", "always")
     taken = await owned(own_store)
-    async with own_store.follow(CHAT) as notices, own_store.mail("w1") as mail:
+    async with own_store.follow(CHAT) as log_messages, own_store.inbox_signals("w1") as signals:
         own_server.kill()
         with pytest.raises(Unavailable):
             await own_store.append(entry(taken.head))
-        own_server.restart()
+        own_server.kill()
+        own_server.start()
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).kind == "reconnected"
-            assert await anext(mail) is None
+            assert (await anext(log_messages)).kind == "reconnected"
+            assert await anext(signals) is None
         # Confirmed anew before they were told: nothing after this is missed.
         assert await own_store.append(entry(taken.head)) is Appended.OK
         await own_store.post(command("r2"))
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).before == taken.head
-            assert await anext(mail) == CHAT
+            assert (await anext(log_messages)).before == taken.head
+            assert await anext(signals) == CHAT
 
 
-async def test_restart_that_nobody_noticed_costs_nobody_an_error(own_server: OwnServer, own_store: RedisStore) -> None:
+async def test_restart_that_nobody_noticed_costs_nobody_an_error(
+    own_server: StoreServer, own_store: RedisStore
+) -> None:
     await own_store.ping()
-    own_server.restart()
+    own_server.kill()
+    own_server.start()
     for _ in range(10):  # the loop learns that the old connection has ended
         await checkpoint()
     await own_store.ping()
 
 
-async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: OwnServer, own_store: RedisStore) -> None:
-    async with own_store.follow(CHAT) as notices:
+async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: StoreServer, own_store: RedisStore) -> None:
+    async with own_store.follow(CHAT) as log_messages:
         own_server.process.signal(signal.SIGSTOP)
         await anyio.sleep(2.5)  # longer than the silence that is tolerated: the wait is the condition itself
         own_server.process.signal(signal.SIGCONT)
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).kind == "reconnected"
+            assert (await anext(log_messages)).kind == "reconnected"
 
 
 async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
-    own_server: OwnServer, own_store: RedisStore
+    own_server: StoreServer, own_store: RedisStore
 ) -> None:
     """What it had to say then is not said any more; a wait for it once turned without a pause, and nothing else ran."""
     with capture_logs() as logs:
@@ -260,7 +240,8 @@ async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
                 return any(line["event"] == "channels.lost" for line in logs)
 
             await eventually(is_lost)
-        own_server.restart()
+        own_server.kill()
+        own_server.start()
     longest_seconds = 0.0
     for _ in range(60):  # for as long as the rebuild may take: how long the event loop is not free
         asked_at = time.monotonic()
@@ -269,22 +250,22 @@ async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
     assert longest_seconds < bar_seconds(0.5)
 
 
-async def test_follow_of_a_frozen_server_is_refused_in_time(own_server: OwnServer, own_store: RedisStore) -> None:
+async def test_follow_of_a_frozen_server_is_refused_in_time(own_server: StoreServer, own_store: RedisStore) -> None:
     own_server.process.signal(signal.SIGSTOP)
     with anyio.fail_after(WAIT_SECONDS), pytest.raises(Unavailable):
         async with own_store.follow(CHAT):
             pass
 
 
-async def test_full_memory_refuses_work_but_lets_owners_leave(own_server: OwnServer, own_store: RedisStore) -> None:
+async def test_full_memory_refuses_work_but_lets_owners_leave(own_server: StoreServer, own_store: RedisStore) -> None:
     taken = await owned(own_store)
     await own_store.append(request := structs.replace(entry(taken.head), consumed=()))
-    with redis.Redis.from_url(own_server.process.url) as other:
+    with redis.Redis.from_url(own_server.url) as other:
         other.config_set("maxmemory", 1)
         for refused in (own_store.ping(), own_store.post(command("r2")), own_store.append(entry(request.head))):
             with pytest.raises(Unavailable, match="memory is full"):
                 await refused
-        assert await own_store.beat("w1", 60_000, [CHAT]) == {CHAT: Beat.MAIL}
+        assert await own_store.beat("w1", 60_000, [CHAT]) == {CHAT: Beat.INBOX}
         assert await own_store.release(CHAT, "w1", request.head, None) is Released.MORE
         await own_store.handover(CHAT, "w1", 0)
         assert len((await own_store.load(CHAT)).entries) == 2
@@ -292,9 +273,9 @@ async def test_full_memory_refuses_work_but_lets_owners_leave(own_server: OwnSer
     assert (await own_store.post(command("r2"))).outcome is PostOutcome.ACCEPTED
 
 
-async def test_replica_refuses_work(own_server: OwnServer, own_store: RedisStore) -> None:
+async def test_replica_refuses_work(own_server: StoreServer, own_store: RedisStore) -> None:
     await owned(own_store)
-    with redis.Redis.from_url(own_server.process.url) as other:
+    with redis.Redis.from_url(own_server.url) as other:
         other.replicaof("127.0.0.1", "1")  # nobody listens there
         with pytest.raises(Unavailable):
             await own_store.post(command("r2"))
@@ -323,11 +304,11 @@ async def test_slow_follower_loses_its_queue_and_is_told(valkey_store: RedisStor
 
 async def test_what_nobody_can_read_on_a_channel_counts_as_missed(valkey_server: ServerProcess) -> None:
     url = fresh_url(valkey_server)
-    async with RedisStore(url) as store, store.follow(CHAT) as notices:
+    async with RedisStore(url) as store, store.follow(CHAT) as log_messages:
         with redis.Redis.from_url(url) as other:
             other.publish(store._keys.chat(CHAT).log_channel, b"\xff{")
         with anyio.fail_after(WAIT_SECONDS):
-            assert (await anext(notices)).kind == "reconnected"
+            assert (await anext(log_messages)).kind == "reconnected"
 
 
 # lifetimes and keys

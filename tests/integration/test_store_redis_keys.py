@@ -5,11 +5,11 @@ import pytest
 import redis
 from msgspec import structs
 
-from protocol.errors import Internal
-from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
-from server.store.redis_store import RedisStore
-from server.store.server_process import ServerProcess
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, fresh_url, owned
+from threadcast.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.errors import Internal
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +76,7 @@ async def test_every_key_is_in_the_table_and_in_the_slot_of_its_bucket(valkey_se
         f"{prefix}own": "hash",
         f"{prefix}bell": "list",
         f"{prefix}dead": "list",
+        f"{prefix}account:ann": "hash",
         f"{prefix}chats:ann": "zset",
     }
 
@@ -111,17 +112,17 @@ async def test_two_databases_of_one_server_hear_nothing_of_each_other(valkey_ser
         RedisStore(fresh_url(valkey_server)) as ours,
         RedisStore(fresh_url(valkey_server)) as theirs,
         ours.follow(CHAT) as log,
-        ours.mail("w1") as mail,
-        ours.overhear("topic") as whispers,
+        ours.inbox_signals("w1") as signals,
+        ours.subscribe("topic") as messages,
     ):
         other = await owned(theirs)
         await owned(theirs, chat_id="theirs")
         await theirs.post(command("r2", chat_id="theirs"))
-        await theirs.whisper("topic", b"theirs")
+        await theirs.publish("topic", b"theirs")
         mine = await owned(ours)
         await ours.post(command("r2"))
-        await ours.whisper("topic", b"ours")
+        await ours.publish("topic", b"ours")
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(log)).head == mine.head != other.head
-            assert await anext(mail) == CHAT
-            assert await anext(whispers) == b"ours"
+            assert await anext(signals) == CHAT
+            assert await anext(messages) == b"ours"

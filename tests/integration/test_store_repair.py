@@ -12,20 +12,21 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from protocol.errors import Unavailable
-from server.cli import main
-from server.store.embedded import PERSISTENT, EmbeddedStore
-from server.store.repair import DAMAGED, FILES, MANIFEST, Damaged
-from server.store.server_process import find_binary, lock_is_free, start_server
-from tests.integration.harness import command, start, user_message, watching
 from tests.integration.store_fixtures import eventually
+from tests.support.reader import watching
+from tests.support.server import command, start, user_message
+from threadcast.cli import main
+from threadcast.store.embedded.embedded import PERSISTENT, EmbeddedStore
+from threadcast.store.embedded.repair import DAMAGED, FILES, MANIFEST, Damaged
+from threadcast.store.embedded.server_process import find_binary, lock_is_free, start_server
+from threadcast_protocol.wire.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
 LAST = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$5\r\nthing\r\n"
 
 
-class House:
+class Harness:
     """A store with some keys in it; its server does not run."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -65,8 +66,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path / "data")
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "data")
 
 
 @pytest.mark.parametrize(
@@ -74,56 +75,56 @@ def house(tmp_path: Path) -> House:
     [bytes(1), bytes(5_000), random.Random(7).randbytes(5_000), b"*3\r\n$3\r\nSET\r\n", b"*9999999999\r\n", b"\r\n"],
     ids=["a zero", "zeros", "garbage", "a beginning", "a giant", "an empty line"],
 )
-async def test_what_stands_behind_the_last_record_is_cut_off_and_kept(house: House, junk: bytes) -> None:
-    house.file.write_bytes(house.whole + junk)
-    keys, said = await house.opened()
+async def test_what_stands_behind_the_last_record_is_cut_off_and_kept(harness: Harness, junk: bytes) -> None:
+    harness.file.write_bytes(harness.whole + junk)
+    keys, said = await harness.opened()
     assert keys == {"first", "log", "last"}
-    assert len(said) == 1 and f"the {len(junk)} bytes after it are in {house.directory / DAMAGED}" in said[0]
-    assert house.kept() == [junk]
-    assert await house.opened() == (keys, []), "the next start has nothing to repair"
+    assert len(said) == 1 and f"the {len(junk)} bytes after it are in {harness.directory / DAMAGED}" in said[0]
+    assert harness.kept() == [junk]
+    assert await harness.opened() == (keys, []), "the next start has nothing to repair"
 
 
-async def test_a_cut_at_every_byte_of_the_last_record_costs_that_record_alone(house: House) -> None:
-    before = len(house.whole) - len(LAST)
-    for at in range(before + 1, len(house.whole)):
-        house.file.write_bytes(house.whole[:at])
-        keys, said = await house.opened()
+async def test_a_cut_at_every_byte_of_the_last_record_costs_that_record_alone(harness: Harness) -> None:
+    before = len(harness.whole) - len(LAST)
+    for at in range(before + 1, len(harness.whole)):
+        harness.file.write_bytes(harness.whole[:at])
+        keys, said = await harness.opened()
         assert (keys, len(said)) == ({"first", "log"}, 1), at
-        assert house.whole[before:at] in house.kept()
-        assert house.file.read_bytes() == house.whole[:before]
-    house.file.write_bytes(house.whole[:before])
-    assert await house.opened() == ({"first", "log"}, [])
+        assert harness.whole[before:at] in harness.kept()
+        assert harness.file.read_bytes() == harness.whole[:before]
+    harness.file.write_bytes(harness.whole[:before])
+    assert await harness.opened() == ({"first", "log"}, [])
 
 
-async def test_half_of_a_transaction_is_none_of_it(house: House) -> None:
-    with house.running() as client, client.pipeline(transaction=True) as both:
+async def test_half_of_a_transaction_is_none_of_it(harness: Harness) -> None:
+    with harness.running() as client, client.pipeline(transaction=True) as both:
         both.set("one", "1")
         both.set("two", "2")
         both.execute()
-    whole = house.file.read_bytes()
-    begin = whole.index(b"*1\r\n$5\r\nMULTI", len(house.whole))
+    whole = harness.file.read_bytes()
+    begin = whole.index(b"*1\r\n$5\r\nMULTI", len(harness.whole))
     for at in [begin + 15, whole.index(b"*3", begin), whole.rindex(b"*3"), whole.rindex(b"*1"), len(whole) - 1]:
-        house.file.write_bytes(whole[:at])
-        keys, said = await house.opened()
+        harness.file.write_bytes(whole[:at])
+        keys, said = await harness.opened()
         assert keys == {"first", "log", "last"}
         assert len(said) == 1
-        assert house.file.read_bytes() == whole[:begin]
+        assert harness.file.read_bytes() == whole[:begin]
 
 
-def damage_in_the_middle(house: House) -> None:
-    house.file.write_bytes(house.whole.replace(b"*3\r\n$3\r\nSET\r\n$5\r\nfirst", b"\0" * 25))
+def damage_in_the_middle(harness: Harness) -> None:
+    harness.file.write_bytes(harness.whole.replace(b"*3\r\n$3\r\nSET\r\n$5\r\nfirst", b"\0" * 25))
 
 
-def zeros_in_the_base(house: House) -> None:
-    house.base.write_bytes(bytes(house.base.stat().st_size))
+def zeros_in_the_base(harness: Harness) -> None:
+    harness.base.write_bytes(bytes(harness.base.stat().st_size))
 
 
-def cut_in_the_base(house: House) -> None:
-    os.truncate(house.base, house.base.stat().st_size - 3)
+def cut_in_the_base(harness: Harness) -> None:
+    os.truncate(harness.base, harness.base.stat().st_size - 3)
 
 
-def zeros_in_the_manifest(house: House) -> None:
-    (house.files / MANIFEST).write_bytes(bytes(88))
+def zeros_in_the_manifest(harness: Harness) -> None:
+    (harness.files / MANIFEST).write_bytes(bytes(88))
 
 
 @pytest.mark.parametrize(
@@ -132,67 +133,69 @@ def zeros_in_the_manifest(house: House) -> None:
         (damage_in_the_middle, set()),
         (zeros_in_the_base, {"first", "log", "last"}),
         (cut_in_the_base, {"first", "log", "last"}),
-        (lambda house: house.base.unlink(), {"first", "log", "last"}),
+        (lambda harness: harness.base.unlink(), {"first", "log", "last"}),
         (zeros_in_the_manifest, {"first", "log", "last"}),
-        (lambda house: (house.files / MANIFEST).unlink(), {"first", "log", "last"}),
-        (lambda house: house.file.unlink(), set()),
+        (lambda harness: (harness.files / MANIFEST).unlink(), {"first", "log", "last"}),
+        (lambda harness: harness.file.unlink(), set()),
     ],
     ids=["middle", "base of zeros", "base cut", "no base", "manifest of zeros", "no manifest", "no commands"],
 )
 async def test_worse_is_left_to_the_doctor_who_keeps_all_and_saves_what_can_be_saved(
-    house: House, damage: Callable[[House], object], saved: set[str], capsys: pytest.CaptureFixture[str]
+    harness: Harness, damage: Callable[[Harness], object], saved: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage(house)
-    was = sorted(path.read_bytes() for path in house.files.iterdir() if path.stat().st_size)
-    with pytest.raises(Damaged, match=rf"threadcast doctor --repair --data-dir {house.data_dir}"):
-        await house.opened()
-    assert sorted(path.read_bytes() for path in house.files.iterdir() if path.stat().st_size) == was, "left as it is"
-    assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 0
+    damage(harness)
+    was = sorted(path.read_bytes() for path in harness.files.iterdir() if path.stat().st_size)
+    with pytest.raises(Damaged, match=rf"threadcast doctor --repair --data-dir {harness.data_dir}"):
+        await harness.opened()
+    assert sorted(path.read_bytes() for path in harness.files.iterdir() if path.stat().st_size) == was, "left as it is"
+    assert main(["doctor", "--repair", "--data-dir", str(harness.data_dir)]) == 0
     assert capsys.readouterr().out.endswith("the store starts\n")
-    assert await house.opened() == (saved, [])
-    left = b"".join([*house.kept(), *(path.read_bytes() for path in house.files.iterdir())])
-    assert all(data in left for data in was if len(data) < len(house.whole)), "nothing is thrown away"
-    assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 0
-    assert "are whole" in capsys.readouterr().out
+    assert await harness.opened() == (saved, [])
+    left = b"".join([*harness.kept(), *(path.read_bytes() for path in harness.files.iterdir())])
+    assert all(data in left for data in was if len(data) < len(harness.whole)), "nothing is thrown away"
+    assert main(["doctor", "--repair", "--data-dir", str(harness.data_dir)]) == 0
+    assert "are undamaged" in capsys.readouterr().out
 
 
-async def test_a_blob_that_holds_records_and_is_torn_is_a_bad_end_like_any_other(house: House) -> None:
-    with house.running() as client:
+async def test_a_blob_that_holds_records_and_is_torn_is_a_bad_end_like_any_other(harness: Harness) -> None:
+    with harness.running() as client:
         client.hset("blob", mapping={"m": "text/plain", "d": b"\r\n*1\r\n$4\r\nPING\r\n" + LAST + b"x" * 5_000})
-    torn = house.file.read_bytes()[:-4_000] + bytes(8_000)
-    house.file.write_bytes(torn)
-    keys, said = await house.opened()
+    torn = harness.file.read_bytes()[:-4_000] + bytes(8_000)
+    harness.file.write_bytes(torn)
+    keys, said = await harness.opened()
     assert (keys, len(said)) == ({"first", "log", "last"}, 1)
-    assert house.file.read_bytes() + house.kept()[0] == torn
+    assert harness.file.read_bytes() + harness.kept()[0] == torn
 
 
-async def test_after_a_snapshot_of_commands_that_is_damaged_nothing_newer_is_loaded(house: House) -> None:
-    base = house.files / "appendonly.aof.1.base.aof"
+async def test_after_a_snapshot_of_commands_that_is_damaged_nothing_newer_is_loaded(harness: Harness) -> None:
+    base = harness.files / "appendonly.aof.1.base.aof"
     start, middle = LAST.replace(b"$4\r\nlast", b"$3\r\nold"), LAST.replace(b"$4\r\nlast", b"$4\r\nlost")
     base.write_bytes(start + bytes(30) + middle)
-    manifest = (house.files / MANIFEST).read_text()
-    (house.files / MANIFEST).write_text(manifest.replace(house.base.name, base.name))
-    house.base.unlink()
-    assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 0
-    assert await house.opened() == ({"old"}, [])
-    assert bytes(30) + middle in house.kept() and house.whole in house.kept()
+    manifest = (harness.files / MANIFEST).read_text()
+    (harness.files / MANIFEST).write_text(manifest.replace(harness.base.name, base.name))
+    harness.base.unlink()
+    assert main(["doctor", "--repair", "--data-dir", str(harness.data_dir)]) == 0
+    assert await harness.opened() == ({"old"}, [])
+    assert bytes(30) + middle in harness.kept() and harness.whole in harness.kept()
 
 
-async def test_the_doctor_keeps_away_from_a_store_that_runs(house: House, capsys: pytest.CaptureFixture[str]) -> None:
-    async with EmbeddedStore(house.data_dir):
-        assert main(["doctor", "--repair", "--data-dir", str(house.data_dir)]) == 1
+async def test_the_doctor_keeps_away_from_a_store_that_runs(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with EmbeddedStore(harness.data_dir):
+        assert main(["doctor", "--repair", "--data-dir", str(harness.data_dir)]) == 1
     assert "is already served" in capsys.readouterr().err
-    assert main(["doctor", "--repair", "--data-dir", str(house.data_dir / "none")]) == 1
+    assert main(["doctor", "--repair", "--data-dir", str(harness.data_dir / "none")]) == 1
     assert "there is no store in" in capsys.readouterr().err
 
 
-async def test_what_is_not_damage_is_said_as_it_is(house: House) -> None:
-    (house.directory / "store.log").unlink()
-    (house.directory / "store.log").mkdir()
+async def test_what_is_not_damage_is_said_as_it_is(harness: Harness) -> None:
+    (harness.directory / "store.log").unlink()
+    (harness.directory / "store.log").mkdir()
     with pytest.raises(Unavailable) as raised:
-        await house.opened()
+        await harness.opened()
     assert not isinstance(raised.value, Damaged)
-    assert house.kept() == []
+    assert harness.kept() == []
 
 
 async def _is_free(directory: Path) -> bool:

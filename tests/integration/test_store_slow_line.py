@@ -7,14 +7,14 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from protocol.blobs import Blob
-from protocol.errors import Unavailable
-from server.store.connection import COMMAND_TIMEOUT_SECONDS
-from server.store.port import BlobOutcome, BlobPut
-from server.store.redis_store import RedisStore
-from server.store.server_process import ServerProcess
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, fresh_url
 from tests.torture.proxy import Proxy
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.ports import BlobOutcome, BlobPut
+from threadcast.store.redis.connection import COMMAND_TIMEOUT_SECONDS
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.blobs import Blob
+from threadcast_protocol.wire.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 

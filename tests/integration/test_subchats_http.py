@@ -9,10 +9,11 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.events import BackgroundAgentUpdated, ProcessCompleted, SubchatUpdate
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
-from tests.patience import bar_seconds
+from tests.bars import bar_seconds
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, start, user_message
+from threadcast_protocol.wire.events import BackgroundAgentUpdated, ProcessCompleted, SubchatUpdate
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

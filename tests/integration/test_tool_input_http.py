@@ -6,10 +6,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from protocol.events import ToolStatus
 from tests.integration.fake_openai import DONE, STOP, Reply, chunk, serve_fake_openai, text
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, start, user_message, watching
 from tests.integration.oneshot_client import PATHS, body_for, opened
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, start, user_message
+from threadcast_protocol.wire.events import ToolStatus
 
 pytestmark = pytest.mark.anyio
 

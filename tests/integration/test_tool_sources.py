@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from protocol.events import IdeToolRequired, ToolStatus
-from tests.integration.harness import command, start, user_message, watching
-from tests.integration.mcp_house import STDIO, answers_in, offered, until_offered
+from tests.integration.mcp_harness import STDIO, answers_in, offered, until_offered
+from tests.support.reader import watching
+from tests.support.server import command, start, user_message
 from tests.unit.scripted_chat import served
+from threadcast_protocol.wire.events import IdeToolRequired, ToolStatus
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -36,7 +37,7 @@ input_schema = {{ type = "object", properties = {{ path = {{ type = "string" }} 
 """
 
 APP = '''
-from server.authoring import tool
+from threadcast import tool
 
 
 @tool()

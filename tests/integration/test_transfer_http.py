@@ -1,4 +1,4 @@
-"""Export and import over HTTP: byte for byte there and back, nothing overwritten, nothing half imported."""
+"""Export and import over HTTP: a chat returns byte for byte, no chat is overwritten, and none is imported by half."""
 
 import json
 import uuid
@@ -8,12 +8,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, Process, command, user_message, watching
-from tests.integration.test_auth_http import bearer, guarded
+from tests.integration.test_auth_http import guarded
 from tests.integration.test_chats_http import talk, title
 from tests.integration.test_clients_rely_on import configured
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, user_message
+from tests.support.tokens import bearer
 from tests.unit.pictures import png_of
+from threadcast_protocol.wire.errors import IdTaken
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -162,7 +165,7 @@ async def test_an_import_goes_to_the_caller_and_never_into_somebody_elses_chat(t
         await talk(server.url, "c1", "anns own", headers=bearer("ann"))
         exported = (await ann.get("/v1/chats/c1/export")).content
         assert (await bob.get("/v1/chats/c1/export")).json() == (await bob.get("/v1/chats/never/export")).json()
-        failed = [{"id": "c1", "code": "not_found", "error": "no such chat"}]
+        failed = [{"id": "c1", "code": "id_taken", "error": IdTaken().message}]
         assert (await bob.post("/v1/chats/import", content=exported)).json() == {**NOTHING, "failed": failed}
         await ann.delete("/v1/chats/c1")
         assert (await bob.post("/v1/chats/import", content=exported)).json() == {**NOTHING, "failed": failed}

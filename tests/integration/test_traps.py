@@ -6,7 +6,6 @@ store which a test can hold.
 
 import json
 import re
-from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -14,13 +13,15 @@ import httpx2
 import pytest
 import redis
 
-from protocol.events import PauseRequired
-from protocol.messages import JsonObject
-from protocol.snapshot import snapshot_of
-from server.store.keys import Keys
-from server.store.server_process import ServerProcess
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
 from tests.integration.store_fixtures import fresh_url
+from tests.support.fleet import running_fleet
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, serving, start, user_message
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.redis.keys import Keys
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.wire.events import PauseRequired
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +53,7 @@ async def test_trap_seq_restarting_with_no_sign(tmp_path: Path) -> None:
     new life's events 1 to 7 are lost to it. A place of another life must be answered by a snapshot."""
     seen: list[Watcher] = []
     for words in ("in the first life", "in the second life"):
-        with start("serve", "--port", "0", "--memory", log=tmp_path / "log") as process:
-            await process.ready()
+        async with serving(tmp_path) as process:
             async with watching(process.url, "c1") as watcher:
                 patch = {"type": "set_params", "client_request_id": "a", "patch": {"title": words}}
                 await command(process.url, "c1", patch)
@@ -192,22 +192,18 @@ async def test_trap_cancelled_id_that_can_never_be_used(server: Process, chat_id
 
 async def test_trap_pause_lost_at_restart(tmp_path: Path) -> None:
     """The question lives in a coroutine; its process dies, and a chat that waits for a person waits for nobody."""
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with start(*arguments, log=tmp_path / "log") as first:
-        await first.ready()
+    async with serving(tmp_path, is_durable=True) as first:
         async with watching(first.url, "c1") as tab:
             await command(first.url, "c1", user_message("a", NOTE, params=TOOLS))
             await tab.until(lambda w: w.state is not None and w.state.runtime.paused)
         first.kill()
-    with start(*arguments, log=tmp_path / "log") as second:
-        await second.ready()
-        async with watching(second.url, "c1") as again:
-            assert again.snapshot == tab.snapshot
-            assert again.state is not None and again.state.runtime.state == "paused"
-            (reason,) = again.state.runtime.pause_reasons
-            yes: JsonObject = {"type": "tool_decision", "tool_call_id": reason.tool_call_id, "accepted": True}
-            await command(second.url, "c1", {**yes, "client_request_id": "yes"})
-            await again.until(hears_idle)
+    async with serving(tmp_path, is_durable=True) as second, watching(second.url, "c1") as again:
+        assert again.snapshot == tab.snapshot
+        assert again.state is not None and again.state.runtime.state == "paused"
+        (reason,) = again.state.runtime.pause_reasons
+        yes: JsonObject = {"type": "tool_decision", "tool_call_id": reason.tool_call_id, "accepted": True}
+        await command(second.url, "c1", {**yes, "client_request_id": "yes"})
+        await again.until(hears_idle)
     assert [role for role, _ in again.messages] == ["user", "assistant", "tool", "assistant"]
     assert again.messages[2][1] == "Wrote trap.md (1 bytes)."
 
@@ -278,17 +274,13 @@ async def test_trap_half_open_blocking_read_that_swallows_work(valkey_server: Se
     """A worker waits at the bell, its machine vanishes, and the server gives the next token to a line at whose other
     end is nobody. The work must not have been in the token: whoever sweeps finds it."""
     url = fresh_url(valkey_server)
-    environment = {"REDIS_URL": url}
     keys = Keys(16)
-    with ExitStack() as stack:
-        web = stack.enter_context(start("web", "--port", "0", log=tmp_path / "web", environment=environment))
-        await web.ready()
-        ghost = stack.enter_context(redis.Redis.from_url(url))
+    with running_fleet(tmp_path, url) as fleet, redis.Redis.from_url(url) as ghost:
+        web = await fleet.add_web()
         await command(web.url, "c1", user_message("a", "is anybody there?"))
         swallowed = ghost.blpop([keys.bell(keys.bucket_of("c1"))], timeout=DEADLINE_SECONDS)
         assert swallowed is not None, "the token went to the dead line"
-        worker = stack.enter_context(start("worker", log=tmp_path / "worker", environment=environment))
         async with watching(web.url, "c1") as tab:
-            await worker.ready()
+            await fleet.add_worker()
             await tab.at_rest()
     assert tab.messages[-1] == ("assistant", "You said: is anybody there?")

@@ -6,36 +6,37 @@ The real writer, hub, relay and subscriber; see `test_traps.py` for those that a
 import anyio
 import pytest
 
-from protocol.decider import decide
-from protocol.deltas import AppendContent
-from protocol.events import ThreadUpdated
-from protocol.ledger import Ledger
-from protocol.principal import LOCAL
-from server.actor.writer import Writer
-from server.agent.plan import advance
-from server.relay.hub import Hub
-from tests.integration.harness import DEADLINE_SECONDS, Watcher
-from tests.unit.actor_house import CHAT, House, is_right, say, stands, title
+from tests.support.reader import Watcher
+from tests.support.server import DEADLINE_SECONDS
+from tests.unit.actor_harness import CHAT, Harness, is_right, say, stands, title
 from tests.unit.pure_chat import table
 from tests.unit.readers import Socket, reading
+from threadcast.actor.writer import Writer
+from threadcast.agent_loop.plan import advance
+from threadcast.chat.decider import decide
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.fanout.hub import Hub
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import ThreadUpdated
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-async def answering(house: House) -> Writer:
+async def answering(harness: Harness) -> Writer:
     """A writer in whose chat an answer was begun that has no text yet."""
-    writer = await house.writer()
+    writer = await harness.writer()
 
-    def write(ledger: Ledger) -> None:
-        decide(ledger, say("first"), LOCAL)
-        advance(ledger, table())
+    def write(builder: EntryBuilder) -> None:
+        decide(builder, say("first"), LOCAL)
+        advance(builder, table())
 
-    await writer.commit(write, tuple(await house.store.read_inbox(CHAT, 1)))
+    await writer.commit(write, tuple(await harness.store.read_inbox(CHAT, 1)))
     return writer
 
 
@@ -49,24 +50,24 @@ def words_of(watcher: Watcher) -> str:
     return str(watcher.state.draft.content)
 
 
-async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(house: House) -> None:
+async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(harness: Harness) -> None:
     """A late joiner drops every delta that is about a message which its snapshot did not have."""
-    writer = await answering(house)
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+    writer = await answering(harness)
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
         await stands(socket, writer)
         await say_word(writer, "live ")
         await say_word(writer, "text")
-        await is_right(house, socket, writer)
+        await is_right(harness, socket, writer)
         assert words_of(socket.watcher) == "live text"
 
 
-async def test_trap_text_reordered_when_a_queue_overflows(house: House) -> None:
+async def test_trap_text_reordered_when_a_queue_overflows(harness: Harness) -> None:
     """A full queue drops its oldest or lets newer text pass: the reader ends with words in another order. What a slow
     reader holds must at every moment be a beginning of the answer."""
     words = [f"word{number} " for number in range(60)]
-    writer = await answering(house)
+    writer = await answering(harness)
     async with (
-        Hub(house.store, house.metrics).running() as hub,
+        Hub(harness.store, harness.metrics).running() as hub,
         reading(hub, buffer_max_bytes=300) as slow,
         reading(hub) as quick,
     ):
@@ -79,63 +80,66 @@ async def test_trap_text_reordered_when_a_queue_overflows(house: House) -> None:
             await say_word(writer, word)
             assert "".join(words).startswith(words_of(slow.watcher))
         slow.free()
-        await is_right(house, slow, writer)
-        await is_right(house, quick, writer)
+        await is_right(harness, slow, writer)
+        await is_right(harness, quick, writer)
         assert words_of(slow.watcher) == words_of(quick.watcher) == "".join(words)
         assert slow.watcher.snapshots > 1, "the queue did overflow"
         assert quick.watcher.snapshots == 1
 
 
-async def test_trap_a_failed_encode_leaves_a_permanent_gap(house: House) -> None:
+async def test_trap_a_failed_encode_leaves_a_permanent_gap(harness: Harness) -> None:
     """The event got its number, could not be turned into bytes, and every reader waits for that number for ever."""
-    writer = await house.writer()
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+    writer = await harness.writer()
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
         await writer.commit(title("before"))
         await stands(socket, writer)
         with pytest.raises(NotImplementedError):
-            await writer.commit(lambda ledger: ledger.say(ThreadUpdated(context={"no JSON": object()})))
+            await writer.commit(lambda builder: builder.say(ThreadUpdated(context={"no JSON": object()})))
         with anyio.fail_after(DEADLINE_SECONDS):
             await writer.commit(title("after"))
-        await is_right(house, socket, writer)
+        await is_right(harness, socket, writer)
         assert socket.watcher.snapshots == 1
         assert [frame["seq"] for frame in socket.watcher.frames[-2:]] == ["1", "2"]
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["before the read", "after the read"])
-async def test_trap_snapshot_read_before_capture_starts(house: House, is_read: bool) -> None:
+async def test_trap_snapshot_read_before_capture_starts(harness: Harness, is_read: bool) -> None:
     """State is read, then listening begins; what was written in between is in neither."""
-    writer = await house.writer()
+    writer = await harness.writer()
     await writer.commit(title("early"))
-    held = house.store.hold("load", reply_only=is_read)
-    async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+    held = harness.store.hold("load", reply_only=is_read)
+    async with Hub(harness.store, harness.metrics).running() as hub, anyio.create_task_group() as tasks:
         socket = Socket()
-        tasks.start_soon(socket.serve, hub, house.metrics, None, "local")
+        tasks.start_soon(socket.serve, hub, harness.metrics, None, "local")
         await held.entered()
         await writer.commit(title("in between"))
         held.let_go()
-        await is_right(house, socket, writer)
+        await is_right(harness, socket, writer)
         assert socket.watcher.state is not None and socket.watcher.state.thread.title == "in between"
         assert socket.mistake is None
         tasks.cancel_scope.cancel()
 
 
-async def test_trap_position_taken_from_a_clock_per_connection(house: House) -> None:
+async def test_trap_position_taken_from_a_clock_per_connection(harness: Harness) -> None:
     """Each connection, or process, numbers what it sends by itself: a place from one means something else at another,
     and who comes back elsewhere loses or repeats events."""
-    writer = await house.writer()
-    async with Hub(house.store, house.metrics).running() as here, reading(here) as first:
+    writer = await harness.writer()
+    async with Hub(harness.store, harness.metrics).running() as here, reading(here) as first:
         await writer.commit(title("a"))
-        async with Hub(house.store, house.metrics).running() as there, reading(there) as second:
+        async with Hub(harness.store, harness.metrics).running() as there, reading(there) as second:
             for text in "bcd":
                 await writer.commit(title(text))
             await stands(first, writer)
             await stands(second, writer)
-            assert (first.place.epoch, first.place.position) == (second.place.epoch, second.place.position)
-            assert first.place.base != second.place.base
+            assert (first.stream_position.epoch, first.stream_position.position) == (
+                second.stream_position.epoch,
+                second.stream_position.position,
+            )
+            assert first.stream_position.base != second.stream_position.base
             left = Socket()
-            left.watcher.state, place = first.watcher.state, first.place
+            left.watcher.state, stream_position = first.watcher.state, first.stream_position
             await writer.commit(title("e"))
-            async with reading(there, socket=left, place=place):
-                await is_right(house, left, writer)
+            async with reading(there, socket=left, stream_position=stream_position):
+                await is_right(harness, left, writer)
             assert [frame["title"] for frame in left.watcher.frames] == ["e"]
             assert left.watcher.snapshots == 0

@@ -7,7 +7,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.integration.harness import Process, start
+from tests.support.server import Process, start
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from threadcast import Client
 
-from server.authoring import Welcome, companion
+from threadcast import Welcome, companion
 
 hello = Welcome(greeting="Hello.")
 

@@ -7,7 +7,7 @@ import itertools
 import json
 from dataclasses import dataclass, field
 
-from server.providers.demo.text import essay, words_of
+from threadcast.providers.demo.text import essay, words_of
 
 __all__ = ["ECHO", "HANG", "HANG_AT_ONCE", "TOOLS", "Call", "Node", "TreeModel"]
 
@@ -67,7 +67,7 @@ class TreeModel:
         below = self.children(key)
         return self._down_from(below[-1]) if below else self._way_to(key)
 
-    def _end_of_turn(self, at: int) -> int:
+    def _end_of_exchange(self, at: int) -> int:
         """The index after the message and the results of its calls."""
         calls = self.nodes[self.path[at]].calls
         end = at + 1

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
 from tests.peers.installed import node_package
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["Aimock", "serve_aimock"]
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from protocol.messages import JsonObject
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["Recorder", "recording"]
 

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from protocol.errors import ModelFailed
-from protocol.messages import Message, Usage
-from server.agent.answer.assembler import Assembler
-from server.providers.anthropic.messages import Anthropic
-from server.providers.base import (
+from tests.peers.aimock import Aimock
+from tests.peers.recorder import recording
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.base import (
     Delta,
     Finished,
     ModelNamed,
@@ -26,11 +26,13 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import OpenAIChat
-from server.providers.openai.responses import OpenAIResponses
-from tests.peers.aimock import Aimock
-from tests.peers.recorder import recording
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.providers.openai.responses import OpenAIResponses
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.settings import Secret
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import Message, Usage
 
 pytestmark = [
     pytest.mark.anyio,
@@ -44,12 +46,20 @@ Make = Callable[[str, int], Provider]
 """An adapter for the peer at a URL, with so many retries."""
 
 ADAPTERS: dict[str, Make] = {
-    "openai_chat": lambda url, retries: OpenAIChat("p", base_url=f"{url}/v1", api_key=KEY, max_retries=retries),
-    "openai_responses": lambda url, retries: OpenAIResponses(
-        "p", base_url=f"{url}/v1", api_key=KEY, max_retries=retries
+    "openai_chat": lambda url, retries: OpenAIChat(
+        "p", ProviderSettings(base_url=f"{url}/v1", api_key=Secret(KEY)), max_retries=retries
     ),
-    "anthropic": lambda url, retries: Anthropic("p", base_url=url, api_key=KEY, max_retries=retries),
-    "google": lambda url, retries: Google("p", base_url=url, api_key=KEY, api_version="v1beta", max_retries=retries),
+    "openai_responses": lambda url, retries: OpenAIResponses(
+        "p", ProviderSettings(base_url=f"{url}/v1", api_key=Secret(KEY)), max_retries=retries
+    ),
+    "anthropic": lambda url, retries: Anthropic(
+        "p", ProviderSettings(kind="anthropic", base_url=url, api_key=Secret(KEY)), max_retries=retries
+    ),
+    "google": lambda url, retries: Google(
+        "p",
+        ProviderSettings(kind="google", base_url=url, api_key=Secret(KEY), api_version="v1beta"),
+        max_retries=retries,
+    ),
 }
 
 CALCULATOR = ToolSpec("calculator", "Computes.", {"type": "object", "properties": {"expression": {"type": "string"}}})

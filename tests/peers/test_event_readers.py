@@ -16,13 +16,14 @@ import httpx_sse
 import pytest
 import sseclient
 
-from protocol.messages import JsonObject
-from tests.integration.harness import DEADLINE_SECONDS, command, start, user_message, watching
 from tests.integration.oneshot_client import PATHS, body_for
 from tests.integration.test_clients_rely_on import configured
 from tests.peers.installed import PEERS, node_package
 from tests.peers.plain_stream import PlainStream
+from tests.support.reader import watching
+from tests.support.server import DEADLINE_SECONDS, command, start, user_message
 from tests.torture.proxy import Proxy
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.events import ToolStatus
-from tests.integration.harness import DEADLINE_SECONDS, Process, Watcher, command, start, user_message, watching
-from tests.integration.mcp_house import answers_in, get, offered, results, until_offered, wait_for_port
+from tests.integration.mcp_harness import answers_in, get, offered, results, until_offered, wait_for_port
 from tests.peers.installed import node_package
 from tests.ports import free_port
+from tests.support.reader import Watcher, watching
+from tests.support.server import DEADLINE_SECONDS, Process, command, start, user_message
+from threadcast_protocol.wire.events import ToolStatus
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import JsonObject
-from tests.integration.harness import Process, command, start, user_message, watching
 from tests.peers.aimock import Aimock
 from tests.peers.recorder import recording
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

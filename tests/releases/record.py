@@ -19,14 +19,15 @@ from pathlib import Path
 import anyio
 import httpx2
 
-from protocol.messages import JsonObject
-from server.console.conformance.player import play
-from server.console.conformance.target import Target
-from server.console.conformance.transcripts import load, transcripts_directory
-from server.store.redis_store import RedisStore
-from tests.deploys.fleet import Fleet, opened_fleet
-from tests.integration.harness import Process, Watcher, command, user_message, watching
 from tests.releases.recording import DIRECTORY, recorded_from, write
+from tests.support.fleet import Fleet, fleet_on_new_store
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, user_message
+from threadcast.console.conformance.player import play
+from threadcast.console.conformance.target import Target
+from threadcast.console.conformance.transcripts import load, transcripts_directory
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.messages import JsonObject
 
 APP = Path(__file__).with_name("record_tools.py")
 
@@ -120,12 +121,12 @@ class _Recorder(Target):
 async def _record(release: str) -> None:
     (DIRECTORY / release).mkdir()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        fleet = opened_fleet(stack, Path(directory))
         config = Path(directory) / "threadcast.toml"
         config.write_text(CONFIG)
-        shared = ["--config", str(config), "--app", str(APP)]
-        web = await fleet.web(*shared)
-        await _add_worker(fleet, shared)
+        options = ["--config", str(config), "--app", str(APP)]
+        fleet = stack.enter_context(fleet_on_new_store(Path(directory), *options))
+        web = await fleet.add_web()
+        await fleet.add_worker()
         async with RedisStore(fleet.store.url) as store, _Recorder(web.url, store, release) as recorder:
             await recorder.look()
             for transcript in load(transcripts_directory()):
@@ -136,14 +137,8 @@ async def _record(release: str) -> None:
             for name, messages in SCENES.items():
                 await _play(web, name, messages)
                 await _keep_tree(recorder, web, name)
-            await _kill_owner(fleet, shared, web)
+            await _kill_owner(fleet, web)
             await recorder.keep("outcome-unknown", "outcome-unknown")
-
-
-async def _add_worker(fleet: Fleet, shared: list[str]) -> Process:
-    process = await fleet.start("worker", *shared).ready()
-    fleet.workers.append(process)
-    return process
 
 
 async def _play(web: Process, name: str, messages: list[tuple[str, JsonObject]]) -> None:
@@ -169,7 +164,7 @@ async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
         await recorder.keep(child["id"], f"{name}-child-{number}")
 
 
-async def _kill_owner(fleet: Fleet, shared: list[str], web: Process) -> None:
+async def _kill_owner(fleet: Fleet, web: Process) -> None:
     """kill -9 while a tool runs that must not run twice, and a process beside it."""
     name = "outcome-unknown"
     async with watching(web.url, name) as chat:
@@ -179,11 +174,8 @@ async def _kill_owner(fleet: Fleet, shared: list[str], web: Process) -> None:
         await chat.at_rest()
         await command(web.url, name, user_message("m2", "call never_twice {}", params={"model": TOOLS}))
         await chat.until(_tool_runs)
-        owner = fleet.owner(name)
-        assert owner is not None
-        await _add_worker(fleet, shared)
-        owner.kill()
-        fleet.workers.remove(owner)
+        await fleet.add_worker()
+        assert fleet.kill_owner(name)
         await chat.at_rest(2)
 
 

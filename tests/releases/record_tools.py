@@ -3,12 +3,13 @@ that the demo tools and the transcripts do not bring about."""
 
 import asyncio
 
-from server.tools.agents import agent_status, delegate, start_agent, stop_agent
-from server.tools.base import PASSED_ON, ClientEvent, ToolContext, ToolResult
-from server.tools.process_tools import read_process, start_process, stop_process
-from server.tools.python import PythonTool, tool
-from server.tools.traits import Traits
 from tests.integration.preview_tools import article, propose_article, save_article
+from threadcast.tools.agents import agent_status, delegate, start_agent, stop_agent
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import PASSED_ON, ClientEvent, ToolContext
+from threadcast.tools.process_tools import read_process, start_process, stop_process
+from threadcast.tools.python import PythonTool, tool
+from threadcast.tools.traits import Traits
 
 __all__ = [
     "agent_status",

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from protocol.codec import encode, encode_state
-from protocol.entries import Fence, RawEntry
-from protocol.ids import EntryId
-from protocol.messages import JsonObject
-from protocol.snapshot import snapshot_of
-from protocol.state import ChatState, empty_state
-from server.store.load import fold_checked
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.chat.entry_codec import encode_state
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.store.load import fold_checked
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.ids import EntryId
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["DIRECTORY", "Recording", "fold", "plain", "read", "recorded_from", "write"]
 
@@ -59,9 +60,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         return events | {str(fact["fact"]) for entry in self.entries for fact in entry.facts}
 
 
-def fold(chat_id: str, entries: list[RawEntry], state: ChatState | None = None) -> ChatState:
+def fold(chat_id: str, entries: list[RawEntry], state: OwnerState | None = None) -> OwnerState:
     """By today's code, facts included. Raises Gap, NewerVersion."""
-    folded = empty_state(chat_id) if state is None else state
+    folded = empty_owner_state(chat_id) if state is None else state
     for entry in entries:
         folded, _ = fold_checked(folded, entry, with_facts=True)
     return folded
@@ -90,7 +91,7 @@ def _telling(entries: list[RawEntry]) -> int:
     return takeovers[-1] if takeovers else len(entries) // 2
 
 
-def plain(state: ChatState) -> JsonObject:
+def plain(state: OwnerState) -> JsonObject:
     """The snapshot that clients would get, as JSON."""
     found: JsonObject = json.loads(encode(snapshot_of(state)))
     return found

@@ -11,19 +11,28 @@ from typing import get_args
 
 import pytest
 
-from protocol.codec import decode_snapshot, decode_state, encode_state
-from protocol.entries import FORMAT_VERSION
-from protocol.events import Event
-from protocol.facts import Fact
-from protocol.messages import JsonObject
 from tests.releases.recording import DIRECTORY, Recording, fold, plain
 from tests.releases.recording import read as read_file
+from threadcast.chat.entries import FORMAT_VERSION
+from threadcast.chat.entry_codec import decode_state, encode_state
+from threadcast.chat.facts import Fact
+from threadcast_protocol.framing.codec import decode_snapshot
+from threadcast_protocol.wire.events import Event
+from threadcast_protocol.wire.messages import JsonObject
 
 FILES = sorted(DIRECTORY.glob("*/*.json"))
 
 NOT_RECORDED = {
     "provider_call_id": "made by models of other providers that repeat an id; the recorder has the demo models alone",
     "import_goes_on": "made by imports of more messages than one command takes; the recorder's chats are small",
+    "agent_data": "made by agents of an operator's file; the recorder has none",
+    "agent_step": "made by durable agents of an operator's file; the recorder has none",
+    "tools_declared": "made by messages with tools of their sender; the recorder's commands have none",
+    "agent_started": "made by durable agents of an operator's file; the recorder has none",
+    "operation_recorded": "made by durable agents, like `agent_started`",
+    "agent_parked": "made by durable agents, like `agent_started`",
+    "agent_restarted": "made by durable agents, like `agent_started`",
+    "agent_missing": "made by durable agents, like `agent_started`",
     "provider_data_kept": "made by Anthropic's and Google's signed thinking; the recorder has the demo models alone",
 }
 """Types that no recording holds, each with the reason."""

@@ -8,9 +8,10 @@ import os
 import time
 from pathlib import Path
 
-from server.actor import intake
-from server.tools.base import Progress, ToolContext, ToolResult
-from server.tools.python import tool
+from threadcast.actor import intake
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.python import tool
 
 MEGABYTE = 1_000_000
 

@@ -1,12 +1,11 @@
-"""What the tests of this room measure and take away: memory, open files, disk, metrics of real processes.
+"""Measures memory, disk and metrics of real processes, and takes memory or disk away from them.
 
-Nothing here asserts; bounds stand in the tests. Only processes that a test started are looked at, by their pid. The
-one rule: a measure is read from the kernel or from the process's own metrics, never guessed from time.
+Tests assert the bounds. A process is named by its process id. Each measure is read from the kernel or from the
+process's own metrics, never guessed from time.
 """
 
 import re
 import resource
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from server.store.server_process import ServerProcess, find_binary, start_server
 from tests.integration.store_fixtures import eventually
 
 __all__ = [
@@ -30,20 +28,19 @@ __all__ = [
     "ready",
     "rss_bytes",
     "small_filesystem",
-    "started_store",
 ]
 
 DEADLINE_SECONDS = 30.0
-"""For any single thing that a test waits for on a busy machine."""
+"""Seconds for a single wait of a test on a busy machine."""
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process now."""
+    """Return the resident memory of a process now."""
     return _status_kb(pid, "VmRSS") * 1_024
 
 
 class PeakMemory:
-    """The most resident memory that a process had since this was made, as the kernel noted it."""
+    """The most resident memory that a process had since this object was made, as the kernel counts it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -68,7 +65,7 @@ async def metrics(url: str) -> str:
 
 
 async def metric(url: str, name: str) -> float:
-    """The sum over all labels of `threadcast_<name>`; `name` may go on with `{label="value"}`."""
+    """Return the sum over all labels of `threadcast_<name>`; `name` may end with `{label="value"}`."""
     total = 0.0
     for line in (await metrics(url)).splitlines():
         found = re.fullmatch(r"(?:threadcast_)?(\S+?)(\{.*\})? (\S+)", line)
@@ -78,7 +75,7 @@ async def metric(url: str, name: str) -> float:
 
 
 async def ready(url: str, wanted: int) -> str:
-    """Wait until /readyz answers with that status; what it said."""
+    """Wait until /readyz answers with that status; returns the body of that answer."""
     said = ""
 
     async def is_so() -> bool:
@@ -92,28 +89,16 @@ async def ready(url: str, wanted: int) -> str:
     return said
 
 
-@contextmanager
-def started_store(directory: Path, arguments: tuple[str, ...]) -> Iterator[ServerProcess]:
-    server = start_server(find_binary(), directory, arguments)
-    server.wait_ready_blocking()
-    try:
-        yield server
-    finally:
-        if server.is_alive:
-            server.signal(signal.SIGCONT)
-        server.stop_blocking()
-
-
 def append_only_bytes(directory: Path) -> int:
-    """The largest file of the append-only log below a server's directory."""
+    """Return the size of the largest file of the append-only log below a server's directory."""
     return max((file.stat().st_size for file in directory.glob("appendonlydir/*.aof")), default=0)
 
 
 @contextmanager
 def file_size_limit(pid: int, limit_bytes: int) -> Iterator[None]:
-    """No file of that process may grow beyond `limit_bytes`: its writes fail as on a full disk, without any mount.
+    """Let no file of that process grow beyond `limit_bytes`: its writes fail as on a full disk, without a mount.
 
-    The signal that would end the process is ignored by all that Python has started through `child.py`.
+    Processes that `child.py` starts ignore the signal that would end them.
     """
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
@@ -125,7 +110,7 @@ def file_size_limit(pid: int, limit_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def small_filesystem(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """A file system of its own of that size; the test is skipped where it may not be mounted."""
+    """Mount a file system of that size; the test is skipped where it may not be mounted."""
     directory.mkdir(parents=True, exist_ok=True)
     asked = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(directory)]
     try:
@@ -137,7 +122,7 @@ def small_filesystem(directory: Path, size_bytes: int) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        for _ in range(50):  # who had files open there may be ending just now
+        for _ in range(50):  # a process with open files there may be ending just now
             if subprocess.run(["umount", str(directory)], capture_output=True, timeout=10, check=False).returncode == 0:
                 break
             time.sleep(0.1)

@@ -1,7 +1,7 @@
 """Readers by the thousand: raw sockets that keep the bytes of an event stream, or never read any.
 
-Cheap on purpose: a reader costs a socket and a buffer, and its stream is taken apart only when somebody asks. Streams
-with the same bytes are folded once. The rule: what a reader received is checked with the one reducer, as a client does.
+A reader costs a socket and a buffer, because its stream is parsed only at the end and equal streams are folded once.
+Every stream is checked with the product's own reducer, as a client does.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Self
 
-from protocol.sse import EventFrame, FrameParser
-from tests.integration.harness import Watcher
+from tests.support.reader import Watcher
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
 
 __all__ = ["HerdReader", "StalledReader", "allow_open_files", "fold_all"]
 
@@ -21,7 +21,7 @@ CHUNK = re.compile(rb"([0-9a-f]+)\r\n")
 
 
 def allow_open_files(count: int) -> int:
-    """Raise this process's bound, which its children inherit; returns how many there may be."""
+    """Raise this process's bound on open files, which its children inherit; returns the new bound."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft < wanted:
@@ -79,12 +79,12 @@ class HerdReader(asyncio.Protocol):
             self._transport.abort()
 
     def holds(self, words: bytes) -> bool:
-        """In one of the last pieces that came."""
+        """Return whether one of the last four pieces holds these bytes."""
         return words in b"".join(self._pieces[-4:])
 
     @property
     def body(self) -> bytes:
-        """All of the stream, out of its HTTP chunks."""
+        """Return the whole stream, taken out of its HTTP chunks."""
         raw = b"".join(self._pieces)
         head, _, rest = raw.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head[:200]
@@ -102,7 +102,7 @@ class HerdReader(asyncio.Protocol):
 
     @property
     def retry_ms(self) -> int | None:
-        """Of the goodbye, which is a `retry` that nothing follows."""
+        """Return the milliseconds of the last `retry`, if it ends the stream."""
         told = re.search(rb"\nretry: ?(\d+)\n+$", self.body)
         return int(told[1]) if told else None
 
@@ -110,7 +110,7 @@ class HerdReader(asyncio.Protocol):
 def fold_all(
     readers: Iterable[HerdReader], before: dict[HerdReader, Watcher] | None = None
 ) -> dict[HerdReader, Watcher]:
-    """What each of them holds. `before`: what those hold that go on after an earlier stream."""
+    """Fold the stream of each reader. `before` has the watchers of readers that resumed after an earlier stream."""
     known: dict[tuple[str, bytes, int], Watcher] = {}
     found: dict[HerdReader, Watcher] = {}
     for reader in readers:
@@ -129,7 +129,7 @@ def fold_all(
 
 
 async def open_all(url: str, readers: Sequence[HerdReader], at_once: int = 200) -> None:
-    """Connect them all, as fast as the server accepts; each has its first bytes."""
+    """Connect all readers, as fast as the server accepts, and wait until each has received its first bytes."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(reader: HerdReader) -> None:

@@ -1,4 +1,4 @@
-"""Models that never end: each is stopped by a bound, says so in its chat, and costs nobody else anything.
+"""Models that never end: a bound stops each of them, its chat reports the bound, and other chats are not affected.
 
 Bounds: characters and calls of an answer, bytes of an event, silence, and the time of a whole answer.
 """
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.answer.assembler import ANSWER_MAX_CHARACTERS, ARGUMENTS_MAX_CHARACTERS, CALLS_MAX_COUNT
-from server.providers.sse_split import EVENT_MAX_BYTES
-from tests.integration.harness import Process, Watcher, command, start, user_message, watching
 from tests.resources.bad_models import BadModels, bad_models
 from tests.resources.measures import PeakMemory, eventually
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, serving, user_message
+from threadcast.agent_loop.answer.assembler import ANSWER_MAX_CHARACTERS, ARGUMENTS_MAX_CHARACTERS, CALLS_MAX_COUNT
+from threadcast.providers.sse_split import EVENT_MAX_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -41,15 +42,12 @@ async def models() -> AsyncIterator[BadModels]:
 
 @pytest.fixture
 async def server(models: BadModels, tmp_path: Path) -> AsyncIterator[Process]:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG.format(base_url=models.base_url))
-    arguments = ["serve", "--port", "0", "--memory", "--config", str(config)]
-    with start(*arguments, log=tmp_path / "log") as process:
-        yield await process.ready()
+    async with serving(tmp_path, config=CONFIG.format(base_url=models.base_url)) as process:
+        yield process
 
 
 async def ask(server: Process, models: BadModels, model: str) -> tuple[Watcher, PeakMemory]:
-    """Ask it, until the run has ended and the model was hung up on."""
+    """Ask the model, and wait until the run has ended and the connection to the model is closed."""
     async with watching(server.url, model) as watcher:
         peak = PeakMemory(server.pid)
         await command(server.url, model, user_message("a", "speak", params={"model": f"bad/{model}"}))
@@ -63,7 +61,7 @@ async def ask(server: Process, models: BadModels, model: str) -> tuple[Watcher, 
 
 
 def trouble_of(watcher: Watcher) -> tuple[str, str]:
-    """How the run ended: its outcome and the sentence; by a snapshot where a burst was too much for the reader."""
+    """Return the run's outcome and its sentence, from a snapshot where a burst was too much for the reader."""
     assert watcher.state is not None
     runtime = watcher.state.runtime
     return str(runtime.outcome), runtime.error or ""

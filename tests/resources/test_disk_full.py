@@ -1,20 +1,17 @@
-"""The store's disk is full: posts are refused with a sentence, answers wait in their buffers, nothing accepted is lost.
+"""The store's disk is full: posts are refused with a sentence, answers wait in their buffers, and no accepted command
+is lost.
 
-Once with a limit on the size of files, which needs no rights, and once with a file system that is really full. The
-store writes its append-only file after each step; when that fails it refuses every further write, and takes them again
-as soon as one write has gone through.
+One test limits the size of files, which needs no rights, and another fills a real file system. The store writes its
+append-only file after each step; when that fails it refuses every further write, and takes them again as soon as one
+write has gone through.
 """
 
-import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from server.store.embedded import PERSISTENT
-from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, command, start, user_message, watching
 from tests.resources.measures import (
     PeakMemory,
     append_only_bytes,
@@ -23,8 +20,11 @@ from tests.resources.measures import (
     metric,
     ready,
     small_filesystem,
-    started_store,
 )
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from tests.support.store import StoreServer, running_store
+from threadcast.store.embedded.embedded import PERSISTENT
 
 pytestmark = pytest.mark.anyio
 
@@ -34,19 +34,19 @@ FLOOD_WORDS = 20_000
 
 
 @asynccontextmanager
-async def serving(store: ServerProcess, log: Path) -> AsyncIterator[Process]:
+async def serving(store: StoreServer, log: Path) -> AsyncIterator[Process]:
     with start("serve", "--port", "0", log=log, environment={"REDIS_URL": store.url}) as process:
         yield await process.ready()
 
 
 @contextmanager
-def full(store: ServerProcess) -> Iterator[None]:
+def full(store: StoreServer) -> Iterator[None]:
     with file_size_limit(store.pid, append_only_bytes(store.directory)):
         yield
 
 
 async def test_with_a_full_disk_posts_are_refused_and_afterwards_everything_accepted_is_there(tmp_path: Path) -> None:
-    with started_store(tmp_path / "store", tuple(PERSISTENT)) as store:
+    with running_store(tmp_path / "store", PERSISTENT) as store:
         async with serving(store, tmp_path / "log") as server, watching(server.url, "c1") as watcher:
             await command(server.url, "c1", user_message("a", "write", params=ESSAY))
             await watcher.until(lambda w: w.types().count("stream_delta") > 2)
@@ -65,15 +65,14 @@ async def test_with_a_full_disk_posts_are_refused_and_afterwards_everything_acce
             await watcher.at_rest(2)
             held = watcher.snapshot
         assert len(watcher.messages[1][1].split()) == 400
-        store.signal(signal.SIGKILL)
-        store.stop_blocking()
-        with started_store(tmp_path / "store", tuple(PERSISTENT)) as again:
-            async with serving(again, tmp_path / "log") as server, watching(server.url, "c1") as after:
-                assert after.snapshot == held, "what was accepted stands on the disk"
+        store.kill()
+        store.start()
+        async with serving(store, tmp_path / "log") as server, watching(server.url, "c1") as after:
+            assert after.snapshot == held, "an accepted command is on the disk"
 
 
 async def test_a_model_that_goes_on_fills_a_bounded_buffer_and_then_waits(tmp_path: Path) -> None:
-    with started_store(tmp_path / "store", tuple(PERSISTENT)) as store:
+    with running_store(tmp_path / "store", PERSISTENT) as store:
         async with serving(store, tmp_path / "log") as server, watching(server.url, "c1") as watcher:
             await command(server.url, "c1", user_message("a", "hello", params={"model": "demo/echo"}))
             await watcher.at_rest()
@@ -129,7 +128,7 @@ async def _refused_appends(server: Process) -> float:
 
 
 def _fill(ballast: Path) -> None:
-    """Until the file system has no byte left."""
+    """Write until the file system has no byte left."""
     with ballast.open("wb", buffering=0) as file:
         size = 65_536
         while size:

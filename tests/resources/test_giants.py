@@ -1,7 +1,7 @@
 """Everything that may be too large: bodies, nested JSON, results, outputs. Each has a bound, says so, and costs little.
 
-One real server for the file. Memory is the kernel's figure for its process, bounds are generous: they tell a bound from
-none, not one allocator from another.
+One real server for the file. Memory is the kernel's figure for the process. The bounds are generous: they tell a bound
+from none, not one allocator from another.
 """
 
 import json
@@ -12,12 +12,13 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.bodies import NESTING_MAX
-from protocol.messages import JsonObject
-from server.tools.process_pool import OUTPUT_MAX_BYTES
-from server.tools.runner import RESULT_MAX_BYTES
-from tests.integration.harness import Process, Watcher, command, start, user_message, watching
 from tests.resources.measures import DEADLINE_SECONDS, PeakMemory, file_size_limit
+from tests.support.reader import Watcher, watching
+from tests.support.server import Process, command, started_server, user_message
+from threadcast.tools.process_pool import OUTPUT_MAX_BYTES
+from threadcast.tools.runner import TOOL_RESULT_MAX_BYTES
+from threadcast_protocol.wire.bodies import NESTING_MAX
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -30,14 +31,12 @@ BODY_MAX_BYTES = 16 * 1_024 * 1_024
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     base = tmp_path_factory.mktemp("giants")
     app = Path(__file__).with_name("greedy_tools.py")
-    arguments = ["serve", "--port", "0", "--data-dir", str(base / "data"), "--app", str(app)]
-    with start(*arguments, log=base / "log") as process:
-        anyio.run(process.ready)
-        yield process
+    with started_server(base, is_durable=True, app=app) as process:
+        yield process.wait_ready()
 
 
 async def call(server: Process, chat_id: str, tool: str, **arguments: object) -> tuple[Watcher, PeakMemory]:
-    """The chat after the model has called the tool once, and what it cost."""
+    """Let the model call the tool once; returns the chat's watcher and the peak of the server's memory."""
     async with watching(server.url, chat_id) as watcher:
         peak = PeakMemory(server.pid)
         text = f"call {tool} {json.dumps(arguments)}"
@@ -66,7 +65,7 @@ async def test_a_giant_body_is_413_however_it_is_sent(server: Process) -> None:
         try:
             sent = await client.post(url, content=pieces())
         except httpx2.TransportError:
-            pass  # it was answered and hung up while we still sent
+            pass  # the server answered and closed the connection while we still sent
         else:
             assert (sent.status_code, sent.json()["code"]) == (413, "too_large")
         assert (await client.get(f"{server.url}/livez")).status_code == 200
@@ -74,7 +73,7 @@ async def test_a_giant_body_is_413_however_it_is_sent(server: Process) -> None:
 
 
 async def _announced(url: str, size_bytes: int) -> bytes:
-    """The answer to a body of that size of which not one byte is sent."""
+    """Return the answer to a request that announces a body of that size and sends no byte of it."""
     host, port = url.removeprefix("http://").split(":")
     async with await anyio.connect_tcp(host, int(port)) as stream:
         await stream.send(
@@ -91,7 +90,9 @@ async def _announced(url: str, size_bytes: int) -> bytes:
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"type":"user_message","client_request_id":"x","content":['])
 async def test_nested_json_is_400_and_not_a_crash(server: Process, opening: str) -> None:
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
-        answer = await client.post(f"{server.url}/v1/chats/deep/commands", content=opening * 200_000)
+        answer = await client.post(
+            f"{server.url}/v1/chats/deep/commands", content=opening * 10_000
+        )  # fewer values than a body may have
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 
@@ -114,7 +115,7 @@ async def test_a_result_of_100_megabytes_is_cut_and_says_so(server: Process) -> 
     assert len(text) < 260_000
     assert "[cut: " in text
     assert watcher.state is not None and watcher.state.runtime.outcome == "complete"
-    assert peak.growth_bytes < 100 * MEGABYTE + 8 * RESULT_MAX_BYTES
+    assert peak.growth_bytes < 100 * MEGABYTE + 8 * TOOL_RESULT_MAX_BYTES
 
 
 async def test_reports_of_100_megabytes_reach_nobody_whole(server: Process) -> None:

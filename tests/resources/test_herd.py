@@ -1,7 +1,8 @@
-"""Two thousand readers who come at once, and come back at once: each chat is read once for all, nobody waits.
+"""Two thousand readers come at once, and come back at once: the server reads each chat once for all of them, and no
+reader waits.
 
-A web process and a worker of their own. What the herd costs the store is counted by the store; what each of them holds
-is folded as a client does it, and is the same for all.
+A web process and a worker of their own. The store counts the herd's cost. Each reader's stream is folded as a client
+does it, and all have the same result.
 """
 
 import time
@@ -13,34 +14,35 @@ import httpx2
 import pytest
 import redis
 
-from server.relay.connection import RETRY_MAX_MS, RETRY_MIN_MS
-from tests.integration.harness import command, start, user_message, watching
-from tests.patience import bar_seconds
+from tests.bars import bar_seconds
 from tests.ports import free_port
-from tests.resources.houses import house
 from tests.resources.measures import DEADLINE_SECONDS, metric
 from tests.resources.readers import HerdReader, allow_open_files, close_all, fold_all, open_all
+from tests.support.fleet import fleet_on_new_store
+from tests.support.reader import watching
+from tests.support.server import command, user_message
+from threadcast.fanout.connection import RETRY_MAX_MS, RETRY_MIN_MS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(50)]
 
 HERD = 2_000
 HERD_CHATS = 4
 LOADS_MAX = 60
-"""Reads of a log while the herd comes in: for each chat one to open it and a few of the worker's own; never one a
+"""Maximum reads of logs while the herd arrives: one to open each chat and a few of the worker's own, never one per
 reader."""
 
 LIFE_SECONDS = 3.0
-"""At most so long a probe waits for its answer, also while two thousand streams are opened."""
+"""Maximum seconds that a probe waits for its answer, also while two thousand streams are opened."""
 
 
 async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_out(tmp_path: Path) -> None:
     if allow_open_files(2 * HERD + 500) < HERD + 500:
         pytest.skip(f"this user may not open {HERD} files")
-    async with house(tmp_path) as (stack, store, environment):
-        client = stack.enter_context(redis.Redis.from_url(store.url))
-        port = str(free_port())  # the same for both of its lives
-        web = stack.enter_context(start("web", "--port", port, log=tmp_path / "web", environment=environment))
-        await web.ready()
+    with fleet_on_new_store(tmp_path, limits={"STREAMS_PER_PRINCIPAL": "5000"}) as fleet:
+        await fleet.add_worker()
+        client = fleet.store.client
+        port = free_port()  # the web process has the same address in both of its lives
+        web = await fleet.add_web(port=port)
         chats = [f"herd-{number}" for number in range(HERD_CHATS)]
         for chat_id in chats:
             params = {"model": "demo/essay?words=400&rate=1"}
@@ -66,8 +68,7 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
             pauses = sorted(reader.retry_ms or 0 for reader in herd)
             assert RETRY_MIN_MS <= pauses[0] < RETRY_MIN_MS + 200 and RETRY_MAX_MS - 200 < pauses[-1] <= RETRY_MAX_MS
             assert len(set(pauses)) > HERD / 8, "they do not come back all at once"
-            again = stack.enter_context(start("web", "--port", port, log=tmp_path / "web", environment=environment))
-            await again.ready()
+            again = await fleet.add_web(port=port)
             back = [HerdReader(reader.chat_id, reader.last_event_id) for reader in herd]
             continued = {new: held[old] for new, old in zip(back, herd, strict=True)}
             herd += back
@@ -95,7 +96,7 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
 
 
 async def _alive_while(url: str, work: Awaitable[None]) -> int:
-    """How often /livez answered while `work` was done, each time soon."""
+    """Count the answers of /livez while `work` runs; each must arrive soon."""
     count, longest_seconds = 0, 0.0
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client, anyio.create_task_group() as tasks:
 
@@ -118,6 +119,6 @@ async def _alive_while(url: str, work: Awaitable[None]) -> int:
 
 
 def _log_reads(client: "redis.Redis") -> int:
-    """How many times any log or inbox was read."""
+    """Return how many times any log or inbox was read."""
     info = client.info("commandstats")
     return int(info.get("cmdstat_xrange", {}).get("calls", 0))

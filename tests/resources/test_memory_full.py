@@ -1,8 +1,8 @@
-"""The store's memory is full (maxmemory): writes are refused, reading goes on, what frees memory still works.
+"""The store's memory is full (maxmemory): writes are refused, reads and commands that free memory still work.
 
-The store is told a limit below what it holds. Deletes, leaving a chat and keeping a lease are flagged `allow-oom`, as
-they make room or cost none; everything that would lay something down waits until an operator gives memory, or somebody
-deletes a chat.
+The tests give the store a limit below the size of its data. Deletes, leaving a chat and keeping a lease are flagged
+`allow-oom`, as they make room or cost none; everything that would lay something down waits until an operator gives
+memory, or somebody deletes a chat.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -13,11 +13,11 @@ import httpx2
 import pytest
 import redis
 
-from server.store.embedded import VOLATILE
-from server.store.keys import BUCKETS, Keys
-from server.store.server_process import ServerProcess
-from tests.integration.harness import Process, command, start, user_message, watching
-from tests.resources.measures import DEADLINE_SECONDS, eventually, metric, ready, started_store
+from tests.resources.measures import DEADLINE_SECONDS, eventually, metric, ready
+from tests.support.reader import watching
+from tests.support.server import Process, command, start, user_message
+from tests.support.store import StoreServer, running_store
+from threadcast.store.redis.keys import BUCKETS, Keys
 
 pytestmark = pytest.mark.anyio
 
@@ -31,20 +31,20 @@ FAST = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServerProcess]:
-    with started_store(tmp_path / "store", tuple(VOLATILE)) as server:
+def store(tmp_path: Path) -> Iterator[StoreServer]:
+    with running_store(tmp_path / "store") as server:
         yield server
 
 
 @asynccontextmanager
-async def serving(store: ServerProcess, tmp_path: Path) -> AsyncIterator[Process]:
+async def serving(store: StoreServer, tmp_path: Path) -> AsyncIterator[Process]:
     environment = {"REDIS_URL": store.url, **FAST}
     with start("serve", "--port", "0", log=tmp_path / "log", environment=environment) as process:
         yield await process.ready()
 
 
 @contextmanager
-def memory_full(store: ServerProcess) -> Iterator[None]:
+def memory_full(store: StoreServer) -> Iterator[None]:
     with redis.Redis.from_url(store.url) as client:
         client.config_set("maxmemory", "1")
         try:
@@ -54,7 +54,7 @@ def memory_full(store: ServerProcess) -> Iterator[None]:
 
 
 async def test_a_full_memory_refuses_commands_with_a_sentence_and_goes_on_by_itself(
-    store: ServerProcess, tmp_path: Path
+    store: StoreServer, tmp_path: Path
 ) -> None:
     async with serving(store, tmp_path) as server, watching(server.url, "c1") as watcher:
         await command(server.url, "c1", user_message("a", "write", params=ESSAY))
@@ -88,13 +88,13 @@ async def test_a_full_memory_refuses_commands_with_a_sentence_and_goes_on_by_its
         assert watcher.snapshots == 1
 
 
-def _lease_end_ms(store: ServerProcess, chat_id: str) -> float:
+def _lease_end_ms(store: StoreServer, chat_id: str) -> float:
     keys = Keys(BUCKETS)
     with redis.Redis.from_url(store.url) as client:
         return float(client.zscore(keys.due(keys.bucket_of(chat_id)), chat_id) or 0)
 
 
-async def test_chats_can_be_deleted_and_left_while_memory_is_full(store: ServerProcess, tmp_path: Path) -> None:
+async def test_chats_can_be_deleted_and_left_while_memory_is_full(store: StoreServer, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as server, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         for name in ("rest", "runs"):
             async with watching(server.url, name) as watcher:
@@ -116,7 +116,7 @@ async def test_chats_can_be_deleted_and_left_while_memory_is_full(store: ServerP
                 await eventually(is_left)
 
 
-async def test_a_server_starts_and_serves_readers_while_memory_is_full(store: ServerProcess, tmp_path: Path) -> None:
+async def test_a_server_starts_and_serves_readers_while_memory_is_full(store: StoreServer, tmp_path: Path) -> None:
     with ExitStack() as stack:
         async with serving(store, tmp_path) as server, watching(server.url, "c1") as watcher:
             await command(server.url, "c1", user_message("a", "hello", params={"model": "demo/echo"}))

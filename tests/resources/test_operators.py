@@ -1,12 +1,9 @@
-"""What operators are told: of a store that would throw chats away or is nearly full, and of how many files may be open.
+"""Operators are told of a store that would evict chats or is nearly full, and of the bound on open files.
 
 The store's own words come from a real one; `doctor` and the start of a process say the same sentences.
 """
 
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,38 +12,28 @@ import anyio
 import pytest
 import redis
 
-from server.http import OTHER_FILES
-from server.store.embedded import VOLATILE
-from server.store.health import StoreHealth
-from server.store.redis_store import RedisStore
-from server.store.server_process import ServerProcess
-from tests.integration.harness import ROOT, start
-from tests.resources.measures import DEADLINE_SECONDS, file_size_limit, started_store
+from tests.resources.measures import DEADLINE_SECONDS, file_size_limit
+from tests.support.server import run_command, start
+from tests.support.store import StoreServer, running_store
+from threadcast.http.server import OTHER_FILES
+from threadcast.store.redis.health import StoreHealth
+from threadcast.store.redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServerProcess]:
-    with started_store(tmp_path / "store", tuple(VOLATILE)) as server:
+def store(tmp_path: Path) -> Iterator[StoreServer]:
+    with running_store(tmp_path / "store") as server:
         yield server
 
 
-def doctor(store: ServerProcess, directory: Path) -> str:
-    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "REDIS_URL": store.url}
-    asked = subprocess.run(
-        [sys.executable, "-m", "server.cli", "doctor"],
-        cwd=directory,
-        env={**environment, "THREADCAST_SERVER__PORT": "0"},
-        capture_output=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-    return asked.stdout.decode() + asked.stderr.decode()
+def doctor(store: StoreServer, directory: Path) -> str:
+    return run_command("doctor", directory=directory, store_url=store.url)
 
 
 async def test_a_store_that_would_evict_chats_is_warned_of_by_doctor_and_at_the_start(
-    store: ServerProcess, tmp_path: Path
+    store: StoreServer, tmp_path: Path
 ) -> None:
     assert "eviction" not in doctor(store, tmp_path)
     with redis.Redis.from_url(store.url) as client:
@@ -59,10 +46,12 @@ async def test_a_store_that_would_evict_chats_is_warned_of_by_doctor_and_at_the_
         assert "store.advice" in web.log_text() and "allkeys-lru" in web.log_text()
 
 
-async def test_a_store_that_is_nearly_full_or_whose_disk_fails_says_what_to_do(store: ServerProcess) -> None:
+async def test_a_store_that_is_nearly_full_or_whose_disk_fails_says_what_to_do(store: StoreServer) -> None:
     async with RedisStore(store.url) as opened:
-        assert await opened.advice() == []
+        assert [text for text in await opened.advice() if "Set maxmemory to half" not in text] == []
         with redis.Redis.from_url(store.url) as client:
+            client.config_set("maxmemory", "1gb")
+            assert await opened.advice() == []
             client.config_set("maxmemory", "1")
             (full,) = await opened.health()
             assert full.maxmemory_bytes == 1 and "Raise maxmemory, or delete chats" in full.warnings[0]
@@ -89,24 +78,24 @@ def test_what_a_hosted_store_does_not_tell_is_no_trouble() -> None:
     assert "thrown away 3 keys" in StoreHealth.of({"evicted_keys": "3"}).warnings[0]
 
 
-@pytest.mark.parametrize("streams_max", [100, 1_000_000])
-async def test_a_server_may_open_as_many_files_as_its_streams_need(
-    store: ServerProcess, tmp_path: Path, streams_max: int
+@pytest.mark.parametrize("connections_max", [100, 1_000_000])
+async def test_a_server_may_open_as_many_files_as_its_connections_need(
+    store: StoreServer, tmp_path: Path, connections_max: int
 ) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard < 2_000:
         pytest.skip("this user's hard bound on open files tells nothing")
-    environment = {"REDIS_URL": store.url, "THREADCAST_LIMITS__STREAMS_MAX": str(streams_max)}
+    environment = {"REDIS_URL": store.url, "THREADCAST_LIMITS__CONNECTIONS_MAX": str(connections_max)}
     with _soft_bound(256), start("web", "--port", "0", log=tmp_path / "log", environment=environment) as web:
         await web.ready()
         soft, _ = resource.prlimit(web.pid, resource.RLIMIT_NOFILE)
-        assert soft == min(streams_max + OTHER_FILES, hard)
-        assert "streams.bounded" not in web.log_text(), "at a usual start it is no news"
+        assert soft == min(connections_max + OTHER_FILES, hard)
+        assert "connections.bounded" not in web.log_text(), "at a usual start it is no news"
 
 
 @contextmanager
 def _soft_bound(count: int) -> Iterator[None]:
-    """This process's soft bound on open files, which children inherit."""
+    """Set this process's soft bound on open files, which children inherit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
     try:

@@ -1,4 +1,5 @@
-"""A hundred readers that never read: their memory is bounded, they are cut, and who reads is never thrown back.
+"""A hundred readers that never read: their memory is bounded, they are disconnected, and a reader that keeps up gets no
+new snapshot.
 
 A web process and a worker of their own, so that the memory that is measured is the web process's alone.
 """
@@ -7,27 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import command, start, user_message, watching
-from tests.resources.houses import house
 from tests.resources.measures import PeakMemory, eventually, metric
 from tests.resources.readers import StalledReader, close_all
+from tests.support.fleet import fleet_on_new_store
+from tests.support.reader import watching
+from tests.support.server import command, user_message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 
 STALLED = 100
+LIMITS = {"STREAMS_PER_PRINCIPAL": "5000", "SUBSCRIBER_STALL_SECONDS": "8"}
 STALLED_MAX_BYTES = 400_000
-"""Of user memory for each: its queue of 256 kB, what lies between it and the socket, and the task that waits."""
+"""Maximum user memory of each: its queue of 256 kB, the bytes between the queue and the socket, and the waiting
+task."""
 
 
 async def test_a_hundred_stalled_readers_cost_bounded_memory_and_are_cut_while_others_read_on(tmp_path: Path) -> None:
     flood = {"model": "demo/essay?words=20000&rate=0"}
-    async with house(tmp_path, subscriber_stall_seconds="8") as (stack, _, environment):
-        web = stack.enter_context(start("web", "--port", "0", log=tmp_path / "web", environment=environment))
-        await web.ready()
+    with fleet_on_new_store(tmp_path, limits=LIMITS) as fleet:
+        await fleet.open(1)
+        (web,) = fleet.webs
         async with watching(web.url, "fast") as reader:
             await command(web.url, "fast", user_message("warm", "hello", params={"model": "demo/echo"}))
             await reader.at_rest()
-            await command(web.url, "fast", user_message("first", "write", params=flood))  # what the chat itself costs
+            await command(
+                web.url, "fast", user_message("first", "write", params=flood)
+            )  # the memory of the chat itself
             await reader.at_rest(2)
             peak = PeakMemory(web.pid)
             stalled = [StalledReader(web.url, "fast") for _ in range(STALLED)]

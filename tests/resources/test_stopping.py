@@ -1,4 +1,4 @@
-"""A process is told to end while its store does not answer: it ends within its time all the same."""
+"""A process that is told to end while its store does not answer still ends in time."""
 
 import signal
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import anyio
 import pytest
 
-from server.store.embedded import VOLATILE
-from tests.integration.harness import command, start, user_message, watching
-from tests.patience import bar_seconds
-from tests.resources.measures import started_store
+from tests.bars import bar_seconds
+from tests.support.reader import watching
+from tests.support.server import command, start, user_message
+from tests.support.store import running_store
 
 pytestmark = pytest.mark.anyio
 
 STOP_SECONDS = 15.0
-"""The drain of one second, what hangs on the store (4 s a call), and a busy machine; without the bound it is a minute,
-and a container engine kills after ten."""
+"""Maximum seconds of the end: a drain of one second, calls to the store (4 s each), and a busy machine. Without the
+bound the end takes a minute, and a container engine kills after ten seconds."""
 
 
 async def test_a_server_ends_in_time_although_its_store_hangs_in_the_middle_of_an_answer(tmp_path: Path) -> None:
-    with started_store(tmp_path / "store", tuple(VOLATILE)) as store:
+    with running_store(tmp_path / "store") as store:
         environment = {"REDIS_URL": store.url, "THREADCAST_LIMITS__DRAIN_SECONDS": "1"}
         with start("serve", "--port", "0", log=tmp_path / "log", environment=environment) as server:
             await server.ready()

@@ -11,8 +11,9 @@ import sys
 import time
 
 from tests.sim.clock import installed
-from tests.sim.mutations import RULES, Rule, switched_off
+from tests.sim.mutations import RULES
 from tests.sim.plan import MIXES
+from tests.sim.rules import Rule, switched_off
 from tests.sim.search import Found, find, pool, run_many, run_one
 from tests.sim.tally import RARE
 

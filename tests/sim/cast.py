@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
-from protocol.messages import JsonObject
-from server.providers.base import (
-    Delta,
-    Finished,
-    ModelInfo,
-    Request,
-    TextDelta,
-    ToolCallDelta,
+from threadcast.providers.base import Delta, Finished, ModelInfo, Request, TextDelta, ToolCallDelta
+from threadcast.tools.base import (
+    Policy,
+    Retry,
+    Tool,
+    ToolOutput,
+    ToolResult,
 )
-from server.tools.base import Policy, Retry, Tool, ToolContext, ToolOutput, ToolResult
-from server.tools.client import ClientTool
-from server.tools.traits import NO_TRAITS
+from threadcast.tools.client import ClientTool
+from threadcast.tools.context import ToolContext
+from threadcast.tools.traits import NO_TRAITS
+from threadcast_protocol.wire.messages import JsonObject
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -8,21 +8,23 @@ own memory, and nothing that the parts under test say about themselves. A check 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.codec import decode_acks, split_array
-from protocol.entries import RawEntry
-from protocol.events import Ack, MessageAdded, ThreadUpdated, ToolStatus
-from protocol.ids import Head
-from protocol.messages import text_of
-from protocol.reducer import Gap, reduce
-from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
-from protocol.state import ChatState, empty_state
-from server.agent.plan import next_deadline_ms
-from server.store.load import NewerVersion, fold_checked, fold_loaded
-from server.store.port import Loaded
 from tests.sim.cast import answer_to
 from tests.sim.clock import decode_once
 from tests.sim.tally import COUNTS
 from tests.sim.versions import understood, understood_all
+from threadcast.agent_loop.plan import next_deadline_ms
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import decode_acks
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.store.load import NewerVersion, fold_checked, fold_loaded
+from threadcast.store.ports import Loaded
+from threadcast_protocol.fold.reducer import Gap, reduce
+from threadcast_protocol.fold.snapshot import active_path, snapshot_of, state_from_snapshot
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.framing.codec import split_array
+from threadcast_protocol.wire.events import Ack, MessageAdded, ThreadUpdated, ToolStatus
+from threadcast_protocol.wire.ids import Head
+from threadcast_protocol.wire.messages import text_of
 
 if TYPE_CHECKING:
     from tests.sim.people import Reader
@@ -71,7 +73,10 @@ def check_end(world: "World") -> None:
         return
     _check_readers(world, state)
     _check_commands(world)
-    _check_answers(world, state)
+    if world.plan.mix.agents:
+        world.book.check_end(state)
+    else:
+        _check_answers(world, state)
     _check_tools(world)
     if world.store.bucket.own.keys() - world.store.bucket.due.keys():
         world.fail("a chat is owned and not due")
@@ -82,13 +87,13 @@ def check_end(world: "World") -> None:
             COUNTS["command lost to a rollback"] += 1
 
 
-def _check_folds(world: "World") -> ChatState | None:
+def _check_folds(world: "World") -> OwnerState | None:
     """The log from its first entry, from its checkpoint, from a client's snapshot in the middle, and the owner's own
     state are one."""
     chat = world.store.chat("c1")
     entries = [understood(entry) for entry in world.store.history.get("c1", ())]
-    state = empty_state("c1")
-    middle: ChatState | None = None
+    state = empty_owner_state("c1")
+    middle: OwnerState | None = None
     turn, rest = divmod(world.plan.seed, CLIENTS_ONE_IN)
     middle_at = turn % len(entries) if entries and rest == 0 else -1
     try:
@@ -113,7 +118,7 @@ def _check_folds(world: "World") -> ChatState | None:
     if state.head != chat.head:
         world.fail(f"the log folds to {state.head!r}, its head is {chat.head!r}")
     for worker in world.workers:
-        kept = worker.place.cache._states.get(("c1", chat.head))
+        kept = worker.worker_context.cache._states.get(("c1", chat.head))
         if kept is not None and kept[0] != state:
             world.fail(f"{worker.name} keeps another state of this head than the log says")
     return state
@@ -137,8 +142,8 @@ def _check_readers(world: "World", state: ChatState) -> None:
             world.fail(f"{reader.name} sees another chat than the log says")
         _compare_shown(world, reader)
     for node in world.nodes:
-        here = node.hub._open.get("c1")
-        if here is not None and snapshot_of(here.relay._state) != right:
+        here = node.hub._relays.open.get("c1")
+        if here is not None and snapshot_of(here.follower._state) != right:
             world.fail(f"the relay of {node.name} holds another chat than the log says")
 
 
@@ -242,8 +247,8 @@ def unsettled(world: "World") -> str:
         return f"owned {bucket.own}, due {bucket.due}"
     for reader in world.readers:
         node = reader.node
-        here = node.hub._open.get("c1")
-        head = here.relay.head if here is not None else "no relay"
+        here = node.hub._relays.open.get("c1")
+        head = here.follower.head if here is not None else "no relay"
         if head != chat.head:
             return f"{node.name} stands at {head!r}, not {chat.head!r}"
         position = Head.parse(chat.head).position if chat.head else 0

@@ -22,17 +22,21 @@ import structlog
 from anyio import abc
 from anyio._backends import _asyncio as anyio_backend
 
-from protocol import reducer
-from protocol.codec import decode_events
-from server.actor import append, host, upkeep, writer
-from server.actor import patience as patience_module
-from server.actor.actor import Actor
-from server.agent import loop as agent_loop
-from server.relay import hub, relay
-from server.store import listener, memory, memory_channels
 from tests.sim import waits
 from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
+from threadcast.actor import append, host, run_slots, writer
+from threadcast.actor import checkpoint_policy as checkpoint_policy
+from threadcast.actor import retry_policy as retry_policy_module
+from threadcast.actor.actor import Actor
+from threadcast.agent_loop import loop as agent_loop
+from threadcast.agent_loop.durable import operations
+from threadcast.chat import entry_fold
+from threadcast.fanout import hub, relay
+from threadcast.store.memory import channels as memory_channels
+from threadcast.store.memory import store as memory
+from threadcast.store.redis import listener
+from threadcast_protocol.framing.codec import decode_events
 
 __all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "decode_once", "installed"]
 
@@ -47,14 +51,15 @@ decode_once = lru_cache(2_000)(decode_events)
 
 _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
+    run_slots: {"CHECK_SECONDS": 2.0},
     hub: {"TICK_SECONDS": 0.6, "QUIET_SECONDS": 0.4, "CHECK_EVERY_SECONDS": 2.0},
     relay: {"STORE_PAUSE_SECONDS": 0.2},
     memory: {"FAST_TAKEOVER_MS": 300, "BUCKETS": 1},
     memory_channels: {"BUCKETS": 1},
     append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
-    patience_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
+    retry_policy_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
-    upkeep: {
+    checkpoint_policy: {
         "CHECKPOINT_MIN_BYTES": 1_500,
         "CHECKPOINT_AT_REST_BYTES": 1_200,
         "CHECKPOINT_EVENTS": 12,
@@ -97,7 +102,7 @@ def current(chance: Chance) -> Iterator[None]:
 
 
 class _Untraced:
-    """What a model call was like, of which a schedule keeps nothing (`Workplace.traces` is None)."""
+    """What a model call was like, of which a schedule keeps nothing (`WorkerContext.traces` is None)."""
 
     def __init__(self, *_: object) -> None:
         self.left_out: list[str] = []
@@ -139,6 +144,18 @@ class _Random:
     @staticmethod
     def randint(low: int, high: int) -> int:
         return CURRENT[0].random.randint(low, high)
+
+    @staticmethod
+    def random() -> float:
+        return CURRENT[0].random.random()
+
+
+class _Os:
+    """What the operations of a durable agent use of `os`."""
+
+    @staticmethod
+    def urandom(count: int) -> bytes:
+        return CURRENT[0].random.randbytes(count)
 
 
 class _Secrets:
@@ -221,7 +238,11 @@ def installed() -> Iterator[None]:
         undo.append((target, name, getattr(target, name)))
         setattr(target, name, value)
 
-    ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(("server.", "protocol."))]
+    ours = [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith(("threadcast.", "threadcast_protocol."))
+    ]
     for module, (name, real, stand_in) in itertools.product(ours, _STAND_INS):
         if vars(module).get(name) is real:
             put(module, name, stand_in)
@@ -253,8 +274,9 @@ def installed() -> Iterator[None]:
     put(listener, "asyncio", waits)  # of which it uses `Event`
     put(writer, "asyncio", _AsyncioOfWriter)
     put(agent_loop, "RoundTrace", _Untraced)
+    put(operations, "os", _Os())
     put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
-    put(reducer, "decode_events", decode_once)
+    put(entry_fold, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
     before = structlog.get_config()
     structlog.configure(

@@ -1,81 +1,70 @@
 """Each safety rule, switched off in the real code: the search must notice, or it proves nothing.
 
 A mutation replaces one function of the product, or one step of the in-memory store, by what a careless author might
-have written. It holds inside `switched_off` only. It knows no seed; `search.py` counts how many it takes until one
-fails. The rule: a mutation takes away one thing, and leaves every other protection in place.
+have written. It holds inside `switched_off` (`rules.py`) only. It knows no seed; `search.py` counts how many it takes
+until one fails. The rule: a mutation takes away one thing, and leaves every other protection in place.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from protocol import decider
-from protocol.codec import decode_events
-from protocol.entries import Fence, RawEntry
-from protocol.ids import EntryId, Head
-from protocol.state import ChatState, empty_state
-from server.actor import actor as actor_module
-from server.actor.actor import Actor
-from server.actor.upkeep import Upkeep
-from server.actor.workplace import StateCache
-from server.actor.writer import Writer
-from server.agent import recovery
-from server.relay.hub import Hub
-from server.relay.relay import Relay
-from server.store import load
-from server.store.load import extent_of, fold_checked, fold_loaded
-from server.store.memory import MemoryStore
-from server.store.port import (
+from tests.sim.agent_mutations import AGENT_RULES
+from tests.sim.rules import Put, Rule
+from tests.sim.store import SimStore, Way
+from threadcast.actor import actor as actor_module
+from threadcast.actor.actor import Actor
+from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.worker_context import StateCache
+from threadcast.actor.writer import Writer
+from threadcast.agent_loop import recovery
+from threadcast.chat import decider
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.relay import Relay
+from threadcast.store import load
+from threadcast.store.load import extent_of, fold_checked, fold_loaded
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import (
     Appended,
     AppendRequest,
     Beat,
     InboxEntry,
+    LogMessage,
     Lost,
-    Notice,
     Posted,
     PostOutcome,
     PostRequest,
     Released,
     Taken,
 )
-from tests.sim.store import SimStore, Way
+from threadcast_protocol.framing.codec import decode_events
+from threadcast_protocol.wire.ids import EntryId, Head
 
-__all__ = ["RULES", "Rule", "switched_off"]
-
-Put = Callable[[Any, str, object], None]  # Any: a class or a module
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`mix` is the weather in which it matters; `within` how many seeds the search may need, from 0 on. `near`: where
-    the tests begin to look, since they have less time. That a cached state is known by its whole head string is held
-    by `tests/unit/test_state_cache.py`: two histories with one id are too rare here."""
-
-    name: str
-    mix: str
-    switch_off: Callable[[Put], None]
-    within: int = 300
-    near: int = 0
-
+__all__ = ["RULES"]
 
 # the owner
 
 
 def _read_before_the_fence(put: Put) -> None:
     async def open_carelessly(self: Actor) -> Writer:
-        place = self._place
-        loaded = await self._patience.until_answered(lambda: place.store.load(self.chat_id))
-        taken = await self._patience.until_answered(lambda: place.store.take(self.chat_id, place.worker, self._why))
-        state = fold_loaded(self.chat_id, loaded, with_facts=True) if loaded.head else empty_state(self.chat_id)
-        return self._new_writer(taken, _with_fence(state, taken, place.worker, self._why), Upkeep.of(extent_of(loaded)))
+        context = self._context
+        loaded = await self._retry_policy.until_answered(lambda: context.store.load(self.chat_id))
+        taken = await self._retry_policy.until_answered(
+            lambda: context.store.take(self.chat_id, context.worker, self._why)
+        )
+        state = fold_loaded(self.chat_id, loaded, with_facts=True) if loaded.head else empty_owner_state(self.chat_id)
+        return self._new_writer(
+            taken, _with_fence(state, taken, context.worker, self._why), CheckpointPolicy.of(extent_of(loaded))
+        )
 
     put(Actor, "_open", open_carelessly)
 
 
-def _with_fence(state: ChatState, taken: Taken, worker: str, why: str) -> ChatState:
+def _with_fence(state: OwnerState, taken: Taken, worker: str, why: str) -> OwnerState:
     fence = RawEntry(
         entry_id=Head.parse(taken.head).entry_id,
         head=taken.head,
@@ -89,11 +78,11 @@ def _with_fence(state: ChatState, taken: Taken, worker: str, why: str) -> ChatSt
 
 
 def _cache_uncompared(put: Put) -> None:
-    def pop(self: StateCache, chat_id: str, head: str) -> tuple[ChatState, Upkeep] | None:
+    def pop(self: StateCache, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
         for key in reversed(list(self._states)):
             if key[0] == chat_id:
-                state, upkeep = self._states.pop(key)
-                return replace(state, head=head), upkeep
+                state, checkpoint_policy = self._states.pop(key)
+                return replace(state, head=head), checkpoint_policy
         return None
 
     put(StateCache, "pop", pop)
@@ -108,22 +97,10 @@ def _timers_forgotten(put: Put) -> None:
     put(Actor, "_release", release)
 
 
-def _newer_is_folded(put: Put) -> None:
-    put(load, "_refuse_newer", lambda _version: None)
-
-
-def _nobody_is_blamed(put: Put) -> None:
-    put(actor_module, "POISON_ATTEMPTS", 1_000_000)
-
-
-def _once_runs_again(put: Put) -> None:
-    put(recovery, "_settle_started", lambda *_: None)
-
-
 def _trim_everything(put: Put) -> None:
     real_request, real_append = Writer._request, SimStore.append
 
-    def request(self: Writer, *arguments: Any) -> tuple[AppendRequest, EntryId, ChatState]:  # Any: the writer's own
+    def request(self: Writer, *arguments: Any) -> tuple[AppendRequest, EntryId, OwnerState]:  # Any: the writer's own
         asked, entry_id, after = real_request(self, *arguments)
         return replace(asked, trim=entry_id), entry_id, after
 
@@ -173,7 +150,7 @@ def _consume_afterwards(put: Put) -> None:
 
         async def consume() -> None:
             for inbox_id, _ in asked.consumed:
-                self._house.chat(asked.chat_id).inbox.pop(inbox_id, None)
+                self._harness.chat(asked.chat_id).inbox.pop(inbox_id, None)
 
         if asked.consumed:
             await self._call("consume", "", consume)
@@ -203,7 +180,7 @@ def _no_nonce(put: Put) -> None:
     put(SimStore, "post", post)
 
 
-def _leave_with_mail(put: Put) -> None:
+def _leave_with_commands(put: Put) -> None:
     async def release(self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
         chat = self.chat(chat_id)
         held, chat.inbox = chat.inbox, {}
@@ -235,7 +212,7 @@ def _anybody_releases(put: Put) -> None:
 def _silent_beat(put: Put) -> None:
     async def beat(self: SimStore, worker: str, lease_ms: int, chats: list[str]) -> dict[str, Beat]:
         answers = await MemoryStore.beat(self, worker, lease_ms, chats)
-        return {chat_id: Beat.MINE if each is Beat.MAIL else each for chat_id, each in answers.items()}
+        return {chat_id: Beat.MINE if each is Beat.INBOX else each for chat_id, each in answers.items()}
 
     put(SimStore, "beat", beat)
 
@@ -262,15 +239,24 @@ def _delete_forgets_commands(put: Put) -> None:
     put(SimStore, "delete", delete)
 
 
-def _delete_forgets_itself(put: Put) -> None:
-    real = SimStore.delete
+def _after_a_delete(forget: Callable[[SimStore, str, str], object]) -> Callable[[Put], None]:
+    """`forget` gets the store, the chat's id and the nonce of the delete."""
 
-    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
-        gone = await real(self, chat_id, owner, nonce)
-        self.chat(chat_id).seen.pop(f"!{nonce}", None)
-        return gone
+    def switch_off(put: Put) -> None:
+        real = SimStore.delete
 
-    put(SimStore, "delete", delete)
+        async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
+            gone = await real(self, chat_id, owner, nonce)
+            forget(self, chat_id, nonce)
+            return gone
+
+        put(SimStore, "delete", delete)
+
+    return switch_off
+
+
+_delete_forgets_itself = _after_a_delete(lambda store, chat_id, nonce: store.chat(chat_id).seen.pop(f"!{nonce}", None))
+_delete_forgets_the_floor = _after_a_delete(lambda store, chat_id, _: store.chat(chat_id).meta.pop("floor", None))
 
 
 def _delete_leaves_the_owner(put: Put) -> None:
@@ -287,17 +273,6 @@ def _delete_leaves_the_owner(put: Put) -> None:
     put(SimStore, "delete", delete)
 
 
-def _delete_forgets_the_floor(put: Put) -> None:
-    real = SimStore.delete
-
-    async def delete(self: SimStore, chat_id: str, owner: str, nonce: str) -> bool:
-        gone = await real(self, chat_id, owner, nonce)
-        self.chat(chat_id).meta.pop("floor", None)
-        return gone
-
-    put(SimStore, "delete", delete)
-
-
 def _newest_first(put: Put) -> None:
     async def read_inbox(self: SimStore, chat_id: str, limit: int) -> list[InboxEntry]:
         return list(reversed(self.chat(chat_id).inbox.values()))[:limit]
@@ -309,20 +284,20 @@ def _newest_first(put: Put) -> None:
 
 
 def _fold_by_id(put: Put) -> None:
-    async def take(self: Relay, notice: Notice) -> None:
+    async def take(self: Relay, log_message: LogMessage) -> None:
         mine = Head.parse(self._state.head).entry_id if self._state.head else EntryId(0, 0)
-        entry = notice.entry
+        entry = log_message.entry
         if entry is None:
-            await self._load(notice.kind)
+            await self._load(log_message.kind)
         elif entry.entry_id > mine:
             end = self._state.position + len(decode_events(entry.events))
-            await self._fold(replace(entry, before=self._state.head, position=end))
+            self._show(replace(entry, before=self._state.head, position=end))
 
     put(Relay, "_take", take)
 
 
 def _no_position_check(put: Put) -> None:
-    async def check(self: Hub, now: float) -> None:
+    def check(self: Hub, tasks: TaskGroup, now: float) -> None:
         """Trusts pub/sub."""
 
     put(Hub, "_check_positions", check)
@@ -335,14 +310,14 @@ def _half_a_reload(put: Put) -> None:
             return
         befores = [entry.before for entry in loaded.entries]
         if self._state.head and self._state.head in befores:
+            await self._know_owner()
             for entry in loaded.entries[befores.index(self._state.head) :]:
-                await self._fold(entry)
+                self._show(entry)
             return
         self._state = fold_loaded(self.chat_id, loaded, with_facts=False)
-        self._forget_frames()
+        self._owner = None
         await self._know_owner()
-        for subscriber in list(self.subscribers):
-            subscriber.resync("lost_position")
+        self._begin_history("lost_position")
 
     put(Relay, "_load", load)
 
@@ -355,7 +330,7 @@ RULES = (
     Rule("seen in the same step as the inbox", "net", _remember_afterwards),
     Rule("nonce", "net", _no_nonce),
     Rule("beat's 'M'", "busy", _silent_beat),
-    Rule("release looks into the inbox", "net", _leave_with_mail, 1_000),
+    Rule("release looks into the inbox", "net", _leave_with_commands, 1_000),
     Rule("release compares the head", "net", _release_any_head, 3_000, near=570),
     Rule("release compares owner and head", "net", _anybody_releases, 3_000, near=570),
     Rule("take compares the owner", "delete", _anybody_takes, 1_000),
@@ -365,34 +340,16 @@ RULES = (
     Rule("ids go on from where a deleted life ended", "delete", _delete_forgets_the_floor, 1_000),
     Rule("commands are taken up in the order of their acceptance", "net", _newest_first),
     Rule("timers in the state", "timers", _timers_forgotten),
-    Rule("a log of a newer version is refused", "upgrade", _newer_is_folded),
-    Rule("poison counter", "poison", _nobody_is_blamed),
+    Rule(
+        "a log of a newer version is refused", "upgrade", lambda put: put(load, "_refuse_newer", lambda _version: None)
+    ),
+    Rule("poison counter", "poison", lambda put: put(actor_module, "POISON_ATTEMPTS", 1_000_000)),
     Rule("cached state compared with the head", "crash", _cache_uncompared, 1_000, near=290),
     Rule("trim not beyond the checkpoint", "crash", _trim_everything),
-    Rule("once means once", "crash", _once_runs_again),
+    Rule("once means once", "crash", lambda put: put(recovery, "_settle_started", lambda *_: None)),
     Rule("an interrupt is one step", "urgent", lambda put: put(decider, "interrupts", lambda *_: False)),
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),
     Rule("relay: position check", "slow", _no_position_check),
     Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000),
+    *AGENT_RULES,
 )
-
-
-@contextmanager
-def switched_off(rule: Rule | None) -> Iterator[None]:
-    """The rule does not hold for as long as the block runs."""
-    undo: list[tuple[Any, str, object, bool]] = []
-
-    def put(target: Any, name: str, value: object) -> None:
-        undo.append((target, name, getattr(target, name), name in vars(target)))
-        setattr(target, name, value)
-
-    if rule is not None:
-        rule.switch_off(put)
-    try:
-        yield
-    finally:
-        for target, name, value, was_its_own in reversed(undo):
-            if was_its_own:
-                setattr(target, name, value)
-            else:
-                delattr(target, name)

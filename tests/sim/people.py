@@ -11,35 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from protocol.codec import decode_event, decode_snapshot, encode
-from protocol.commands import (
+from tests.sim.checks import check_shown
+from tests.sim.loop import Process
+from tests.sim.plan import Said
+from threadcast.chat.internal_commands import CancelQueued, ImportChat, InternalCommand
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.subscriber import Subscriber
+from threadcast.settings.limits import Limits
+from threadcast.store.ports import PostOutcome, PostRequest
+from threadcast_protocol.fold.reducer import Gap, reduce
+from threadcast_protocol.fold.snapshot import state_from_snapshot
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.framing.codec import decode_event, decode_snapshot, encode
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
+from threadcast_protocol.wire.commands import (
     Abort,
-    CancelQueued,
     Command,
-    ImportChat,
-    InternalCommand,
     SetParams,
     ToolDecision,
     UserMessage,
     encode_command,
 )
-from protocol.errors import Failed
-from protocol.events import Ack, Event
-from protocol.ids import Position
-from protocol.messages import Message
-from protocol.principal import Principal
-from protocol.reducer import Gap, reduce
-from protocol.snapshot import state_from_snapshot
-from protocol.sse import EventFrame, FrameParser
-from protocol.state import ChatState
-from protocol.thread import ThreadChanges
-from server.relay.connection import Connection
-from server.relay.hub import Hub
-from server.relay.subscriber import Subscriber
-from server.store.port import PostOutcome, PostRequest
-from tests.sim.checks import check_shown
-from tests.sim.loop import Process
-from tests.sim.plan import Said
+from threadcast_protocol.wire.errors import Failed
+from threadcast_protocol.wire.events import Ack, Event
+from threadcast_protocol.wire.ids import Position
+from threadcast_protocol.wire.messages import Message
+from threadcast_protocol.wire.principal import Principal
+from threadcast_protocol.wire.thread import ThreadChanges
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -65,7 +64,7 @@ class Node(Process):
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
         self.way = world.way_of(self, has_clients=True)
-        self.hub = Hub(self.way, world.metrics, heartbeat_seconds=1e6)
+        self.hub = Hub(self.way, world.metrics, Limits(heartbeat_seconds=1e6))
 
     async def run(self) -> None:
         async with self.hub.running():
@@ -86,7 +85,7 @@ class Reader:
         self._freed: asyncio.Future[None] | None = None
         self._place: Position | None = None
         self._parser = FrameParser()
-        self._connection: Connection | None = None
+        self._connection: ReaderConnection | None = None
 
     async def run(self) -> None:
         world = self._world
@@ -94,7 +93,7 @@ class Reader:
             try:
                 async with self.node.hub.relay(CHAT) as relay, anyio.create_task_group() as tasks:
                     self._parser = FrameParser()
-                    connection = Connection(
+                    connection = ReaderConnection(
                         self._send,
                         tasks,
                         world.metrics,
@@ -119,13 +118,9 @@ class Reader:
         if self._connection is not None:
             self._connection.end("left")
 
-    def block(self) -> None:
-        self.is_blocked = True
-
     def free(self) -> None:
         self.is_blocked = False
-        if self._freed is not None and not self._freed.done():
-            self._freed.set_result(None)
+        _settle(self._freed)
 
     async def _send(self, message: MutableMapping[str, Any]) -> None:  # Any: ASGI's own type
         while self.is_blocked:
@@ -184,13 +179,12 @@ class Client:
         self.heard = False
         self.refused = ""
         self.accepted = 0
-        self._news: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
 
     def hear(self) -> None:
         """Its ack stands in the stream."""
         self.heard = True
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        _settle(self._waiting)
 
     async def run(self) -> None:
         world = self._world
@@ -199,20 +193,15 @@ class Client:
             world.later(world.draw_between(0.0, 1.5), self._again)
         while not self.heard:
             if await self._post(world.any_node(), world.new_nonce()):
-                self._news = world.loop.create_future()
+                self._waiting = world.loop.create_future()
                 if self.said.kind in ("cancel", "import"):
                     break  # they have no ack of their own; what they do is seen
-                world.later(ACK_SECONDS, self._give_up_waiting, self._news)
+                world.later(ACK_SECONDS, _settle, self._waiting)
                 if not self.heard:
-                    await self._news
+                    await self._waiting
             elif self.refused:
                 break
         self.is_done = True
-
-    @staticmethod
-    def _give_up_waiting(news: "asyncio.Future[None]") -> None:
-        if not news.done():
-            news.set_result(None)
 
     def _again(self) -> None:
         """The same command once more, through another web node."""
@@ -254,6 +243,12 @@ class Client:
         return False
 
 
+def _settle(waiting: "asyncio.Future[None] | None") -> None:
+    """Resolve the future, unless it is resolved already."""
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
+
+
 def _command_of(said: Said) -> Command | InternalCommand:
     name = said.request_id
     make: dict[str, Callable[[], Command | InternalCommand]] = {
@@ -269,6 +264,15 @@ def _command_of(said: Said) -> Command | InternalCommand:
             thread=ThreadChanges(),
             messages=[Message(role="user", content=f"{name}: say", message_id=f"msg_{name}")],
         ),
-        "decide": lambda: ToolDecision(client_request_id=name, tool_call_id=said.target, accepted=True),
+        "decide": lambda: _decision_of(said),
     }
     return make[said.kind]()
+
+
+def _decision_of(said: Said) -> ToolDecision:
+    """A question's answer is one of its options; a rejection needs nothing."""
+    is_question, accepts = said.target.startswith("ask-"), said.script != "reject"
+    answer = {"answer": "long" if len(said.target) % 2 else "short"} if is_question and accepts else None
+    return ToolDecision(
+        client_request_id=said.request_id, tool_call_id=said.target, accepted=accepts, edited_input=answer
+    )

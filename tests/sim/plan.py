@@ -18,7 +18,8 @@ class Mix:
     larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
     the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
     share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened.
-    `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are."""
+    `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are.
+    `agents`: durable agents answer; `changes`: a deploy changes their code."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -34,6 +35,8 @@ class Mix:
     is_behind: bool = False
     has_versions: bool = False
     watched: float = 0.25
+    agents: bool = False
+    changes: bool = False
 
 
 MIXES: dict[str, Mix] = {
@@ -152,6 +155,35 @@ MIXES: dict[str, Mix] = {
         commands=(2, 2),
         watched=0.5,
         has_versions=True,
+    ),
+    "agents": Mix(
+        calls={"dies": 0.02, "lost": 0.03, "slow": 0.02},
+        lost={"mail": 0.1, "bell": 0.1},
+        troubles=("kill", "kill", "pause", "drain", "cut"),
+        count=(0, 3),
+        scripts={"go": 1},
+        others=("params", "steer", "abort"),
+        agents=True,
+    ),
+    "waits": Mix(
+        calls={"lost": 0.02, "twice": 0.03, "slow": 0.04},
+        lost={"mail": 0.3, "bell": 0.3, "publish": 0.05},
+        troubles=("pause", "drain", "kill", "interrupt"),
+        count=(0, 2),
+        scripts={"go": 1},
+        others=("urgent", "abort", "steer", "steer", "params", "cancel"),
+        commands=(1, 4),
+        agents=True,
+    ),
+    "recode": Mix(
+        calls={"lost": 0.02, "dies": 0.01},
+        troubles=("deploy",),
+        count=(1, 1),
+        scripts={"go": 1},
+        others=("params",),
+        commands=(1, 1),
+        agents=True,
+        changes=True,
     ),
 }
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 
-from server.store.bounds import LOG_PAGE_BYTES
 from tests.sim.clock import installed
-from tests.sim.mutations import RULES, Rule, switched_off
+from tests.sim.mutations import RULES
 from tests.sim.plan import plan_of
+from tests.sim.rules import Rule, switched_off
 from tests.sim.tally import COUNTS
 from tests.sim.world import World
+from threadcast.store.bounds import LOG_PAGE_BYTES
 
 __all__ = ["Found", "find", "find_in_haste", "pool", "run_many", "run_one", "run_some"]
 

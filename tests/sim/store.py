@@ -7,38 +7,33 @@ knows no chat; `world.py` says what goes wrong. The rule: a step of the store is
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from protocol.entries import RawEntry
-from protocol.errors import Failed, Unavailable
-from protocol.ids import EntryId, Head
-from server.store.listener import Listener
-from server.store.memory import MemoryStore
-from server.store.memory_channels import _Switchboard
-from server.store.memory_records import Bucket, Chat
-from server.store.port import (
+from tests.sim.loop import Process, at_once
+from tests.sim.tally import COUNTS
+from tests.sim.witness import saw
+from threadcast.chat.entries import RawEntry
+from threadcast.store.memory.channels import _Switchboard
+from threadcast.store.memory.records import Bucket, Chat
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import (
     Appended,
     AppendRequest,
-    Beat,
-    ChatMeta,
-    Claimed,
     DueBell,
     Fenced,
-    InboxEntry,
     Loaded,
     Lost,
     Posted,
     PostRequest,
-    Released,
     Taken,
 )
-from tests.sim.loop import Process, at_once
-from tests.sim.tally import COUNTS
-from tests.sim.witness import saw
+from threadcast.store.redis.listener import Listener
+from threadcast_protocol.wire.errors import Failed, Unavailable
+from threadcast_protocol.wire.ids import Head
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -126,6 +121,8 @@ class SimStore(MemoryStore):
 
     def _publish(self, chat_id: str, entry: RawEntry) -> None:
         self.history.setdefault(chat_id, []).append(entry)
+        if self._world.plan.mix.agents:
+            self._world.book.take(entry)
         super()._publish(chat_id, entry)
         if not self._world.plan.is_watched and (entry.acks or b"pause_required" in entry.events):
             self._world.tell_soon(entry)
@@ -245,7 +242,7 @@ class Way(MemoryStore):
         """`has_clients`: people outside of the process wait for its calls, and hear when it dies."""
         self._world = world
         self._process = process
-        self._house = world.store
+        self._harness = world.store
         self._open: list[tuple[str, Listener]] = []
         self._asked: dict[asyncio.Future[Any], None] = {}  # in order; Any: each call has its own answer
         self._has_clients = has_clients
@@ -292,82 +289,24 @@ class Way(MemoryStore):
     def hang_up(self) -> None:
         """The process is gone: its connections close."""
         for channel, listener in self._open:
-            self._house._switchboard.leave(channel, listener)
+            self._harness._switchboard.leave(channel, listener)
         self._open.clear()
         for answer in list(self._asked):
             if not answer.done():
                 answer.set_exception(Unavailable("the web node is gone"))
 
-    async def post(self, request: PostRequest) -> Posted:
-        return await self._call("post", f"{request.request_id} {request.nonce}", partial(self._house.post, request))
-
-    async def meta(self, chat_id: str) -> ChatMeta | None:
-        return await self._call("meta", chat_id, partial(self._house.meta, chat_id))
-
-    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
-        return await self._call("delete", chat_id, partial(self._house.delete, chat_id, owner, nonce))
-
-    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
-        return await self._call("claim", "", partial(self._house.claim, bucket, worker, limit, lease_ms))
-
-    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
-        return await self._call("take", why, partial(self._house.take, chat_id, worker, why))
-
-    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
-        return await self._call("beat", "", partial(self._house.beat, worker, lease_ms, chats))
-
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        step = partial(self._house.release, chat_id, worker, head, when_ms)
-        return await self._call("release", "" if when_ms is None else f"until {when_ms}", step)
-
-    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
-        await self._call("handover", f"{delay_ms}", partial(self._house.handover, chat_id, worker, delay_ms))
-
-    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
-        await self._call("quarantine", "", partial(self._house.quarantine, chat_id, worker, until_ms))
-
-    async def now_ms(self) -> int:
-        return await self._call("now_ms", "", self._house.now_ms)
-
-    async def append(self, request: AppendRequest) -> Appended:
-        what = f"{request.head} after {request.expected}"
-        return await self._call("append", what, partial(self._house.append, request))
-
     async def load(self, chat_id: str) -> Loaded:
-        loaded = await self._call("load", "", partial(self._house.load, chat_id))
+        loaded = await self._call("load", "", partial(self._harness.load, chat_id))
         COUNTS["part of a log loaded"] += not loaded.is_whole
         return loaded
 
-    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
-        return await self._call("read_entry", str(entry_id), partial(self._house.read_entry, chat_id, entry_id))
-
-    async def read_log(
-        self,
-        chat_id: str,
-        through: EntryId | None = None,
-        *,
-        after: EntryId | None = None,
-        newest: bool = False,
-    ) -> list[RawEntry]:
-        step = partial(self._house.read_log, chat_id, through, after=after, newest=newest)
-        return await self._call("read_log", "", step)
-
-    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
-        return await self._call("read_inbox", "", partial(self._house.read_inbox, chat_id, limit))
-
-    async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
-        await self._call("dead_letter", entry.request_id, partial(self._house.dead_letter, chat_id, entry, reason))
-
-    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
-        return await self._call("heads", "", partial(self._house.heads, chat_ids))
-
     @asynccontextmanager
     async def bell(self) -> AsyncIterator[DueBell]:
-        yield _Bell(self._house)
+        yield _Bell(self._harness)
 
     @asynccontextmanager
     async def _listen(self, channel: str) -> AsyncIterator[Listener]:
-        listener = self._house._switchboard.join(channel)
+        listener = self._harness._switchboard.join(channel)
         here = (channel, listener)
         self._open.append(here)
         try:
@@ -375,15 +314,55 @@ class Way(MemoryStore):
         finally:
             if here in self._open:
                 self._open.remove(here)
-                self._house._switchboard.leave(channel, listener)
+                self._harness._switchboard.leave(channel, listener)
+
+
+def _nothing(*_: object, **__: object) -> str:
+    return ""
+
+
+_CALLS: dict[str, Callable[..., str]] = {
+    "post": lambda request: f"{request.request_id} {request.nonce}",
+    "meta": lambda chat_id: chat_id,
+    "delete": lambda chat_id, owner, nonce: chat_id,
+    "claim": _nothing,
+    "claim_chat": lambda chat_id, worker, lease_ms: "",
+    "take": lambda chat_id, worker, why: why,
+    "beat": _nothing,
+    "release": lambda chat_id, worker, head, when_ms: "" if when_ms is None else f"until {when_ms}",
+    "handover": lambda chat_id, worker, delay_ms: f"{delay_ms}",
+    "quarantine": _nothing,
+    "now_ms": _nothing,
+    "append": lambda request: f"{request.head} after {request.expected}",
+    "read_entry": lambda chat_id, entry_id: str(entry_id),
+    "read_log": _nothing,
+    "read_inbox": _nothing,
+    "dead_letter": lambda chat_id, entry, reason: entry.request_id,
+    "heads": _nothing,
+}
+"""Each call that a `Way` only passes on, and what the history says of its arguments."""
+
+
+def _passed_on(name: str, describe: Callable[..., str]) -> Callable[..., Any]:  # Any: as the call
+    async def call(self: Way, *args: Any, **named: Any) -> Any:
+        step = partial(getattr(self._harness, name), *args, **named)
+        return await self._call(name, describe(*args, **named), step)
+
+    return call
+
+
+for _name, _describe in _CALLS.items():
+    setattr(Way, _name, _passed_on(_name, _describe))
 
 
 class _Bell:
-    def __init__(self, house: SimStore) -> None:
-        self._house = house
+    def __init__(self, harness: SimStore) -> None:
+        self._harness = harness
 
     async def wait(self, timeout_seconds: float) -> int | None:
-        return await self._house.pop_bell([0], 3.0)  # longer than the product's: nothing but turns of the loop is saved
+        return await self._harness.pop_bell(
+            [0], 3.0
+        )  # longer than the product's: nothing but turns of the loop is saved
 
     async def put_back(self, bucket: int) -> None:
-        self._house.ring(bucket)
+        self._harness.ring(bucket)

@@ -6,7 +6,7 @@ reaches is a state that is not tested, so every name here is asserted by `test_s
 
 from collections import Counter
 
-from server.telemetry import Metrics
+from threadcast.base.telemetry import Metrics
 
 __all__ = ["COUNTS", "METRICS", "RARE"]
 
@@ -42,6 +42,17 @@ RARE = (
     "chat deleted",
     "chat made again",
     "newer log met by an older process",
+    "run waited for a slot",
+    "agent missing",
+    "agent parked",
+    "agent played again",
+    "agent began again",
+    "agent aborted",
+    "agent recorded unknown",
+    "agent recorded cancelled",
+    "agent error nondeterminism",
+    "answer taken back",
+    "steered message taken",
 )
 """What the search must have seen."""
 

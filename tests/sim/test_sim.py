@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.mutations import RULES, Rule
+from tests.sim.mutations import RULES
+from tests.sim.rules import Rule
 from tests.sim.search import Found, find_in_haste, pool, run_many, run_some
 from tests.sim.tally import RARE
 
-SEEDS = 7_000
+SEEDS = 8_500
 """In CI; 500 of each weather. `python -m tests.sim --seeds 20000` runs more."""
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def test_nothing_changes_where_a_log_is_read_in_many_pages() -> None:
     assert paged.counts["part of a log loaded"] > 100
 
 
-@pytest.mark.parametrize("mix", ["crash", "failover", "slow"])
+@pytest.mark.parametrize("mix", ["crash", "failover", "slow", "agents"])
 def test_a_seed_has_the_same_history_in_every_process(mix: str) -> None:
     first = history(7, mix, "1")
     assert first.count(b"\n") > 30

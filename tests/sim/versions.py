@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from protocol.entries import FORMAT_VERSION, RawEntry
-from protocol.ids import EntryId
-from server.store.news import Notices
-from server.store.notice import AtOnce, Notice
-from server.store.port import Appended, AppendRequest, Loaded
 from tests.sim.loop import Process
 from tests.sim.store import Way
 from tests.sim.tally import COUNTS
+from threadcast.chat.entries import FORMAT_VERSION, RawEntry
+from threadcast.store.ports import Appended, AppendRequest, AtOnce, Loaded, LogMessage
+from threadcast.store.redis.log_messages import LogMessages
+from threadcast_protocol.wire.ids import EntryId
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -94,14 +93,14 @@ class MixedWay(Way):
         return [self._read(entry) for entry in entries]
 
     @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
-        take = None if at_once is None else lambda notice: at_once(self._noticed(notice))
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
+        take = None if at_once is None else lambda log_message: at_once(self._noticed(log_message))
         async with self._listen(f"log:{chat_id}") as listener:
-            yield self._read_notices(Notices(chat_id, listener, take))
+            yield self._read_log_messages(LogMessages(chat_id, listener, take))
 
-    async def _read_notices(self, notices: Notices) -> AsyncIterator[Notice]:
-        async for notice in notices:
-            yield self._noticed(notice)
+    async def _read_log_messages(self, log_messages: LogMessages) -> AsyncIterator[LogMessage]:
+        async for log_message in log_messages:
+            yield self._noticed(log_message)
 
-    def _noticed(self, notice: Notice) -> Notice:
-        return notice if notice.entry is None else replace(notice, entry=self._read(notice.entry))
+    def _noticed(self, log_message: LogMessage) -> LogMessage:
+        return log_message if log_message.entry is None else replace(log_message, entry=self._read(log_message.entry))

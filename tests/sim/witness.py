@@ -6,9 +6,9 @@ for every call that was answered by something, and none for those that found not
 
 from typing import TYPE_CHECKING
 
-from server.store.port import Appended, Beat, Claimed, Fenced, Loaded, Posted, PostOutcome, Released, Taken
 from tests.sim.loop import Process
 from tests.sim.tally import COUNTS
+from threadcast.store.ports import Appended, Beat, Claimed, Fenced, Loaded, Posted, PostOutcome, Released, Taken
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -5,36 +5,43 @@ kills it. The rule: nothing of a worker outlives it but what the store holds.
 """
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
-from protocol.state import ChatState
-from server.actor.host import Host, Rhythm
-from server.actor.upkeep import Upkeep
-from server.actor.workplace import StateCache, Workplace
-from server.agent.place.profile import ChatTools, Profile, Profiles
-from server.store.port import Claimed
-from server.tools.runner import ToolRunner
+from tests.sim.agents import AGENT, agents_of
 from tests.sim.cast import TOOLS
 from tests.sim.clock import LEASE_SECONDS
 from tests.sim.loop import Process
+from tests.sim.people import PERSON
 from tests.sim.tally import COUNTS
+from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.host import Host, LeaseTimings
+from threadcast.actor.run_slots import Rank, RunSlots
+from threadcast.actor.worker_context import StateCache, WorkerContext
+from threadcast.chat.owner_state import OwnerState
+from threadcast.profiles.profile import ChatTools, Profile, Profiles
+from threadcast.providers.base import AGENTS
+from threadcast.providers.registry import Providers
+from threadcast.settings.limits import Limits
+from threadcast.store.ports import Claimed
+from threadcast.tools.runner import ToolRunner
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 __all__ = ["Worker"]
 
-RHYTHM = Rhythm(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2, drain_seconds=2.0)
+TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2)
 """The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
 
 
 class _Cache(StateCache):
     """Tells how often a cached state was used and how often it was of another history."""
 
-    def pop(self, chat_id: str, head: str) -> tuple[ChatState, Upkeep] | None:
+    def pop(self, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
         had = any(name == chat_id for name, _ in self._states)
         found = super().pop(chat_id, head)
         if found is not None:
@@ -49,21 +56,22 @@ class _Profiles(Profiles):
 
     _table: ChatTools | None = None
 
-    def tools_of(self, state: ChatState) -> ChatTools:
+    def tools_of(self, state: OwnerState) -> ChatTools:
         if self._table is None:
             self._table = super().tools_of(state)
         return self._table
 
 
 PROFILES = _Profiles({"agent": Profile(name="agent")}, TOOLS, "sim/m")
+AGENT_PROFILES = _Profiles({"agent": Profile(name="agent", model=f"{AGENTS}{AGENT}", is_durable=True)}, TOOLS, "sim/m")
 
 
 class _Host(Host):
     """Has nothing to keep until it has had a chat, and a third of all hosts never get one: the clocks of its leases
     start with the first. Each tick costs a schedule as much as a step of the chat."""
 
-    def __init__(self, place: Workplace) -> None:
-        super().__init__(place, RHYTHM)
+    def __init__(self, context: WorkerContext) -> None:
+        super().__init__(context, TIMINGS)
         self._has_had_chats = anyio.Event()
 
     def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
@@ -79,6 +87,23 @@ class _Host(Host):
         await super()._fence_self()
 
 
+class _Slots(RunSlots):
+    """Tells how often a run had to wait."""
+
+    def wait(self, chat_id: str, principal_id: str, rank: Rank, within_ms: int) -> None:
+        COUNTS["run waited for a slot"] += 1
+        super().wait(chat_id, principal_id, rank, within_ms)
+
+
+def scarce_slots(world: "World", name: str) -> RunSlots:
+    """One slot. In a fifth of the seeds, another run of the caller has it for a while, in a third of the workers."""
+    slots, chance = _Slots(1), random.Random(f"slots {world.plan.seed} {name}")
+    if world.plan.seed % 5 == 2 and chance.random() < 1 / 3:
+        slots.take("other", PERSON.id, Rank(0, 0))
+        world.later(chance.uniform(0.1, 4.0), slots.free, "other")
+    return slots
+
+
 class Worker(Process):
     """A worker process with its host."""
 
@@ -87,19 +112,21 @@ class Worker(Process):
         self.way = world.way_of(self)
         self.ids = 0
         self.stop = asyncio.Event()
-        place = Workplace(
+        context = WorkerContext(
             worker=name,
             store=self.way,
-            models=world.models,
-            profiles=PROFILES,
+            models=Providers([agents_of(world, name, world.has_new_code)]) if world.plan.mix.agents else world.models,
+            profiles=AGENT_PROFILES if world.plan.mix.agents else PROFILES,
             runner=ToolRunner(cancel_grace_seconds=0.1),
             metrics=world.metrics,
             data_dir=".",
             new_id=self.new_id,
             cache=_Cache(),
+            limits=Limits(drain_seconds=2.0),
+            slots=scarce_slots(world, name),
         )
-        self.place = place
-        self.host = _Host(place)
+        self.worker_context = context
+        self.host = _Host(context)
 
     def new_id(self, prefix: str) -> str:
         self.ids += 1

@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
+from zlib import crc32
 
 import anyio
 
-from protocol.codec import decode_acks
-from protocol.entries import RawEntry
-from protocol.events import PauseRequired
-from server.providers.registry import Providers
-from server.store.bounds import LOG_PAGE_BYTES
+from tests.sim.book import Book
 from tests.sim.cast import ScriptedModel, SimTool
 from tests.sim.checks import check_end, unsettled
 from tests.sim.clock import WALL_MS, Chance, current, decode_once
@@ -26,8 +23,14 @@ from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
+from tests.sim.troubles import cause, deploy, place_of
 from tests.sim.versions import MixedWay
 from tests.sim.worker import Worker
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import decode_acks
+from threadcast.providers.registry import Providers
+from threadcast.store.bounds import LOG_PAGE_BYTES
+from threadcast_protocol.wire.events import PauseRequired
 
 __all__ = ["World"]
 
@@ -82,6 +85,8 @@ class World:
         self.newer = {"w1"} if plan.mix.has_versions else set()  # places whose process is of the next version
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
+        self.book = Book(self)
+        self.has_new_code = False
         self.deletes = 0
         self.hangs = any(said.script == "hang" for said in plan.said)
         self._late_aborts = 0
@@ -178,10 +183,13 @@ class World:
                 self.decide_soon([reason.tool_call_id for reason in event.reasons])
 
     def decide_soon(self, call_ids: list[str]) -> None:
+        """A person looks at each question once, and sees the chat of an agent later than that of a model."""
         for call_id in call_ids:
-            name = f"d-{call_id}"
-            if name not in self.clients and call_id.startswith("call_"):
-                self._add_client(Said(TAKEN_AFTER, name, "decide", "", call_id))
+            name = f"d-{call_id}".replace(".", "_")
+            if name not in self.clients and call_id.startswith(("call_", "ask-")):
+                mood = crc32(call_id.encode()) if self.plan.mix.agents else 0
+                answer = "reject" if mood % 5 == 1 else ""
+                self._add_client(Said(TAKEN_AFTER + mood % 3, name, "decide", answer, call_id))
 
     def tool_began(self, name: str, call_id: str) -> None:
         who = PROCESS.get()
@@ -193,14 +201,7 @@ class World:
     def way_of(self, process: Process, *, has_clients: bool = False) -> Way:
         if not self.plan.mix.has_versions:
             return Way(self, process, has_clients=has_clients)
-        return MixedWay(self, process, is_newer=_place_of(process) in self.newer, has_clients=has_clients)
-
-    def _deploy(self, process: Process, *, is_newer: bool) -> None:
-        """What stands in its place from now on is of the other version."""
-        place = _place_of(process)
-        if is_newer != (place in self.newer):
-            self.newer ^= {place}
-            self.kill(process)
+        return MixedWay(self, process, is_newer=place_of(process) in self.newer, has_clients=has_clients)
 
     def kill(self, process: Process) -> None:
         """kill -9, now."""
@@ -234,7 +235,7 @@ class World:
 
     def _start_node(self, slot: int) -> None:
         """Its reader comes back, and goes on where it stopped."""
-        node = self.nodes[slot] = Node(self, f"{_place_of(self.nodes[slot])}-{len(self.dead)}")
+        node = self.nodes[slot] = Node(self, f"{place_of(self.nodes[slot])}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
         if self.readers:
             self.readers[slot].node = node
@@ -243,93 +244,6 @@ class World:
     def _read(self, node: Node, reader: Reader) -> None:
         self.background(node.run(), node)
         self.background(reader.run(), node)
-
-    def _trouble(self, trouble: Trouble) -> None:
-        self.note("outside", trouble.kind, f"{trouble.who}", "", f"{trouble.seconds:.2f}")
-        worker = self.workers[trouble.who % len(self.workers)]
-        node = self.nodes[trouble.who % len(self.nodes)]
-        match trouble.kind:
-            case "kill":
-                self.kill(worker)
-            case "pause":
-                self._freeze(worker, trouble.seconds)
-            case "freeze_node":
-                self._freeze(node, trouble.seconds)
-            case "upgrade" | "downgrade":
-                self._deploy(node if trouble.who == 2 else worker, is_newer=trouble.kind == "upgrade")
-            case "drain":
-                worker.context.run(worker.stop.set)
-                COUNTS["hand-over"] += 1
-                self.later(2.5, self._replace, worker)
-            case "clock":
-                self.clock_offset_ms += int(1000 * trouble.seconds) * (1 if trouble.who == 0 else -1)
-            case "back":
-                self.clock_offset_ms -= 60_000
-            case "interrupt":
-                self.store.interrupt()
-            case "failover":
-                self.replica = Replica(self.store)
-                self.later(trouble.seconds / 2, self._fail_over, trouble.who)
-            case "cut":
-                worker.way.is_cut = True
-                self.later(trouble.seconds, self._mend, worker.way)
-            case "full":
-                self.is_full = True
-                COUNTS["memory full"] += 1
-                self.later(trouble.seconds, self._empty)
-            case "slow_reader":
-                reader = self.readers[trouble.who % len(self.readers)]
-                reader.block()
-                self.later(trouble.seconds, reader.free)
-            case "drop_reader":
-                reader = self.readers[trouble.who % len(self.readers)]
-                self.background(reader.drop(), reader.node)
-            case "delete":
-                self.background(self._delete())
-
-    def _freeze(self, process: Process, seconds: float) -> None:
-        if not process.is_dead:
-            COUNTS["process frozen"] += 1
-            self.loop.freeze(process)
-            self.later(seconds, self.loop.thaw, process)
-
-    def _mend(self, way: Way) -> None:
-        way.is_cut = False
-
-    def _replace(self, worker: Worker) -> None:
-        """The drained process has ended, or is killed as a supervisor would."""
-        if not worker.is_dead and worker in self.workers:
-            self.kill(worker)
-
-    def _empty(self) -> None:
-        self.is_full = False
-
-    def _fail_over(self, who: int) -> None:
-        """The primary is lost; what the replica had not yet is gone, and all connections break."""
-        replica, self.replica = self.replica, None
-        if replica is None:
-            return
-        COUNTS["failover"] += 1
-        self.rollbacks += 1
-        had = set(self.store.chat(CHAT).seen)
-        self.store.restore(replica)
-        self.lost_to_rollback |= had - set(self.store.chat(CHAT).seen)
-        self.nonces_kept &= {value.split(" ")[1] for value in self.store.chat(CHAT).seen.values() if " " in value}
-        self.note("outside", "failover", self.store.chat(CHAT).head, "", "")
-        self.store.interrupt()
-
-    async def _delete(self) -> None:
-        """A person deletes the chat; what comes after makes it anew, or finds it gone."""
-        nonce = self.new_nonce()
-        while True:
-            try:
-                gone = await self.any_node().way.delete(CHAT, "local", nonce)
-            except Exception as trouble:  # every failure of a call is repeated with the same nonce
-                self.note("person", "delete", nonce, "", str(trouble))
-                await anyio.sleep(0.2)
-                continue
-            self.note("person", "delete", nonce, "", "gone" if gone else "not there")
-            return
 
     # the schedule
 
@@ -352,19 +266,17 @@ class World:
     async def _main(self) -> None:
         self.nodes = [Node(self, f"web{number}") for number in range(1, self.plan.mix.nodes + 1)]
         self.readers = [Reader(self, node) for node in self.nodes if self.plan.is_watched]
-        self.workers = []
-        for slot in range(self.plan.mix.workers):
-            worker = Worker(self, f"w{slot}-0")
-            self.workers.append(worker)
+        self.workers = [Worker(self, f"w{slot}-0") for slot in range(self.plan.mix.workers)]
+        for worker in self.workers:
             self.background(worker.run(), worker)
         for reader in self.readers:
             self._read(reader.node, reader)
         for said in self.plan.said:
             self._add_client(said)
         for trouble in self.plan.troubles:
-            self.later(trouble.at, self._trouble, trouble)
+            self.later(trouble.at, cause, self, trouble)
         if self.plan.mix.is_behind:
-            self.later(0.5, self._trouble, Trouble(0.5, "back", 0, 0.0))
+            self.later(0.5, cause, self, Trouble(0.5, "back", 0, 0.0))
         self.later(self.plan.quiet_at, self._be_quiet)
         await anyio.sleep(self.plan.quiet_at)
         while unsettled(self):
@@ -386,7 +298,7 @@ class World:
         self.note("outside", "quiet", "", "", "")
         if self.plan.mix.has_versions:  # a deploy that is over; until then nobody may be able to go on
             for process in (*self.workers, *self.nodes):
-                self._deploy(process, is_newer=True)
+                deploy(self, process, is_newer=True)
 
     def _watch(self) -> None:
         """A command may not lie for long once all is well; and somebody aborts what would hang for ever."""
@@ -400,8 +312,3 @@ class World:
         if quiet_for > 2 * LATE_SECONDS * (1 + self._late_aborts) and self.hangs:
             self._late_aborts += 1
             self._add_client(Said(0.0, f"late{self._late_aborts}", "abort"))
-
-
-def _place_of(process: Process) -> str:
-    """The same for a process and for those that are started in its stead."""
-    return process.name.partition("-")[0]

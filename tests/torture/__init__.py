@@ -1,5 +1,5 @@
 """Torture of the real thing: real processes and a real store, with faults between every pair of them, and a verdict.
 
-`scripts/torture` runs it for as long as one likes; `test_torture.py` for a minute. It knows the product by its HTTP
-interface, its processes and, for the verdict alone, its log.
+`scripts/torture` runs it for a chosen time, `test_torture.py` for a minute. It uses the product's HTTP interface and
+its processes; the verdict reads the log as well.
 """

@@ -1,6 +1,7 @@
-"""`scripts/torture`: options, progress on the terminal, the report, and an exit code that says how it went.
+"""The command line of `scripts/torture`: options, progress on the terminal, the report and the exit code.
 
-0: every promise was kept. 1: not; the report names the directory with the evidence. 2: it could not be done.
+Exit code 0: every promise was kept. 1: a promise was broken, and the report names the directory with the evidence. 2:
+the run could not be done.
 """
 
 import argparse

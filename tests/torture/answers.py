@@ -1,14 +1,14 @@
-"""What the scripted models must say: the exact text of an answer, from the messages before it.
+"""Computes the exact answer that a scripted model must give to the messages before it.
 
-The texts are the demo provider's own pure functions; which of them is played, and in answer to what, is said here a
-second time, so that an answer to the wrong question is noticed. It knows no log and no faults.
+The texts come from the demo provider's own pure functions. Which function answers which message is written here a
+second time, so that an answer to the wrong question is noticed.
 """
 
 from collections.abc import Sequence
 
-from protocol.messages import Message, text_of
-from server.providers.demo.calls import summary, wanted_calls
-from server.providers.demo.text import essay
+from threadcast.providers.demo.calls import summary, wanted_calls
+from threadcast.providers.demo.text import essay
+from threadcast_protocol.wire.messages import Message, text_of
 
 __all__ = ["ECHO", "ESSAY", "ESSAY_WORDS", "FILE_NAME", "TOOLS", "expected_text"]
 
@@ -26,7 +26,7 @@ OFFERED = ("count_once", "count_safe", "count_asked")
 
 
 def expected_text(model: str, path: Sequence[Message]) -> str | None:
-    """The whole answer of `model` to this path; None for a model that is none of ours."""
+    """Return the whole answer of `model` to this path, or None for a model that is not scripted."""
     asked_at = max((at for at, message in enumerate(path) if message.role == "user"), default=-1)
     asked = text_of(path[asked_at].content) if asked_at >= 0 else ""
     since = _as_called(path[asked_at + 1 :])
@@ -45,7 +45,7 @@ def expected_text(model: str, path: Sequence[Message]) -> str | None:
 
 
 def _as_called(since: Sequence[Message]) -> list[Message]:
-    """The results of each round in the order of its calls, as a model reads them, whichever came first."""
+    """Return the messages with the results of each round in the order of its calls, as a model reads them."""
     order = {call.id: at for at, call in enumerate(call for message in since for call in message.tool_calls)}
     results = iter(sorted((m for m in since if m.role == "tool"), key=lambda m: order.get(m.tool_call_id or "", -1)))
     return [next(results) if message.role == "tool" else message for message in since]

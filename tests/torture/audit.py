@@ -1,7 +1,7 @@
-"""Reading the truth: every chat's log straight from the store, past all proxies, before a trim can take it.
+"""Reads every chat's log straight from the store, past all proxies, before a trim can remove entries.
 
-The torture's own connection to the store. Long logs are read again and again while the run goes on, so that in the end
-every entry that ever was is at hand; the rest is read once. It judges nothing, except that a log never goes back.
+Long logs are read again and again during the run, so that in the end every entry is known; other logs are read once.
+The audit checks only that a log never goes back.
 """
 
 import asyncio
@@ -11,31 +11,31 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from protocol.codec import decode_events
-from protocol.entries import RawEntry
-from protocol.errors import ThreadcastError, Unavailable
-from protocol.events import AT_REST, MessageAdded, SubchatUpdate
-from protocol.ids import Head
-from protocol.messages import FilePart
-from server.store.keys import Keys
-from server.store.redis_store import RedisStore
 from tests.torture.evidence import ChatEvidence, InboxId, Mishap, ToolRun
+from threadcast.chat.entries import RawEntry
+from threadcast.store.redis.keys import Keys
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.framing.codec import decode_events
+from threadcast_protocol.wire.errors import ThreadcastError, Unavailable
+from threadcast_protocol.wire.events import AT_REST, MessageAdded, SubchatUpdate
+from threadcast_protocol.wire.ids import Head
+from threadcast_protocol.wire.messages import FilePart
 
 __all__ = ["Archive", "read_tool_runs"]
 
 AT_ONCE = 20
-"""Chats read at a time: some MB of log."""
+"""Chats that are read at a time: some MB of log."""
 
 TRIES = 5
-"""Of a batch, 4 s each at the most: the machine is shared with hundreds of clients, and whatever else it does."""
+"""Attempts to read a batch, each of 4 s at most: the machine is shared with hundreds of clients."""
 
 PULL_SECONDS = 3.0
-"""Between looks at long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""
+"""Seconds between reads of long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""
 
 
 class Archive:
-    """All entries of all chats, as far as they were read. `plain` is another connection to the same store, for what no
-    port of the product offers."""
+    """All entries of all chats, as far as they were read. `plain` is another connection to the same store, for commands
+    that no port of the product offers."""
 
     def __init__(self, store: RedisStore, plain: Redis, mishaps: list[Mishap]) -> None:
         self.store = store
@@ -44,7 +44,7 @@ class Archive:
         self._mishaps = mishaps
 
     async def watch(self, chat_ids: Sequence[str]) -> None:
-        """Keep up with these until cancelled. While the store is away there is nothing to miss."""
+        """Read these logs again and again until cancelled. A store that is away trims nothing."""
         while True:
             for chat_id in chat_ids:
                 try:
@@ -68,7 +68,7 @@ class Archive:
         held += [entry for entry in read if entry.entry_id > last.entry_id]
 
     async def children(self, chat_ids: Sequence[str]) -> list[str]:
-        """The sub-chats that tools of these chats began, and those of theirs. Raises Unavailable."""
+        """Return the sub-chats that tools of these chats began, and the sub-chats of those. Raises Unavailable."""
         found: list[str] = []
         while chat_ids:
             for chat_id in chat_ids:
@@ -80,24 +80,25 @@ class Archive:
         return found
 
     def files(self, chat_id: str) -> set[str]:
-        """Hashes of the blobs that this chat's events refer to, as far as they were read."""
+        """Return the hashes of the blobs to which this chat's known events refer."""
         events = (event for entry in self.entries.get(chat_id, []) for event in decode_events(entry.events))
         added = [event.message.content for event in events if isinstance(event, MessageAdded)]
         parts = [part for content in added if not isinstance(content, str) for part in content]
         return {part.blob for part in parts if isinstance(part, FilePart) and part.blob is not None}
 
     async def is_settled(self, chat_id: str) -> bool:
-        """At rest, nothing waits. Raises Unavailable."""
+        """Return whether the chat rests and no command waits. Raises Unavailable."""
         meta, inbox = await asyncio.gather(self.store.meta(chat_id), self.store.read_inbox(chat_id, 1))
         return meta is not None and meta.state in AT_REST and not meta.queue and not inbox
 
     async def positions(self, chat_ids: Sequence[str]) -> dict[str, int]:
-        """Of the last event of each chat. Raises Unavailable."""
+        """Return the position of the last event of each chat. Raises Unavailable."""
         heads = await self.store.heads(chat_ids)
         return {name: Head.parse(head).position if head else 0 for name, head in zip(chat_ids, heads, strict=True)}
 
     async def accepted(self, chat_id: str) -> dict[str, InboxId]:
-        """The inbox id of each command that the store remembers; `post.lua` alone writes it, beside the request id."""
+        """Return the inbox id of each command that the store remembers; only `post.lua` writes it, beside the request
+        id."""
         keys = Keys(self.store.buckets).chat(chat_id)
         found: dict[str, InboxId] = {}
         for generation in (keys.seen_old, keys.seen):
@@ -110,7 +111,7 @@ class Archive:
         return found
 
     async def evidence(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
-        """Everything about these chats. Raises Unavailable."""
+        """Return the evidence of these chats. Raises Unavailable."""
         found: list[ChatEvidence] = []
         for start in range(0, len(chat_ids), AT_ONCE):
             found += await self._patiently(chat_ids[start : start + AT_ONCE], snapshots)
@@ -141,7 +142,7 @@ class Archive:
 
 
 def read_tool_runs(path: Path) -> list[ToolRun]:
-    """What the tools of `tools_app.py` wrote."""
+    """Return the runs that the tools of `tools_app.py` wrote."""
     if not path.exists():
         return []
     return [ToolRun(*line.split()) for line in path.read_text().splitlines()]

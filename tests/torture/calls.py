@@ -1,4 +1,4 @@
-"""The laws of calls that others carry out: client tools and sub-chats (PROTOCOL §12). Pure.
+"""The laws of calls that a client or a sub-chat carries out (PROTOCOL §12). Pure.
 
     a call has one result: the words of the one answer that was accepted, or why there was none
     a claim keeps other editors away until it lapses
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from protocol.events import AT_REST
-from protocol.ide import CLAIM_MS
 from tests.torture.evidence import Asked
 from tests.torture.history import Reading
+from threadcast.chat.ide import CLAIM_MS
+from threadcast_protocol.wire.events import AT_REST
 
 __all__ = ["Wrong", "wrong_children", "wrong_client_calls"]
 
@@ -42,8 +42,8 @@ _results = msgspec.json.Decoder(_Result)
 
 
 def wrong_client_calls(reading: Reading, commands: Iterable[Asked]) -> Iterator[Wrong]:
-    """What is wrong with the client tools of one chat. A model may use a call's id again whose message was removed, so
-    results are counted."""
+    """Return the broken laws of the client tools of one chat. A model may use a call's id again whose message was
+    removed, so results are counted."""
     accepted: dict[str, Counter[str]] = defaultdict(Counter)
     for asked in commands:
         if asked.type == "ide_tool_result" and reading.acks.get(asked.request_id, [])[-1:] == [True]:
@@ -74,7 +74,7 @@ def _wrong_claims(reading: Reading) -> Iterator[Wrong]:
 
 
 def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterator[Wrong]:
-    """What is wrong with the sub-chats that this chat's tools began."""
+    """Return the broken laws of the sub-chats that this chat's tools began."""
     for child_id in reading.children:
         child = readings.get(child_id)
         if child is None:

@@ -1,8 +1,8 @@
 """A chat's own client: posts its commands, watches its stream, and keeps each command until it has seen it.
 
-The promise of PROTOCOL §15 from the client's side: what was posted is held until its id shows in the stream, and posted
-again after every reconnect. It also answers what the chat asks of people. A driver with the product's own Python client
-is in `real_client.py`.
+As PROTOCOL §15 asks of a client, it holds each command until the command's id shows in the stream, and posts it again
+after every reconnect. It also answers the chat's questions to people. A driver with the product's own Python client is
+in `real_client.py`.
 """
 
 import asyncio
@@ -12,27 +12,27 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from protocol.events import Ack, Event, IdeToolRequired, PauseRequired, Snapshot, SubchatUpdate
 from tests.torture.editors import Editors
 from tests.torture.evidence import Asked, Mishap
 from tests.torture.plan import ChatKind, beginning, decision, edit, first_command, kind_of, next_command
 from tests.torture.poster import Poster
 from tests.torture.reader import Reader
+from threadcast_protocol.wire.events import Ack, Event, IdeToolRequired, PauseRequired, Snapshot, SubchatUpdate
 
 __all__ = ["Driver", "Pace", "Seen"]
 
 KEPT_MAX = 3
-"""Commands on their way at a time: some wait in the queue, and a refusal for a full one (100) stays out of the way."""
+"""Maximum commands on their way at a time: some wait in the queue, and the queue never fills up (100)."""
 
 REPOST_SECONDS = 8.0
 """A command not seen for so long is posted again even if the stream never broke: a relay's own position check may take
 20 s, and a client that knows nothing of relays would lose patience too."""
 
 FOLLOWED_MAX = 3
-"""Sub-chats of one chat that get a reader of their own."""
+"""Maximum sub-chats of one chat that get a reader of their own."""
 
 REDECIDE_SECONDS = 5.0
-"""A question that still stands so long after its answer is answered again."""
+"""Seconds after which a question that is still open is answered again."""
 
 
 class Pace:
@@ -44,7 +44,7 @@ class Pace:
         self.has_ended = False
 
     async def wait(self) -> bool:
-        """The next slot; False when there will be none."""
+        """Wait for the next slot; returns False when there will be no more."""
         now = asyncio.get_running_loop().time()
         self._next_at = max(now, self._next_at) + self._gap_seconds
         await asyncio.sleep(self._next_at - now)
@@ -149,7 +149,7 @@ class Driver:
             self._follow(event.subchat_id)
 
     def _follow(self, child_id: str) -> None:
-        """Watch a chat below this one, too, now and after."""
+        """Watch a sub-chat too, from now on."""
         if self._tasks is None or any(child_id in reader.folds for reader in self.followers):
             return
         name = f"follower of {child_id}"
@@ -173,7 +173,7 @@ class Driver:
         return f"{prefix}-{self.chat_id}-{self._count}"
 
     async def _ask(self) -> None:
-        """One command, and what follows it at once."""
+        """Post one command, and the commands that follow it at once."""
         state = self.reader.folds[self.chat_id].state
         asked = next_command(self.chat_id, self.kind, self._new_id("r"), state, self._random)
         self.seen.commands[asked.request_id] = asked
@@ -188,7 +188,7 @@ class Driver:
                 await self._poster.post(edited)
 
     async def _repost(self) -> None:
-        """What is kept goes out again after every reconnect, and when it has been kept for long."""
+        """Post held commands again after every reconnect, and after they were held for long."""
         while True:
             self.reader.opened.clear()
             try:
@@ -198,7 +198,7 @@ class Driver:
                 if not self.seen.kept:
                     continue
             for asked in self.seen.kept:
-                if asked.answers and not asked.is_seen:  # what has no answer yet is on its way all the time
+                if asked.answers and not asked.is_seen:  # a command without an answer is on its way all the time
                     self._counts["posted again since it was not seen"] += 1
                     await self._poster.post(asked)
 
@@ -210,7 +210,7 @@ class Driver:
                 await self._editors.look(state)
 
     async def _decide(self) -> None:
-        """Answer what the chat asks of people, until it asks no more."""
+        """Answer the chat's questions to people, until it asks no more."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._change(1.0)

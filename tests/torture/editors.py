@@ -1,8 +1,8 @@
-"""Editors beside a chat: they carry client tools out, or claim them and die, or all answer at once, or none does.
+"""Editors beside a chat: they carry client tools out, claim them and die, all answer at once, or do not answer.
 
-Two editors watch through the chat's driver, which shows them every state. What one does about a call is drawn; a call
-that still waits after a while is looked at again, so that a dead editor is followed by a living one. They decide
-nothing about who was right: that is read in the log (`calls.py`).
+Two editors watch through the chat's driver, which shows them every state. Chance decides what an editor does about a
+call. A call that still waits after a while is offered again, so that a living editor follows a dead one. `calls.py`
+reads in the log which of them was right.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from protocol.events import IdeCall
-from protocol.state import ChatState
 from tests.torture.evidence import Asked
 from tests.torture.plan import claim, ide_result
 from tests.torture.poster import Poster
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.wire.events import IdeCall
 
 __all__ = ["Editors"]
 
 NAMES = ("left", "right")
 
 AGAIN_SECONDS = 5.0
-"""A call that still waits so long after an editor was last busy with it: that one has died, or its words were late."""
+"""Seconds after which a waiting call is offered again: its editor has died, or its answer was late."""
 
 WAYS = {"answers": 30, "claims and answers": 25, "claims and dies": 15, "both claim": 10, "both answer": 10, "none": 10}
 
@@ -48,7 +48,7 @@ class Editors:
         self._busy_until: dict[str, float] = {}
 
     async def look(self, state: ChatState) -> None:
-        """Do something about every call that nobody is busy with."""
+        """Act on every call that no editor is busy with."""
         now = asyncio.get_running_loop().time()
         busy_until = self._busy_until
         waiting = [call for call in state.runtime.ide_calls if busy_until.get(call.tool_call_id, -math.inf) <= now]

@@ -1,7 +1,7 @@
-"""What a torture run leaves behind for its verdict, as plain values: commands, histories, readers, tool runs.
+"""The evidence of a torture run as plain values: commands, histories, readers, tool runs.
 
-Gathered by `audit.py`, `poster.py` and the readers; judged by `verdict.py`, which is given nothing else. Tests make it
-by hand, and doctor it.
+`audit.py`, `poster.py` and the readers gather it, and `verdict.py` judges it and receives nothing else. Tests of the
+verdict write evidence by hand.
 """
 
 import math
@@ -9,18 +9,18 @@ from typing import TypeAlias
 
 import msgspec
 
-from protocol.entries import RawEntry
-from server.store.port import Loaded
+from threadcast.chat.entries import RawEntry
+from threadcast.store.ports import Loaded
 
 __all__ = ["Asked", "ChatEvidence", "Evidence", "InboxId", "Mishap", "ReaderEnd", "ToolRun"]
 
 
 InboxId: TypeAlias = tuple[int, int]
-"""Where a command lay in its inbox: milliseconds of the store's clock, and a number among those of one millisecond."""
+"""The inbox id of a command: milliseconds of the store's clock, and a number within that millisecond."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
-    """One command and what its poster was told, over all its posts.
+    """One command, and the answers to all its posts.
 
     `answers` are the statuses of HTTP answers in their order. `is_seen`: its id came by in the poster's own stream.
     `was_cancelled`: a DELETE said that it took this one back. `lost_at`: when (on the loop's clock) an answer to it was
@@ -39,7 +39,7 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def kept_count(self) -> int:
-        """How often the server said that it laid the command down; more than once is a lie."""
+        """Count the answers that say that the server stored the command now; there must be at most one."""
         return sum(answer in ("accepted", "applied", "aborted") for answer in self.answers)
 
     @property
@@ -65,7 +65,7 @@ class ChatEvidence(msgspec.Struct, kw_only=True):
 
 
 class Mishap(msgspec.Struct, frozen=True):
-    """Something that must not happen, noticed while it happened."""
+    """A broken promise that was noticed during the run."""
 
     kind: str
     chat_id: str
@@ -73,7 +73,8 @@ class Mishap(msgspec.Struct, frozen=True):
 
 
 class ReaderEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscriber held in the end; `snapshot` is its state as JSON, None when it never had one."""
+    """The final state of a subscriber; `snapshot` is that state as JSON, or None when the subscriber never had a
+    state."""
 
     name: str
     chat_id: str

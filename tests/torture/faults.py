@@ -1,8 +1,8 @@
-"""Which faults strike when: drawn from a seed before the run begins, and carried out while it goes on.
+"""Draws a schedule of faults from a seed before the run, and carries it out during the run.
 
-The schedule is a pure function of seed, length, rate and kinds, so the same run can be asked for again (what the
-programs make of it differs from run to run, as it should). Network faults strike one proxy, the others one process;
-never all webs or all workers at a time, else nothing would be tested but waiting.
+The schedule is a pure function of seed, length, rate and kinds, so it can be repeated, although the programs react
+differently in each run. Network faults strike one proxy, other faults one process. All web processes or all workers are
+never struck at the same time, else the run would only test waiting.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.torture.house import House, Member
+from tests.torture.harness import Harness, Member
 from tests.torture.proxy import Proxy
 
 __all__ = ["KINDS", "Fault", "Injector", "draw_schedule"]
 
 
 class Kind(NamedTuple):
-    """`weight` is its share; `seconds` how long it lasts, from and to; `meaning` stands in --help."""
+    """`weight` is its share, `seconds` the range of its length, and `meaning` its text in --help."""
 
     weight: float
     seconds: tuple[float, float]
@@ -43,7 +43,7 @@ KINDS: dict[str, Kind] = {
     "end-web": Kind(0.8, (0, 0.5), "SIGTERM of a web process, and its replacement"),
 }
 
-# What starts processes anew is rare: a start costs more CPU than a hundred commands.
+# Faults that restart a process are rare: a start costs more CPU than a hundred commands.
 
 CLIENTS_ONE_IN = 8
 """Connections of clients that a cut, a reset or a half-open line strikes: hundreds of them come back at once even so.
@@ -54,7 +54,8 @@ CLIENT_SHARE = 0.35
 
 
 class Fault(NamedTuple):
-    """`number` chooses among what can be struck at that moment, `amount` is a share of the kind's strength."""
+    """`number` chooses among the processes or proxies that can be struck at that moment; `amount` is a share of the
+    kind's strength."""
 
     at_seconds: float
     kind: str
@@ -72,7 +73,7 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
     while (at := (times[-1] if times else 0.0) + rng.expovariate(per_second)) < seconds:
         times.append(at)
     drawn = rng.choices(names, weights, k=len(times))
-    if len(drawn) >= 2 * len(names):  # a run that is long enough has seen each kind, the rare ones too
+    if len(drawn) >= 2 * len(names):  # a run that is long enough meets each kind, also the rare ones
         for place, name in zip(rng.sample(range(len(drawn)), len(names)), names, strict=True):
             drawn[place] = name
     return [
@@ -82,17 +83,17 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
 
 
 class Injector:
-    """Carries a schedule out. `struck` counts by kind; `passed` are those that found nothing to strike."""
+    """Carries a schedule out. `struck` counts the faults by kind, and `passed` those that found no target."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, harness: Harness) -> None:
         self.struck: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
         self.log: list[tuple[float, str, str]] = []
-        self._house = house
+        self._harness = harness
         self._busy: set[str] = set()
 
     async def run(self, schedule: Sequence[Fault], seconds: float) -> None:
-        """All of it; after `seconds` every line is made whole, and then every process runs again."""
+        """Carry the whole schedule out; after `seconds` every line is repaired, and then every process runs again."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -106,7 +107,7 @@ class Injector:
             self._heal_lines()
 
     def _heal_lines(self) -> None:
-        for proxy in self._house.proxies:
+        for proxy in self._harness.proxies:
             proxy.heal()
 
     async def _strike(self, fault: Fault, at_seconds: float) -> None:
@@ -120,8 +121,8 @@ class Injector:
             self.log.append((at_seconds, fault.kind, name))
 
     def _strike_line(self, fault: Fault) -> str:
-        to_webs = [web.to_me for web in self._house.webs if web.to_me is not None]
-        to_store = [member.to_store for member in self._house.members]
+        to_webs = [web.to_me for web in self._harness.webs if web.to_me is not None]
+        to_store = [member.to_store for member in self._harness.members]
         lines = to_webs if fault.amount < CLIENT_SHARE else to_store
         proxy = lines[fault.number % len(lines)]
         _strike_proxy(proxy, fault, CLIENTS_ONE_IN if proxy in to_webs else 1)
@@ -130,7 +131,7 @@ class Injector:
     async def _strike_process(self, fault: Fault, what: str, whom: str) -> str:
         if whom == "store":
             return await self._strike_store(fault, what)
-        among = self._house.webs if whom == "web" else self._house.workers
+        among = self._harness.webs if whom == "web" else self._harness.workers
         ready = [member for member in among if member.is_up and member.name not in self._busy]
         if len(ready) < 2:
             return ""
@@ -143,7 +144,7 @@ class Injector:
         return member.name
 
     async def _strike_store(self, fault: Fault, what: str) -> str:
-        store = self._house.store
+        store = self._harness.store
         if "store" in self._busy:
             return ""
         self._busy.add("store")

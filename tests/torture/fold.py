@@ -1,28 +1,28 @@
-"""What one subscriber holds of one chat, frame by frame, and every way in which a frame can be wrong.
+"""Folds one subscriber's view of one chat frame by frame, and finds every error that a frame can have.
 
-Used by all readers, raw ones and those of the real client. It folds with the product's reducer and checks what PROTOCOL
-§4 promises of `seq` and ids on top. States are values, so earlier ones are kept at no cost: a reader may go back to
-one and resume from there. The rule: a `Mistake` is the server's, and what was held is given up with it.
+Raw readers and readers of the real client use it. It folds with the product's reducer, and also checks what PROTOCOL §4
+promises about `seq` and ids. States are values, so earlier states are kept at no cost, and a reader may resume from one
+of them. A `Mistake` is an error of the server, and drops the state.
 """
 
 from collections import deque
 
 import msgspec
 
-from protocol.codec import decode_event, decode_snapshot, encode
-from protocol.events import Event, Snapshot
-from protocol.places import parse_places
-from protocol.reducer import Gap, reduce
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from protocol.state import ChatState
+from threadcast_protocol.fold.reducer import Gap, reduce
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.framing.codec import decode_event, decode_snapshot, encode
+from threadcast_protocol.framing.stream_ids import parse_stream_ids
+from threadcast_protocol.wire.events import Event, Snapshot
 
 __all__ = ["ChatFold", "FrameHead", "Mistake", "read_head"]
 
-PAST_KEPT = 6
-"""Earlier states of each chat to go back to."""
+HISTORY_KEPT = 6
+"""Number of earlier states that are kept for each chat."""
 
-PAST_EVERY = 25
-"""Frames between them: six reach back beyond what a quick answer takes."""
+HISTORY_EVERY = 25
+"""Frames between two kept states: six states reach back further than a quick answer."""
 
 
 class Mistake(Exception):
@@ -44,7 +44,7 @@ _head = msgspec.json.Decoder(FrameHead)
 
 
 def read_head(data: bytes) -> FrameHead:
-    """Which chat a frame speaks of, and where it stands. Raises Mistake."""
+    """Return the chat of a frame, and the frame's position. Raises Mistake."""
     try:
         return _head.decode(data)
     except msgspec.DecodeError as wrong:
@@ -63,7 +63,7 @@ class ChatFold:
         self.must_begin_anew = False
         self.snapshots = 0
         self.events = 0
-        self.past: deque[tuple[str, ChatState, int]] = deque(maxlen=PAST_KEPT)
+        self.history: deque[tuple[str, ChatState, int]] = deque(maxlen=HISTORY_KEPT)
 
     @property
     def position(self) -> int:
@@ -75,10 +75,10 @@ class ChatFold:
 
     def go_back(self, state: ChatState, seq: int) -> None:
         self.state, self.seq = state, seq
-        self.past.clear()
+        self.history.clear()
 
     def take(self, head: FrameHead, data: bytes, stream_id: str) -> Event | Snapshot:
-        """Fold one frame that has a `seq`. Raises Mistake; then nothing is held any more."""
+        """Fold one frame that has a `seq`. Raises Mistake when the frame is wrong; the state is then dropped."""
         try:
             return self._take(head, data, stream_id)
         except Mistake as wrong:
@@ -90,9 +90,9 @@ class ChatFold:
             raise Mistake("frame", f"{wrong!r}: {data[:200]!r}") from None
 
     def _take(self, head: FrameHead, data: bytes, stream_id: str) -> Event | Snapshot:
-        place = parse_places(stream_id, [self.chat_id]).get(self.chat_id)
+        place = parse_stream_ids(stream_id, [self.chat_id]).get(self.chat_id)
         if place is None:
-            raise Mistake("frame", f"the id {stream_id!r} says nothing of {self.chat_id}")
+            raise Mistake("frame", f"the id {stream_id!r} is no position in {self.chat_id}: {data[:200]!r}")
         if head.seq != str(place.seq):
             raise Mistake("seq", f"seq {head.seq} comes with the id {stream_id}")
         self.epochs.add(place.epoch)
@@ -103,7 +103,7 @@ class ChatFold:
             self.state = state_from_snapshot(self.chat_id, snapshot, place.position)
             self.seq, self.must_begin_anew = 0, False
             self.snapshots += 1
-            self.past.clear()
+            self.history.clear()
             return snapshot
         if self.must_begin_anew:
             raise Mistake("forged", f"a forged position was resumed with {data[:100]!r}")
@@ -115,6 +115,6 @@ class ChatFold:
         self.state = reduce(self.state, place.position, event)
         self.seq = place.seq
         self.events += 1
-        if self.events % PAST_EVERY == 0:
-            self.past.append((stream_id, self.state, self.seq))
+        if self.events % HISTORY_EVERY == 0:
+            self.history.append((stream_id, self.state, self.seq))
         return event

@@ -1,7 +1,7 @@
-"""One chat's whole log, read as a judge would: every entry in its chain, every event in its place, every claim noted.
+"""Reads one chat's whole log for the verdict: the chain of its entries, each event, and each claim.
 
-It folds with the product's reducer, since clients do, but the chain, the acks and the answers' texts are read here a
-second time. `verdict.py` asks it; it knows neither commands nor readers.
+It folds with the product's reducer, as clients do, but reads the chain, the acks and the answers' texts with code of
+its own.
 """
 
 from collections import Counter, defaultdict
@@ -9,9 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from protocol.codec import decode_events, decode_facts, encode
-from protocol.entries import RawEntry
-from protocol.events import (
+from tests.torture.answers import expected_text
+from tests.torture.evidence import ChatEvidence, InboxId
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import decode_facts
+from threadcast.chat.facts import Progressed, RunStarted
+from threadcast.chat.relations import ChildEnded
+from threadcast.store.load import NewerVersion, fold_loaded
+from threadcast_protocol.fold.reducer import Gap, reduce_event
+from threadcast_protocol.fold.snapshot import active_path, snapshot_of, state_from_snapshot
+from threadcast_protocol.fold.state import ChatState, empty_state
+from threadcast_protocol.framing.codec import decode_events, encode
+from threadcast_protocol.wire.events import (
     Ack,
     BranchSelected,
     Event,
@@ -22,23 +31,15 @@ from protocol.events import (
     ThreadUpdated,
     ToolStatus,
 )
-from protocol.facts import Progressed, RunStarted
-from protocol.messages import FilePart, Message, text_of
-from protocol.reducer import Gap, reduce_event
-from protocol.relations import ChildEnded
-from protocol.snapshot import active_path, snapshot_of, state_from_snapshot
-from protocol.state import ChatState, empty_state
-from server.store.load import NewerVersion, fold_loaded
-from tests.torture.answers import expected_text
-from tests.torture.evidence import ChatEvidence, InboxId
+from threadcast_protocol.wire.messages import FilePart, Message, text_of
 
 __all__ = ["NOTE_KEY", "Reading", "Result", "read_history"]
 
 NOTE_KEY = "note"
-"""Where in the thread's metadata a `set_params` leaves its request id."""
+"""The key of the thread's metadata in which a `set_params` leaves its request id."""
 
 DEATHS_OF_POISON = 3
-"""What PROTOCOL §18 says: so many takeovers in a row without progress, and the first command is given up."""
+"""After so many takeovers in a row without progress, the first command is given up (PROTOCOL §18)."""
 
 
 class Result(NamedTuple):
@@ -93,14 +94,14 @@ class Reading(msgspec.Struct, kw_only=True):
 
 
 def read_history(chat: ChatEvidence) -> Reading:
-    """All that this log says, and what is wrong with it."""
+    """The content of this log, and its broken promises."""
     reading = Reading(chat_id=chat.chat_id, accepted=chat.accepted)
-    state = empty_state(chat.chat_id)
+    state, head = empty_state(chat.chat_id), ""
     asked: dict[str, list[Message]] = {}
     halfway: ChatState | None = None
     for number, entry in enumerate(chat.entries):
-        if entry.before != state.head:
-            reading.wrong.append(("hole", f"entry {entry.entry_id} follows {entry.before!r}, not {state.head!r}"))
+        if entry.before != head:
+            reading.wrong.append(("hole", f"entry {entry.entry_id} follows {entry.before!r}, not {head!r}"))
             return reading
         events = decode_events(entry.events)
         if entry.position != state.position + len(events):
@@ -110,7 +111,7 @@ def read_history(chat: ChatEvidence) -> Reading:
             _note(reading, state, event, asked)
             state = reduce_event(state, event)
         _note_facts(reading, entry)
-        state = msgspec.structs.replace(state, head=entry.head, position=entry.position)
+        state, head = msgspec.structs.replace(state, position=entry.position), entry.head
         # Readers get a snapshot in place of another branch: what they hold of the tree does not reach that far.
         is_new = halfway is not None and any(isinstance(event, BranchSelected) for event in events)
         if number == len(chat.entries) // 2 or is_new:
@@ -124,7 +125,7 @@ def read_history(chat: ChatEvidence) -> Reading:
 
 
 def _compare(reading: Reading, chat: ChatEvidence, halfway: ChatState | None) -> None:
-    """The owner's state, the law, and what HTTP says, against the fold of everything."""
+    """Compare the owner's state, the law and the answer of HTTP with the fold of all entries."""
     try:
         owner = encode(snapshot_of(fold_loaded(chat.chat_id, chat.loaded, with_facts=True)))
     except (Gap, NewerVersion) as wrong:
@@ -206,7 +207,8 @@ def _note_result(reading: Reading, message: Message, call_id: str) -> None:
 
 
 def _check_answer(reading: Reading, message: Message, path: list[Message]) -> None:
-    """A finished answer is the model's text to the letter, a broken one its beginning."""
+    """Check the texts of answers: a finished answer is exactly the model's text, a broken answer is a beginning of that
+    text."""
     said, wanted = text_of(message.content), expected_text(message.model or "", path)
     reading.answers_count += 1
     if wanted is None:

@@ -1,9 +1,9 @@
-"""Chats that are deleted in the middle of what they do, and made again under the same id by an import.
+"""Chats that are deleted while they run, and made again under the same id by an import.
 
-A life: it begins by a command or by an import, says some things, is perhaps exported, and is deleted while answers and
-sub-chats still run. While it is dead nobody may find it, and after it lives again nothing of an earlier life may reach
-into it. A request whose answer was lost may still arrive for a while, so a new life waits for that; what is promised
-holds of what was answered. What the last life came to is judged as every chat's (`verdict.py`).
+A life begins with a command or an import, receives some messages, is perhaps exported, and is deleted while answers and
+sub-chats still run. No request may find a dead chat, and nothing of an earlier life may appear in a later one. A
+request whose answer was lost may still arrive for a while, so a new life waits for it; the promises concern answered
+requests. `verdict.py` judges the last life as it judges every chat.
 """
 
 import asyncio
@@ -13,37 +13,42 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from protocol.events import Event, Snapshot, SubchatUpdate
-from protocol.exports import ChatExport, export_lines
-from protocol.messages import Message
-from protocol.thread import ThreadChanges
 from tests.torture.driver import Pace, Seen
 from tests.torture.evidence import Asked, Mishap
 from tests.torture.plan import MODELS, ChatKind, first_command, mortal_command
 from tests.torture.poster import Poster
 from tests.torture.reader import Manners, Reader
 from tests.torture.wire import Answer, Broken, Lines
+from threadcast.chat.exports import ChatExport, export_lines
+from threadcast_protocol.wire.events import Event, Snapshot, SubchatUpdate
+from threadcast_protocol.wire.messages import Message
+from threadcast_protocol.wire.thread import ThreadChanges
 
 __all__ = ["Mortal"]
 
 KINDS: tuple[ChatKind, ...] = ("talk", "family", "essay", "family")
-"""Families twice: what a delete has to find elsewhere is found by chance alone. Tools run below them; one that
-asks people would wait for ever, since a mortal has none."""
+"""Families are there twice, because only they have sub-chats that a delete must find elsewhere. Their tools run in
+sub-chats; a tool that asks people would wait for ever, since these chats have no people."""
 
 LIFE_SECONDS = (1.5, 6.0)
 SAID_PER_LIFE = (2, 8)
 SAID_WHILE_DYING = 12
 BETWEEN_SECONDS = (0.0, 0.02)
-"""A command lies in its inbox for some milliseconds; so some are there whenever the delete comes."""
+"""Seconds between commands. A command waits in its inbox for some milliseconds, so some commands wait there whenever
+the delete comes."""
 
 LOOKS_AT_THE_DEAD = 4
 
 LATE_SECONDS = 12.0
-"""How long a request whose answer was lost may still have its effect: a web process stands still for 4 s at most, and
-tries a store that does not answer for 4 s more."""
+"""Seconds for which a request whose answer was lost may still take effect: a web process is stopped for 4 s at most,
+and tries a store that does not answer for 4 s more."""
+
+ORPHAN_SECONDS = 30.0
+"""How long a sub-chat may outlive its parent. It waits for a worker, and workers stand still for up to 6.5 s: four
+takeovers in a row may meet one that does."""
 
 ANSWER_SECONDS = 12.0
-"""An import waits up to 10 s for its effect."""
+"""Seconds for one answer; an import waits up to 10 s for its effect."""
 
 
 class Mortal:
@@ -89,13 +94,16 @@ class Mortal:
         self._posts: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Lives, until the pace has ended; the last one mostly goes on, so that it can be judged."""
+        """Run one life after another until the pace has ended; the last life mostly goes on, so that it can be
+        judged."""
         async with asyncio.TaskGroup() as saying:
             await self._begin()
             await self._live(saying)
             while not self._is_over():
                 exported = await self._export() if self._random.random() < 0.5 else None
-                await self._wait_until(self._import_lost_at + LATE_SECONDS)  # a late one would make it alive again
+                await self._wait_until(
+                    self._import_lost_at + LATE_SECONDS
+                )  # a late import would make the chat alive again
                 await self._die(saying)
                 if self._is_over():
                     break
@@ -120,7 +128,7 @@ class Mortal:
         await self._poster.post(first)
 
     async def _live(self, saying: asyncio.TaskGroup) -> None:
-        """Say some things, and leave before they are all answered."""
+        """Post some messages, and go on before they are all answered."""
         self._posts = []
         for _ in range(self._random.randint(*SAID_PER_LIFE)):
             if not await self._pace.wait():
@@ -139,7 +147,7 @@ class Mortal:
         return answer.body if answer.status == 200 else None
 
     async def _die(self, saying: asyncio.TaskGroup) -> None:
-        """While it is deleted more is said: the delete finds commands in the inbox, or they find nobody."""
+        """Delete the chat while more messages are posted: the delete finds them in the inbox, or they find no chat."""
         deleting = saying.create_task(self._ask("DELETE", f"/v1/chats/{self.chat_id}"))
         for _ in range(SAID_WHILE_DYING):
             self._say(saying)
@@ -160,7 +168,7 @@ class Mortal:
         await asyncio.gather(*self._posts)
         await self._let_late_ones_arrive()
         for child_id in sorted(self._children):
-            await self._look_at_the_dead(f"/v1/chats/{child_id}")
+            await self._look_until_dead(f"/v1/chats/{child_id}")
         self._counts["sub-chats of the dead"] += len(self._children)
         self._children.clear()
         self.buried += self.seen.commands.values()
@@ -199,7 +207,7 @@ class Mortal:
             self._lost_at = self._import_lost_at = asyncio.get_running_loop().time()
 
     def _made_up(self) -> bytes:
-        """Two messages of this life alone."""
+        """Return an export of two messages that only this life has."""
         stamp = f"{self.chat_id}-life-{self._life}"
         asks = Message(role="user", content=f"{stamp} asks", message_id=f"{stamp}-q")
         says = Message(
@@ -217,12 +225,25 @@ class Mortal:
         if answer.status != 404:
             self._wrong("revived", f"after its end GET {path} is answered {answer.status} {answer.body[:200]!r}")
 
+    async def _look_until_dead(self, path: str) -> None:
+        """A sub-chat that begins while its parent is deleted is deleted by the worker that takes it up."""
+        until = asyncio.get_running_loop().time() + ORPHAN_SECONDS
+        while (answer := await self._ask("GET", path)).status != 404:
+            if asyncio.get_running_loop().time() > until:
+                self._wrong(
+                    "revived", f"GET {path} is answered {answer.status}, {ORPHAN_SECONDS} s after its parent's end"
+                )
+                return
+            await asyncio.sleep(0.2)
+
     async def _post_again(self, asked: Asked, wanted: Literal["not_found", "duplicate"]) -> None:
-        """The same bytes, after the end of their life: never may they be taken for new."""
+        """Post a command again after the end of its life: the server must never accept it as new."""
         again = Asked(chat_id=self.chat_id, request_id=asked.request_id, type=asked.type, body=asked.body)
         await self._poster.post(again)
         said = again.answers[-1]
-        is_abort = asked.type == "abort" and wanted == "not_found"  # answered 200 wherever there is nothing to end
+        is_abort = (
+            asked.type == "abort" and wanted == "not_found"
+        )  # the server answers 200 where there is no chat to delete
         if said != wanted and not is_abort:
             self._wrong("twice", f"{asked.request_id} of an earlier life was answered {said}, not {wanted}")
         self._note_lost(again)
@@ -245,7 +266,7 @@ class Mortal:
             else:
                 if answer.status not in (429, 503):
                     return answer
-                if method != "GET":  # its effect may be on its way, although nobody knows
+                if method != "GET":  # the request may still take effect, although its answer was lost
                     self._lost_at = asyncio.get_running_loop().time()
             await asyncio.sleep(self._random.uniform(0.1, 0.6))
 

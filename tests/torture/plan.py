@@ -1,7 +1,7 @@
-"""What the posters ask for: the next command of a chat, from chance and from what its poster sees of it.
+"""Draws the next command of a chat, by chance and by the state that its poster sees.
 
-A kind of chat is a mixture of commands and a model. Every text holds its request id, so that no two are alike and the
-answer to one cannot pass for the answer to another. Pure but for the random numbers that it is given.
+Each kind of chat has a mixture of commands and a model. Every text holds its request id, so that all texts differ and
+an answer belongs to one message alone. The functions are pure but for the random numbers that they are given.
 """
 
 import base64
@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from protocol.events import PauseReason
-from protocol.messages import JsonObject
-from protocol.state import ChatState
 from tests.torture.answers import ECHO, ESSAY, FILE_NAME, TOOLS
 from tests.torture.evidence import Asked
 from tests.torture.history import NOTE_KEY
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.wire.events import PauseReason
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = [
     "KINDS",
@@ -45,8 +45,8 @@ KINDS: tuple[tuple[ChatKind, int], ...] = (
     ("family", 10),
     ("files", 10),
 )
-"""In a hundred chats. Bulk chats fill buffers and are trimmed; essays are struck in the middle of an answer. Editors
-carry calls out themselves, families let chats below them answer, files lie beside the log."""
+"""How many of a hundred chats have each kind. Bulk chats fill buffers and are trimmed; essays are struck in the middle
+of an answer. Editors carry calls out themselves, families let chats below them answer, files lie beside the log."""
 
 BULK_CHARACTERS = 16_000
 """Four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN §5)."""

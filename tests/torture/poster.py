@@ -22,10 +22,11 @@ ANSWER_SECONDS = 6.0
 
 PAUSE_FIRST_SECONDS = 0.2
 PAUSE_MAX_SECONDS = 2.0
-"""Between tries, doubled from the one to the other and spread, as clients are told to."""
+"""Seconds between tries, doubled from the first value to the second and spread, as clients are told to do."""
 
 AT_ONCE = 60
-"""Posts on their way to one web. More would only wait inside it, and time out there when it is busy."""
+"""Maximum posts on their way to one web process. More posts would only wait inside the process, and time out there when
+it is busy."""
 
 KEPT = frozenset({"accepted", "applied", "aborted"})
 
@@ -42,7 +43,8 @@ class Poster:
         self._room = {port: asyncio.Semaphore(AT_ONCE) for port in ports}
 
     async def post(self, asked: Asked) -> None:
-        """Until a web has answered for good. A caller who cannot wait for ever brings its own deadline."""
+        """Post until a web process has given a final answer. A caller that cannot wait for ever sets its own
+        deadline."""
         port, pause = self._random.choice(self._ports), PAUSE_FIRST_SECONDS
         while not await self._post_once(asked, port):
             await asyncio.sleep(pause * self._random.uniform(0.5, 1.5))
@@ -50,7 +52,7 @@ class Poster:
             port = self._random.choice([other for other in self._ports if other != port] or self._ports)
 
     async def post_with_a_twist(self, asked: Asked) -> None:
-        """As `post`, and sometimes once too often."""
+        """Post like `post`, and sometimes once more than needed."""
         drawn = self._random.random()
         if drawn < 0.10:
             self._counts["posted twice at once"] += 1
@@ -66,7 +68,7 @@ class Poster:
             await self._post_other_body(asked)
 
     async def cancel(self, asked: Asked) -> None:
-        """DELETE …/queue/<id>, once; an answer that does not come says nothing."""
+        """Send DELETE …/queue/<id> once. A missing answer tells nothing."""
         path = f"/v1/chats/{asked.chat_id}/queue/{asked.request_id}"
         try:
             answer = await self._lines.request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)
@@ -77,7 +79,7 @@ class Poster:
             asked.was_cancelled = True
 
     async def _post_once(self, asked: Asked, port: int) -> bool:
-        """True when it was answered for good."""
+        """Post once; returns whether the answer was final."""
         asked.posts += 1
         self._counts["posts"] += 1
         path = f"/v1/chats/{asked.chat_id}/commands"

@@ -4,9 +4,9 @@
         ...  # connect to ("127.0.0.1", proxy.port)
         proxy.reset()
 
-It stands between one pair of programs and knows nothing of what they say. Where it leads can be changed while it runs
-(`target`), so that a process that comes back on another port is found at the same address. A fault with a time ends by
-itself; `heal` ends all. The one rule: what is passed on is passed on unchanged and in order, or the connection dies.
+It forwards bytes between one pair of programs. Its `target` can be changed while it runs, so that a process that comes
+back on another port is found at the same address. A fault with a duration ends by itself; `heal` ends all faults. Bytes
+are forwarded unchanged and in order, or the connection ends.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Target: TypeAlias = tuple[str, int] | Path
 """A TCP address, or the path of a Unix socket."""
 
 CHUNK_BYTES = 64 * 1024
-"""Read at once, and about what waits in one direction: a slow reader must be felt by who writes to it."""
+"""Bytes of one read, and about the bytes that wait in one direction: a writer must notice a slow reader."""
 
 CONNECT_SECONDS = 2.0
 """To the target, on the same machine; a stopped process accepts in its kernel all the same."""
@@ -33,7 +33,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class _Line:
-    """One connection through the proxy: two sockets and what is to happen to them."""
+    """One connection through the proxy: two sockets and the faults that strike them."""
 
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.client = client
@@ -45,12 +45,12 @@ class _Line:
         return [self.client] if self.server is None else [self.client, self.server]
 
     def cut(self) -> None:
-        """An orderly end (FIN) of both sides, after what is on its way."""
+        """End both sides in order (FIN), after the bytes that are on their way."""
         for end in self.ends():
             end.close()
 
     def reset(self) -> None:
-        """The rude end (RST) of both sides; what is on its way is lost."""
+        """Reset both sides (RST); bytes that are on their way are lost."""
         for end in self.ends():
             sock = end.get_extra_info("socket")
             if sock is not None and not end.transport.is_closing():
@@ -104,7 +104,7 @@ class Proxy:
 
     @property
     def is_troubled(self) -> bool:
-        """A fault with a time holds just now."""
+        """Return whether a fault with a duration is active now."""
         return bool(self._timers)
 
     # Faults. Those that end or silence connections return how many.
@@ -118,8 +118,8 @@ class Proxy:
         return self._strike(_Line.reset, one_in)
 
     def swallow(self, seconds: float, one_in: int = 1) -> int:
-        """Half-open: what either side writes is taken and never arrives, and nobody is told. After `seconds` these
-        connections are reset; new ones work meanwhile."""
+        """Make connections half-open: bytes of either side are accepted and never arrive, without any error. After
+        `seconds` these connections are reset; new ones work meanwhile."""
         lines = list(self._lines)[::one_in]
         for line in lines:
             line.is_swallowing = True
@@ -147,13 +147,13 @@ class Proxy:
         self._later(seconds, lambda: self._set(rate=0.0))
 
     def refuse(self, seconds: float) -> int:
-        """For `seconds` nobody gets through: open connections are reset, new ones at once."""
+        """Refuse all traffic for `seconds`: open connections are reset, and new ones at once."""
         self._is_refusing = True
         self._later(seconds, lambda: self._set(refusing=False))
         return self.reset()
 
     def heal(self) -> None:
-        """All faults end now; silenced connections are reset, since what they swallowed cannot come back."""
+        """End all faults now. Silenced connections are reset, because their lost bytes cannot come back."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -186,7 +186,7 @@ class Proxy:
     # The way through.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its first byte to the end of both sides."""
+        """Forward one connection, from its first byte to the end of both sides."""
         line = _Line(writer)
         self._lines.add(line)
         self.opened += 1
@@ -215,7 +215,7 @@ class Proxy:
         writer: asyncio.StreamWriter,
         passes: Callable[[_Line], bool],
     ) -> None:
-        """One direction until its end, which is the end of the other one too."""
+        """Forward one direction until it ends, which ends the other direction too."""
         try:
             while chunk := await reader.read(CHUNK_BYTES):
                 if line.is_swallowing:
@@ -239,11 +239,11 @@ class Proxy:
         at = 0
         while at < len(chunk) and not line.is_swallowing:
             rate = self._bytes_per_second
-            size = max(1, int(rate / 20)) if rate else len(chunk)  # twenty steps a second
-            writer.write(chunk[at : at + size])
-            at += size
+            piece = chunk[at : at + max(1, int(rate / 20))] if rate else chunk[at:]  # twenty steps a second
+            writer.write(piece)
+            at += len(piece)
             if rate:
-                await asyncio.sleep(size / rate)
+                await asyncio.sleep(len(piece) / rate)
 
     def _asked(self, line: _Line) -> bool:
         if self._drops > 0 and not line.drops_next_reply:

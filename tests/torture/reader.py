@@ -1,8 +1,8 @@
 """Subscribers by the hundred: each reads one chat or several over a bare socket, and misbehaves as its manners say.
 
 A steady reader stays and resumes where it stopped, as a good client does. A wild one leaves in the middle, reads slowly
-or not at all for a while, and comes back with the right place, an earlier one, or a forged one. What it holds is
-checked frame by frame (`fold.py`); who listens to it (`driver.py`) is told of every event. It never posts.
+or not at all for a while, and comes back with the right place, an earlier one, or a forged one. `fold.py` checks the
+state of each reader frame by frame, and a driver (`driver.py`) is told of every event. It never posts.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from protocol.events import Event, Snapshot
-from protocol.ids import Position
-from protocol.places import place_word, tag_of
-from protocol.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
 from tests.torture.evidence import Mishap
 from tests.torture.fold import ChatFold, Mistake, read_head
 from tests.torture.wire import Broken, stream
+from threadcast_protocol.framing.sse import CommentFrame, EventFrame, FrameParser, RetryFrame
+from threadcast_protocol.framing.stream_ids import stream_id_word, tag_of
+from threadcast_protocol.wire.events import Event, Snapshot
+from threadcast_protocol.wire.ids import Position
 
 __all__ = ["Manners", "Reader"]
 
@@ -27,14 +27,15 @@ SILENCE_SECONDS = 18.0
 """A heartbeat comes after 15 s (PROTOCOL §4). A client's 45 s would spend a quarter of a run on one silent line."""
 
 SMALL_BUFFER_BYTES = 4_096
-"""Of a slow reader's socket, so that its slowness reaches the server within a few frames."""
+"""Receive buffer of a slow reader's socket in bytes, so small that the server notices the slowness within a few
+frames."""
 
 STAY_SECONDS = (0.5, 25.0)
 SLOW_SECONDS = (0.05, 1.5)
 STALL_SECONDS = (2.0, 10.0)
 
 DOUBLED_MAX = 3
-"""How often the pause before a reconnect is doubled while none succeeds: to 4 s at the most. Hundreds of readers who
+"""How often the pause before a reconnect is doubled while no reconnect succeeds: up to 4 s. Hundreds of readers who
 come back at once would keep a slow machine from serving any of them; clients are told to back off (PROTOCOL §15)."""
 
 Told: TypeAlias = Callable[[str, Event | Snapshot], None]
@@ -45,7 +46,8 @@ def _tell_nobody(chat_id: str, event: Event | Snapshot) -> None:
 
 
 class Reader:
-    """One subscriber over as many connections as it takes. `run` until cancelled; `is_calm` ends all misbehaviour."""
+    """One subscriber over as many connections as needed. `run` reads until it is cancelled; `is_calm` ends all
+    misbehaviour."""
 
     def __init__(
         self,
@@ -84,7 +86,8 @@ class Reader:
                 self._failures += 1
             except Mistake as wrong:
                 if not self._is_of_my_making(wrong):
-                    self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], f"{self.name}: {wrong}"))
+                    words = f"{self.name}, whose connection began at {place!r}: {wrong}"
+                    self._mishaps.append(Mishap(wrong.kind, ",".join(self.folds)[:200], words))
                 self._last_id = ""
             pause_seconds = self._random.uniform(0.05, 0.5) * 2 ** min(self._failures, DOUBLED_MAX)
             await asyncio.sleep(self._pause_seconds or pause_seconds)
@@ -179,7 +182,8 @@ class Reader:
     # Where to begin.
 
     def _choose_place(self) -> str:
-        """The right place, none, an earlier one, or a forged one; what is held is set to what the place stands for."""
+        """Choose the correct last id, no id, an earlier id or a forged id, and set the folded state to the state at
+        that id."""
         drawn = self._random.random()
         if drawn < 0.55 or not self._last_id:
             return self._last_id
@@ -191,26 +195,26 @@ class Reader:
         return self._forged_place()
 
     def _forget(self) -> None:
-        """Nothing is held; should the next connection fail, the one after it asks for a snapshot."""
+        """Drop the state; should the next connection fail, the connection after it asks for a snapshot."""
         self._last_id = ""
         for fold in self.folds.values():
             fold.state = None
-            fold.past.clear()
+            fold.history.clear()
 
     def _earlier_place(self) -> str:
         if len(self.folds) > 1:  # one id stands for all chats; going back in one alone needs an id of one's own making
             return self._last_id
         (fold,) = self.folds.values()
-        if not fold.past:
+        if not fold.history:
             return self._last_id
-        place, state, seq = self._random.choice(fold.past)
+        place, state, seq = self._random.choice(fold.history)
         fold.go_back(state, seq)
         self._last_id = place
         self._counts["places of the past"] += 1
         return place
 
     def _forged_place(self) -> str:
-        """Ids that the server never gave: none may be resumed."""
+        """Return an id that the server never gave, and that it must not resume."""
         self._counts["places forged"] += 1
         kind = self._random.randrange(4)
         words: list[str] = []
@@ -223,7 +227,7 @@ class Reader:
                 Position(epoch + 10**9, position, position),  # a life to come
                 Position(epoch, 10**14, 0),
             )[kind]
-            words.append(str(forged) if len(self.folds) == 1 else place_word(tag_of(chat_id), forged))
+            words.append(str(forged) if len(self.folds) == 1 else stream_id_word(tag_of(chat_id), forged))
             fold.must_begin_anew = True
         self._forget()
         return ".".join(words)

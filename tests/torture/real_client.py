@@ -1,4 +1,4 @@
-"""Drivers that use the product's own Python client, so that its part of the promise is tortured too.
+"""Drivers that use the product's own Python client, so that faults strike the client too.
 
 The client keeps commands, posts them again, resumes, folds and starts anew by itself; here is only what a program
 around it does. This file alone knows which client that is.
@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from protocol.events import Ack, Snapshot
 from tests.torture.driver import Pace, Seen
 from tests.torture.evidence import Mishap
 from tests.torture.fold import ChatFold
 from tests.torture.plan import first_command, next_command
-from threadcast import Client, Patience, ThreadcastError
-from threadcast.chat import Chat
-from threadcast.sent import Sent
+from threadcast_client import Client, RetryPolicy, ThreadcastError
+from threadcast_client.chat import Chat
+from threadcast_client.sent import Sent
+from threadcast_protocol.wire.events import Ack, Snapshot
 
 __all__ = ["RealDriver", "open_clients"]
 
-PATIENCE = Patience(silence_seconds=18.0, pause_max_seconds=1.0)
+RETRY_POLICY = RetryPolicy(silence_seconds=18.0, pause_max_seconds=1.0)
 """As the other readers'; a run is too short for a minute's pauses."""
 
 KEPT_MAX = 3
@@ -32,14 +32,14 @@ LOOK_SECONDS = 0.2
 
 @asynccontextmanager
 async def open_clients(ports: Sequence[int]) -> AsyncIterator[list[Client]]:
-    """One for each web; all chats share them, as those of one program do."""
+    """One client for each web process; all chats share them, as the chats of one program do."""
     async with AsyncExitStack() as stack:
-        clients = [Client(f"http://127.0.0.1:{port}", patience=PATIENCE) for port in ports]
+        clients = [Client(f"http://127.0.0.1:{port}", retry_policy=RETRY_POLICY) for port in ports]
         yield [await stack.enter_async_context(client) for client in clients]
 
 
 class RealDriver:
-    """One chat through `Client`: sends to it and watches it. `fold` is what the client holds of it."""
+    """One chat through `Client`, which sends to it and watches it. `fold` is the client's state of the chat."""
 
     def __init__(
         self, number: int, client: Client, seed: str, pace: Pace, mishaps: list[Mishap], counts: Counter[str]

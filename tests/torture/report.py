@@ -16,7 +16,7 @@ from tests.torture.verdict import Verdict
 __all__ = ["Report", "keep_evidence"]
 
 SHOWN_MAX = 25
-"""Violations in the text; the JSON has all."""
+"""Maximum violations in the text; the JSON has all."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -84,7 +84,8 @@ def _table(title: str, counts: Mapping[str, int]) -> str:
 
 
 def keep_evidence(directory: Path, evidence: Evidence, verdict: Verdict) -> None:
-    """Logs and commands of the chats that something is wrong with, one file each; all violations in one."""
+    """Write the logs and commands of each chat with a violation into a file of its own, and all violations into one
+    file."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "violations.json").write_bytes(msgspec.json.format(msgspec.json.encode(verdict.violations)))
     broken = {violation.chat_id for violation in verdict.violations}

@@ -18,15 +18,12 @@ from pathlib import Path
 import msgspec
 from redis.asyncio import Redis
 
-from protocol.codec import decode_snapshot, encode
-from protocol.errors import ThreadcastError
-from server.store.redis_store import RedisStore
 from tests.torture.audit import Archive, read_tool_runs
 from tests.torture.driver import Driver, Pace
 from tests.torture.evidence import Asked, Evidence, Mishap, ReaderEnd
 from tests.torture.faults import Injector, draw_schedule
 from tests.torture.fold import ChatFold
-from tests.torture.house import House, open_house, store_binary
+from tests.torture.harness import Harness, open_harness, store_binary
 from tests.torture.mortal import Mortal
 from tests.torture.poster import Poster
 from tests.torture.reader import Reader
@@ -35,16 +32,19 @@ from tests.torture.report import Report, keep_evidence
 from tests.torture.tabs import Tabs
 from tests.torture.verdict import judge
 from tests.torture.wire import Broken, Lines
-from threadcast import Client
+from threadcast.store.redis.store import RedisStore
+from threadcast_client import Client
+from threadcast_protocol.framing.codec import decode_snapshot, encode
+from threadcast_protocol.wire.errors import ThreadcastError
 
 __all__ = ["Options", "torture"]
 
 SETTLE_SECONDS = 180.0
-"""For what was accepted to come to rest: leases, three takeovers of a poisoned command, a queue of essays."""
+"""Seconds until all accepted commands have ended: leases, three takeovers of a poisoned command, a queue of essays."""
 
 CATCH_UP_SECONDS = 120.0
-"""For readers: a lost publication is found by the relay's position check, within 20 s (DESIGN §5), and once more.
-Both tell a hang from a slow machine; a run that is well ends them early."""
+"""Seconds until all readers have caught up: the relay's position check finds a lost publication within 20 s (DESIGN
+§5), and this may happen twice. Both tell a hang from a slow machine; a run that is well ends them early."""
 
 CHATS_OF_MANY = 8
 METRIC_SECONDS = 5.0
@@ -77,27 +77,27 @@ async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Ev
         LookupError: the store that was asked for is not installed.
     """
     binary = store_binary(options.store)
-    async with open_house(options.directory, binary, webs=options.webs, workers=options.workers) as house:
-        say(f"{len(house.members)} processes are ready")
-        url = house.store.server.url
+    async with open_harness(options.directory, binary, webs=options.webs, workers=options.workers) as harness:
+        say(f"{len(harness.members)} processes are ready")
+        url = harness.store.server.url
         async with (
             RedisStore(url) as store,
             Redis.from_url(url) as plain,
-            open_clients(house.web_ports) as clients,
+            open_clients(harness.web_ports) as clients,
         ):
             mishaps: list[Mishap] = []
             archive = Archive(store, plain, mishaps)
-            return await _Torture(options, binary, house, archive, mishaps, clients, say, stop).run()
+            return await _Torture(options, binary, harness, archive, mishaps, clients, say, stop).run()
 
 
 class _Torture:
-    """The parts of one run and who owns them."""
+    """The parts of one run, and their owner."""
 
     def __init__(
         self,
         options: Options,
         binary: Path,
-        house: House,
+        harness: Harness,
         archive: Archive,
         mishaps: list[Mishap],
         clients: Sequence[Client],
@@ -105,15 +105,15 @@ class _Torture:
         stop: asyncio.Event,
     ) -> None:
         self._binary = binary
-        self._options, self._house, self._say, self._stop = options, house, say, stop
+        self._options, self._harness, self._say, self._stop = options, harness, say, stop
         self._mishaps = mishaps
         self._counts: Counter[str] = Counter()
         self._archive = archive
-        self._injector = Injector(house)
+        self._injector = Injector(harness)
         self._pace = Pace(options.commands_per_second)
         self._settled = asyncio.Event()
         self._metrics: dict[tuple[str, int], Counter[str]] = {}
-        ports, seed = house.web_ports, options.seed
+        ports, seed = harness.web_ports, options.seed
         poster = Poster(ports, f"{seed} poster", self._mishaps, self._counts)
         self._drivers = [
             Driver(number, ports, seed, poster, self._pace, self._settled, self._mishaps, self._counts)
@@ -136,7 +136,7 @@ class _Torture:
         chats = len(self._drivers)
         count = CHATS_OF_MANY if number % 6 == 5 else 1
         chat_ids = [self._drivers[(number * 7 + at * 13) % chats].chat_id for at in range(min(count, chats))]
-        ports, seed = self._house.web_ports, f"{self._options.seed} reader {number}"
+        ports, seed = self._harness.web_ports, f"{self._options.seed} reader {number}"
         return Reader(f"reader-{number}", list(dict.fromkeys(chat_ids)), ports, seed, self._mishaps, self._counts)
 
     def _window(self, number: int) -> Tabs:
@@ -144,7 +144,7 @@ class _Torture:
         chat_ids = [self._drivers[(number * 5 + at * 11) % chats].chat_id for at in range(min(CHATS_OF_MANY, chats))]
         seed = self._options.seed
         unique = list(dict.fromkeys(chat_ids))
-        return Tabs(number, unique, self._house.web_ports, seed, self._mishaps, self._counts)
+        return Tabs(number, unique, self._harness.web_ports, seed, self._mishaps, self._counts)
 
     @property
     def _chat_ids(self) -> list[str]:
@@ -196,21 +196,21 @@ class _Torture:
                 await faults
         if self._stop.is_set():
             await self._bring_all_back()
-        for member in self._house.members:
+        for member in self._harness.members:
             if member.has_died():
                 self._mishaps.append(Mishap("died", "", f"{member.name} ended by itself; see {member.log}"))
 
     async def _bring_all_back(self) -> None:
-        """After an early end: whatever a fault had taken away when it was cut short."""
-        if not self._house.store.server.is_alive:
-            await self._house.store.start()
-        for member in self._house.members:
+        """Start the processes that a fault had stopped when the run was ended early."""
+        if not self._harness.store.server.is_alive:
+            await self._harness.store.start()
+        for member in self._harness.members:
             if not member.is_up:
                 await member.kill()
                 await member.start()
 
     async def _settle(self) -> None:
-        """Every command answered and seen, every chat at rest."""
+        """Wait until every command is answered and seen and every chat rests."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < deadline and not all(mortal.is_done for mortal in self._mortals):
             await asyncio.sleep(0.5)
@@ -242,7 +242,7 @@ class _Torture:
         return len(known) == len(self._children)
 
     async def _catch_up(self) -> None:
-        """Every reader at the last event; who is not there in time is found by the verdict."""
+        """Wait until every reader has the last event; the verdict finds readers that are late."""
         mortals = [reader for mortal in self._mortals for reader in mortal.readers]
         for reader in (*self._readers, *mortals, *(each for driver in self._drivers for each in driver.followers)):
             reader.is_calm = True
@@ -277,7 +277,7 @@ class _Torture:
                 ReaderEnd(name=name, chat_id=fold.chat_id, position=fold.position, snapshot=fold.snapshot)
                 for name, fold in self._folds()
             ],
-            tool_runs=read_tool_runs(self._house.runs_file),
+            tool_runs=read_tool_runs(self._harness.runs_file),
             blobs=await self._blobs(),
             buried=[asked for mortal in self._mortals for asked in mortal.buried],
             brought={mortal.chat_id: mortal.brought for mortal in self._mortals},
@@ -308,25 +308,25 @@ class _Torture:
         )
 
     async def _snapshots(self) -> dict[str, bytes]:
-        """What HTTP says of each chat, as the bytes that a fold is compared with."""
+        """Return each chat's snapshot from HTTP, as the bytes with which a fold is compared."""
         found: dict[str, bytes] = {}
         lines = Lines()
         for number, chat_id in enumerate(self._chat_ids):
-            port = self._house.web_ports[number % len(self._house.web_ports)]
+            port = self._harness.web_ports[number % len(self._harness.web_ports)]
             with suppress(Broken, msgspec.DecodeError):
                 answer = await lines.request(port, "GET", f"/v1/chats/{chat_id}")
                 found[chat_id] = encode(decode_snapshot(answer.body))
         return found
 
     async def _blobs(self) -> dict[str, bytes]:
-        """All files that were attached, as HTTP gives them."""
+        """Return all attached files, as HTTP serves them."""
         found: dict[str, bytes] = {}
         lines = Lines()
         for driver in self._drivers:
             if driver.kind != "files":
                 continue
             for name in sorted(self._archive.files(driver.chat_id)):
-                port = self._house.web_ports[len(found) % len(self._house.web_ports)]
+                port = self._harness.web_ports[len(found) % len(self._harness.web_ports)]
                 with suppress(Broken):
                     answer = await lines.request(port, "GET", f"/v1/chats/{driver.chat_id}/blobs/{name}")
                     if answer.status == 200:
@@ -337,7 +337,7 @@ class _Torture:
         said = subprocess.run([self._binary, "--version"], capture_output=True, text=True, check=True).stdout
         return " ".join(said.split()[:3])
 
-    # What is told while it runs.
+    # Progress and metrics, while the run goes on.
 
     async def _report_progress(self, began_at: float) -> None:
         while True:
@@ -346,17 +346,17 @@ class _Torture:
             accepted = sum(asked.is_accepted for asked in commands)
             kept = sum(len(driver.seen.kept) for driver in self._askers)
             struck = sum(self._injector.struck.values())
-            up = sum(member.is_up for member in self._house.members)
+            up = sum(member.is_up for member in self._harness.members)
             self._say(
                 f"{time.monotonic() - began_at:4.0f} s  {struck} faults, {accepted} commands accepted, {kept} not seen"
-                f" yet; {up} of {len(self._house.members)} processes up; {len(self._mishaps)} mishaps"
+                f" yet; {up} of {len(self._harness.members)} processes up; {len(self._mishaps)} mishaps"
             )
 
     async def _scrape(self) -> None:
-        """The webs' metrics, as far as they live to tell."""
+        """Keep reading the metrics of the web processes that answer, until cancelled."""
         lines = Lines()
         while True:
-            for web in self._house.webs:
+            for web in self._harness.webs:
                 if web.is_up and web.to_me is not None and isinstance(web.to_me.target, tuple):
                     with suppress(Broken):
                         answer = await lines.request(web.to_me.target[1], "GET", "/metrics", seconds=2.0)

@@ -5,10 +5,15 @@ It knows the shapes of a log and of what posters and readers hold, and no rule o
 
 from itertools import accumulate, repeat
 
-from protocol.codec import encode
-from protocol.deltas import AppendContent
-from protocol.entries import Fence, RawEntry
-from protocol.events import (
+from tests.torture.evidence import Asked, ChatEvidence, Evidence, ReaderEnd, ToolRun
+from tests.torture.history import read_history
+from tests.torture.verdict import judge
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.chat.facts import Fact, RunStarted
+from threadcast.store.ports import Loaded
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import (
     Ack,
     Event,
     MessageAdded,
@@ -18,14 +23,9 @@ from protocol.events import (
     StreamStarted,
     ThreadUpdated,
 )
-from protocol.facts import Fact, RunStarted
-from protocol.ids import EntryId
-from protocol.messages import FunctionCall, Message, ToolCall
-from protocol.principal import Principal
-from server.store.port import Loaded
-from tests.torture.evidence import Asked, ChatEvidence, Evidence, ReaderEnd, ToolRun
-from tests.torture.history import read_history
-from tests.torture.verdict import judge
+from threadcast_protocol.wire.ids import EntryId
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall
+from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["ANSWER", "PARAMS", "QUESTION", "RUN", "TURN", "chat_of", "kinds", "log_of", "sound"]
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from protocol.messages import JsonObject
 from tests.torture.evidence import Mishap
 from tests.torture.fold import ChatFold, Mistake
 from tests.torture.reader import Reader
 from tests.torture.wire import Broken, Lines
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["Tabs"]
 

@@ -3,22 +3,15 @@
 import msgspec
 import pytest
 
-from protocol.codec import encode
-from protocol.events import (
-    Ack,
-    Event,
-    IdeToolRequired,
-    MessageAdded,
-    SubchatUpdate,
-    ToolStatus,
-)
-from protocol.facts import Fact, Progressed
-from protocol.messages import FunctionCall, Message, ToolCall
-from protocol.relations import ChildEnded
 from tests.torture.calls import wrong_children, wrong_client_calls
 from tests.torture.evidence import Asked
 from tests.torture.history import Reading, read_history
 from tests.torture.sound import chat_of, log_of
+from threadcast.chat.facts import Fact, Progressed
+from threadcast.chat.relations import ChildEnded
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.events import Ack, Event, IdeToolRequired, MessageAdded, SubchatUpdate, ToolStatus
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall
 
 
 def required(call_id: str = "c") -> Event:

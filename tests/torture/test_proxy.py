@@ -19,7 +19,7 @@ Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def echo_house() -> AsyncIterator[Proxy]:
+async def echo_harness() -> AsyncIterator[Proxy]:
     """A server that answers each line with itself, behind a proxy; `heard` is what it received."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,7 +60,7 @@ async def ask(line: Line, words: bytes = b"hello\n") -> bytes:
 
 async def test_bytes_arrive_unchanged_and_in_order_both_ways() -> None:
     sent = random.Random(1).randbytes(300_000).replace(b"\n", b" ") + b"\n"
-    async with echo_house() as proxy, line_to(proxy) as (reader, writer):
+    async with echo_harness() as proxy, line_to(proxy) as (reader, writer):
         writer.write(sent)
         answer = await reader.readuntil(b"\n")
     assert hashlib.sha256(answer).digest() == hashlib.sha256(sent).digest()
@@ -68,7 +68,7 @@ async def test_bytes_arrive_unchanged_and_in_order_both_ways() -> None:
 
 
 async def test_cut_ends_both_sides_in_order_and_new_connections_work() -> None:
-    async with echo_house() as proxy, line_to(proxy) as line:
+    async with echo_harness() as proxy, line_to(proxy) as line:
         assert await ask(line) == b"hello\n"
         assert proxy.cut() == 1
         assert await line[0].read() == b""
@@ -77,7 +77,7 @@ async def test_cut_ends_both_sides_in_order_and_new_connections_work() -> None:
 
 
 async def test_reset_is_felt_as_a_reset() -> None:
-    async with echo_house() as proxy, line_to(proxy) as line:
+    async with echo_harness() as proxy, line_to(proxy) as line:
         assert await ask(line) == b"hello\n"
         assert proxy.reset() == 1
         with pytest.raises(ConnectionResetError):
@@ -85,7 +85,7 @@ async def test_reset_is_felt_as_a_reset() -> None:
 
 
 async def test_a_half_open_line_swallows_both_ways_until_it_is_reset() -> None:
-    async with echo_house() as proxy, line_to(proxy) as line:
+    async with echo_harness() as proxy, line_to(proxy) as line:
         assert await ask(line, b"before\n") == b"before\n"
         assert proxy.swallow(0.2) == 1
         async with line_to(proxy) as other:
@@ -96,7 +96,7 @@ async def test_a_half_open_line_swallows_both_ways_until_it_is_reset() -> None:
 
 
 async def test_a_dropped_reply_belongs_to_a_request_that_went_through() -> None:
-    async with echo_house() as proxy, line_to(proxy) as line:
+    async with echo_harness() as proxy, line_to(proxy) as line:
         proxy.drop_replies()
         with pytest.raises(ConnectionResetError):
             await ask(line, b"done\n")
@@ -106,7 +106,7 @@ async def test_a_dropped_reply_belongs_to_a_request_that_went_through() -> None:
 
 
 async def test_delay_and_throttle_slow_down_and_lose_nothing() -> None:
-    async with echo_house() as proxy, line_to(proxy) as line:
+    async with echo_harness() as proxy, line_to(proxy) as line:
         proxy.delay(0.1, 60)
         clock = asyncio.get_running_loop().time
         began_at = clock()
@@ -120,7 +120,7 @@ async def test_delay_and_throttle_slow_down_and_lose_nothing() -> None:
 
 
 async def test_while_it_refuses_nobody_gets_through() -> None:
-    async with echo_house() as proxy:
+    async with echo_harness() as proxy:
         proxy.refuse(60)
         async with line_to(proxy) as line:
             with pytest.raises(ConnectionResetError):
@@ -131,7 +131,7 @@ async def test_while_it_refuses_nobody_gets_through() -> None:
 
 
 async def test_a_target_that_is_away_is_a_reset_and_found_again_elsewhere(tmp_path: Path) -> None:
-    async with echo_house() as proxy:
+    async with echo_harness() as proxy:
         target, proxy.target = proxy.target, tmp_path / "nobody.sock"
         async with line_to(proxy) as line:
             with pytest.raises(ConnectionResetError):

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from protocol.messages import JsonObject
 from tests.torture import tabs as tabs_module
 from tests.torture.fold import Mistake
 from tests.torture.tabs import Tabs
 from tests.torture.wire import Answer, Broken
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.harness import ROOT
+from tests.support.server import ROOT
 from tests.torture.__main__ import main
 from tests.torture.faults import KINDS, draw_schedule
 from tests.torture.run import CATCH_UP_SECONDS, SETTLE_SECONDS
@@ -40,7 +40,7 @@ ACCEPTED_PER_SECOND_MIN = 2.0
 """Sixty a second are asked for, from people who wait for their answers, on a machine that others share."""
 
 
-@pytest.mark.slow(120)
+@pytest.mark.slow(SECONDS + 60)
 def test_no_command_is_lost_or_repeated_and_everybody_agrees_whatever_is_killed_stopped_or_cut(tmp_path: Path) -> None:
     kept, told = tmp_path / "kept", tmp_path / "report.json"
     arguments = ["--seconds", str(SECONDS), "--store", STORE, *SIZE, "--keep", str(kept), "--report", str(told)]

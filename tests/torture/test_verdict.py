@@ -6,11 +6,6 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from protocol.codec import encode
-from protocol.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
-from protocol.facts import Fact
-from protocol.messages import FilePart, Message
-from server.store.port import Loaded
 from tests.torture.answers import FILE_NAME
 from tests.torture.evidence import Asked, Evidence, Mishap, ReaderEnd, ToolRun
 from tests.torture.history import NOTE_KEY, read_history
@@ -18,6 +13,11 @@ from tests.torture.order import out_of_order
 from tests.torture.plan import file_of
 from tests.torture.sound import ANSWER, PARAMS, QUESTION, RUN, TURN, chat_of, kinds, log_of, sound
 from tests.torture.verdict import Violation, judge
+from threadcast.chat.facts import Fact
+from threadcast.store.ports import Loaded
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
+from threadcast_protocol.wire.messages import FilePart, Message
 
 
 def test_a_sound_run_is_good_and_counted() -> None:

@@ -7,8 +7,8 @@ A line is written by one write(2) to a file opened for appending: whole, or not 
 import asyncio
 import os
 
-from server.authoring import ToolContext, tool
-from server.tools.agents import delegate
+from threadcast import ToolContext, tool
+from threadcast.tools.agents import delegate
 
 __all__ = ["count_asked", "count_once", "count_safe", "delegate", "linger"]
 

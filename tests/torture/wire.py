@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from protocol.messages import JsonObject
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["Answer", "Broken", "Lines", "stream"]
 

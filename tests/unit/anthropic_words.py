@@ -2,16 +2,9 @@
 
 import msgspec
 
-from protocol.messages import (
-    FunctionCall,
-    JsonObject,
-    Message,
-    ToolCall,
-)
-from server.providers.anthropic.request import request_body
-from server.providers.base import (
-    Request,
-)
+from threadcast.providers.anthropic.request import request_body
+from threadcast.providers.base import Request
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall
 
 __all__ = [
     "asking",

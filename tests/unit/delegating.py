@@ -6,12 +6,12 @@ with nothing but the context.
 
 import asyncio
 
-from protocol.codec import decode_facts
-from protocol.messages import JsonObject
-from protocol.state import ChatState
-from server.store.port import Store
-from server.tools.base import ToolContext
-from server.tools.python import PythonTool, tool
+from threadcast.chat.entry_codec import decode_facts
+from threadcast.chat.owner_state import OwnerState
+from threadcast.store.ports import Store
+from threadcast.tools.context import ToolContext
+from threadcast.tools.python import PythonTool, tool
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["children_of", "delegate", "delegate_once", "facts_in", "start_agent", "stop_agent"]
 
@@ -51,7 +51,7 @@ async def stop_agent(agent_id: str, ctx: ToolContext) -> str:
     return "asked"
 
 
-def children_of(state: ChatState) -> list[str]:
+def children_of(state: OwnerState) -> list[str]:
     return [child.chat_id for child in state.private.relations.children]
 
 

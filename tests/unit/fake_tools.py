@@ -4,9 +4,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from protocol.messages import JsonObject
-from server.tools.base import Policy, Retry, ToolContext, ToolOutput, ToolResult
-from server.tools.traits import NO_TRAITS, Traits
+from threadcast.tools.base import (
+    Policy,
+    Retry,
+    ToolOutput,
+    ToolResult,
+)
+from threadcast.tools.context import ToolContext
+from threadcast.tools.traits import NO_TRAITS, Traits
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["FakeTool"]
 

@@ -14,15 +14,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
-from protocol.blobs import Blob
-from protocol.entries import RawEntry
-from protocol.errors import Internal, Unavailable
-from protocol.ids import EntryId
-from server.store.memory import MemoryStore
-from server.store.notice import AtOnce
-from server.store.port import (
+from threadcast.chat.entries import RawEntry
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import (
     Appended,
     AppendRequest,
+    AtOnce,
     Beat,
     BlobOutcome,
     BlobPut,
@@ -31,12 +28,15 @@ from server.store.port import (
     DueBell,
     InboxEntry,
     Loaded,
-    Notice,
+    LogMessage,
     Posted,
     PostRequest,
     Released,
     Taken,
 )
+from threadcast_protocol.wire.blobs import Blob
+from threadcast_protocol.wire.errors import Internal, Unavailable
+from threadcast_protocol.wire.ids import EntryId
 
 __all__ = ["DEADLINE_SECONDS", "Clock", "FaultyStore", "Hold"]
 
@@ -100,7 +100,8 @@ class _Sieve:
 
 
 class FaultyStore(MemoryStore):
-    """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included. `away` names
+    """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included, and
+    `followed` the chats whose logs were followed. `away` names
     the calls that are refused until further notice, `broken` those whose reply makes no sense."""
 
     def __init__(self) -> None:
@@ -108,10 +109,11 @@ class FaultyStore(MemoryStore):
         super().__init__(self.clock)
         self.calls: Counter[str] = Counter()
         self.order: list[str] = []
+        self.followed: list[str] = []
         self.requests: list[AppendRequest] = []
         self.away: set[str] = set()
         self.broken: set[str] = set()
-        self.loses_mail = False
+        self.loses_inbox_signals = False
         self.loses_bells = False
         self.loses_publishes = False
         self.loses_deletes = False
@@ -245,24 +247,25 @@ class FaultyStore(MemoryStore):
             yield bell
 
     @asynccontextmanager
-    async def mail(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+    async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
         await self._through("mail", anyio.lowlevel.checkpoint)
-        async with super().mail(worker) as mail:
-            yield _Sieve(mail, lambda _: self.loses_mail)
+        async with super().inbox_signals(worker) as signals:
+            yield _Sieve(signals, lambda _: self.loses_inbox_signals)
 
     @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
+        self.followed.append(chat_id)
         await self._through("follow", anyio.lowlevel.checkpoint)
 
-        def offered(notice: Notice) -> bool:
+        def offered(log_message: LogMessage) -> bool:
             if at_once is None or "notice" in self.away:
                 return False
-            return self._is_lost(notice) or at_once(notice)
+            return self._is_lost(log_message) or at_once(log_message)
 
-        async with super().follow(chat_id, offered) as notices:
-            yield _Sieve(notices, self._is_lost)
+        async with super().follow(chat_id, offered) as log_messages:
+            yield _Sieve(log_messages, self._is_lost)
 
-    def _is_lost(self, notice: Notice) -> bool:
+    def _is_lost(self, log_message: LogMessage) -> bool:
         if "notice" in self.away:
             raise Unavailable("the store does not answer")
-        return notice.head in self._lost_heads or (self.loses_deletes and notice.kind == "deleted")
+        return log_message.head in self._lost_heads or (self.loses_deletes and log_message.kind == "deleted")

@@ -4,13 +4,14 @@ import tempfile
 
 from msgspec.structs import replace
 
-from protocol.commands import ImportChat
-from protocol.events import PayloadAdded
-from protocol.import_files import check_exports, read_blobs, read_parts
-from protocol.messages import JsonObject, Message
-from protocol.principal import SYSTEM
-from server.api.spool import Spool
 from tests.unit.pure_chat import PureChat
+from threadcast.api.spool import Spool
+from threadcast.chat.import_files import check_exports, read_blobs, read_parts
+from threadcast.chat.internal_commands import ImportChat
+from threadcast.settings.limits import Limits
+from threadcast_protocol.wire.events import PayloadAdded
+from threadcast_protocol.wire.messages import JsonObject, Message
+from threadcast_protocol.wire.principal import SYSTEM
 
 __all__ = ["InFile", "read_exports"]
 
@@ -48,5 +49,5 @@ def read_exports(body: bytes) -> list[InFile]:
         spool = Spool(file)
         return [
             InFile(chat.header.chat_id, list(read_parts(spool, chat)), [blob.hash for blob in read_blobs(spool, chat)])
-            for chat in check_exports(spool)
+            for chat in check_exports(spool, Limits().import_max_messages)
         ]

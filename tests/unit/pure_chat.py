@@ -1,34 +1,35 @@
 """A chat without any I/O: commands, a scripted model and scripted tools drive the pure core, entry by entry.
 
-It plays what the actor and the agent loop play, in the smallest form: each step makes a ledger, which becomes one
-entry with head, digest and bytes as in the log. Tests draw random steps and then hold the result to the law.
+`PureChat` does the work of the actor and the agent loop in the smallest form: each step fills an entry builder, which
+becomes one entry with head, digest and bytes as in the log. Tests draw random steps and then compare folds of the log.
 """
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from protocol.codec import decode_events, encode
-from protocol.commands import Command, InternalCommand, UserMessage
-from protocol.decider import decide
-from protocol.deltas import AppendContent, DeltaOp
-from protocol.entries import Fence, RawEntry
-from protocol.events import Ack, Event, StreamDelta
-from protocol.failures import Failure
-from protocol.ids import EntryId, Head
-from protocol.ledger import Ledger
-from protocol.messages import FunctionCall, JsonObject, ToolCall, Usage
-from protocol.principal import LOCAL, Principal
-from protocol.reducer import fold_entry
-from protocol.state import ChatState, empty_state
-from server.agent.answer.final import say_final_word
-from server.agent.outcomes import Answer, break_off, finish, summarized, tool_done
-from server.agent.place.payload_types import Action, PayloadType
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.plan import advance, carry_out, is_worked_on, stops
-from server.agent.recovery import recover
-from server.agent.steps import CallModel, RunTool, Step, Summarize, Wait
-from server.tools.base import Tool, ToolResult
+from threadcast.actor.intake import carry_out
+from threadcast.agent_loop.answer.final import say_final_word
+from threadcast.agent_loop.outcomes import Answer, break_off, finish, summarized, tool_done
+from threadcast.agent_loop.plan import advance, is_worked_on, stops
+from threadcast.agent_loop.recovery import recover
+from threadcast.agent_loop.steps import CallModel, RunTool, Step, Summarize, Wait
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.entry_fold import fold_entry
+from threadcast.chat.internal_commands import InternalCommand
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.profiles.payload_types import Action, PayloadType
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.tools.base import Tool, ToolResult
+from threadcast_protocol.framing.codec import decode_events, encode
+from threadcast_protocol.wire.commands import Command, UserMessage
+from threadcast_protocol.wire.deltas import AppendContent, DeltaOp, SetToolCalls
+from threadcast_protocol.wire.events import Ack, Event, StreamDelta
+from threadcast_protocol.wire.failures import Failure
+from threadcast_protocol.wire.ids import EntryId, Head
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, ToolCall, Usage
+from threadcast_protocol.wire.principal import LOCAL, Principal
 
 __all__ = ["PureChat", "acks", "call", "say", "table"]
 
@@ -54,23 +55,31 @@ def table(
 
 
 class PureChat:
-    """`entries` is the log so far, `final_acks` what it says finally of commands; `step` is what a worker would now be
-    doing outside."""
+    """`entries` is the log so far, `final_acks` the final acks in it; `step` is the step that a worker would now carry
+    out."""
 
-    def __init__(self, tools: ChatTools | None = None, first_id: int = 1, chat_id: str = "c1") -> None:
+    def __init__(
+        self,
+        tools: ChatTools | None = None,
+        *commands: Command | InternalCommand,
+        first_id: int = 1,
+        chat_id: str = "c1",
+    ) -> None:
         self.tools = tools or table()
         self.chat_id = chat_id
-        self.state: ChatState = empty_state(chat_id)
-        self.states: list[ChatState] = [self.state]
+        self.state: OwnerState = empty_owner_state(chat_id)
+        self.states: list[OwnerState] = [self.state]
         self.entries: list[RawEntry] = []
         self.events: list[Event] = []
         self.final_acks: list[tuple[str, bool]] = []
         self.step: Step = Wait()
-        self.source: ChatState | None = None
+        self.source: OwnerState | None = None
         self.now_ms = 1_000
         self._ids = itertools.count(first_id)
         self._epoch = 0
         self.fence("wake")
+        for command in commands:
+            self.command(command)
 
     @property
     def is_waiting(self) -> bool:
@@ -99,105 +108,125 @@ class PureChat:
         )
 
     def command(self, command: Command | InternalCommand, by: Principal = LOCAL) -> list[Event]:
-        """What an actor does with one command, the stopping of a turn by an abort included."""
+        """Carry out one command as an actor does, with the end of the run's task by an abort."""
         is_stopped = stops(command, self.state)
         is_held = is_worked_on(self.state) and not is_stopped
-        ledger = self._ledger()
+        builder = self._builder()
         step = carry_out(
-            ledger, self.tools, lambda it: decide(it, command, by, source=self.source), is_stopped=is_stopped
+            lambda _: self.tools,
+            builder,
+            command,
+            by,
+            request_id=command.client_request_id,
+            source=self.source,
+            is_stopped=is_stopped,
         )
         self.step = self.step if is_held else step
-        return self._commit(ledger)
+        return self._commit(builder)
 
     def wake(self, now_ms: int) -> list[Event]:
-        """The chat's timer is due: somebody takes it and looks."""
+        """Let a worker take the chat when its deadline is due."""
         self.now_ms = now_ms
         self.fence("wake")
-        ledger = self._ledger()
-        recover(ledger, self.tools, can_continue=False)
-        self.step = advance(ledger, self.tools)
-        return self._commit(ledger)
+        builder = self._builder()
+        recover(builder, self.tools, can_continue=False)
+        self.step = advance(builder, self.tools)
+        return self._commit(builder)
 
     def stream(self, *ops: DeltaOp) -> list[Event]:
         """The model says something."""
-        ledger = self._ledger()
-        if ledger.state.draft is not None:
-            ledger.say(StreamDelta(ledger.state.draft.message.message_id, list(ops)))
-        return self._commit(ledger)
+        builder = self._builder()
+        if builder.state.draft is not None:
+            builder.say(StreamDelta(builder.state.draft.message.message_id, list(ops)))
+        return self._commit(builder)
 
     def finish(
         self, reason: str = "stop", usage: Usage | None = None, *, words: str = "Yes.", has_nameless_calls: bool = False
     ) -> list[Event]:
         """The model's answer is whole. It ends with `words` when it said nothing yet."""
         assert isinstance(self.step, CallModel)
-        ledger = self._ledger()
-        draft = ledger.state.draft
+        builder = self._builder()
+        draft = builder.state.draft
         assert draft is not None
         if words and not draft.content and not draft.message.tool_calls:
-            ledger.say(StreamDelta(draft.message.message_id, [AppendContent(words)]))
+            builder.say(StreamDelta(draft.message.message_id, [AppendContent(words)]))
         answer = Answer(
             calls=draft.message.tool_calls, finish_reason=reason, usage=usage, has_nameless_calls=has_nameless_calls
         )
-        self.step = finish(ledger, self.step, answer, self.tools)
-        return self._commit(ledger)
+        self.step = finish(builder, self.step, answer, self.tools)
+        return self._commit(builder)
+
+    def says(
+        self, text: str, reason: str = "stop", usage: Usage | None = None, *, has_nameless_calls: bool = False
+    ) -> list[Event]:
+        """The model's answer is whole, and is this text."""
+        self.stream(AppendContent(text))
+        return self.finish(reason, usage, has_nameless_calls=has_nameless_calls)
+
+    def asks(self, *calls: ToolCall) -> list[Event]:
+        """The model's answer is whole, and asks for these calls."""
+        self.stream(SetToolCalls(list(calls)))
+        return self.finish()
 
     def break_off(self, code: str = "stream_error") -> list[Event]:
         """The model's answer breaks."""
         assert isinstance(self.step, CallModel)
-        ledger = self._ledger()
-        self.step = break_off(ledger, self.step, Answer(), Failure(code=code, message="The model failed."), self.tools)
-        return self._commit(ledger)
+        builder = self._builder()
+        self.step = break_off(builder, self.step, Answer(), Failure(code=code, message="The model failed."), self.tools)
+        return self._commit(builder)
 
     def tool_answers(
         self, content: str = "ok", *, failed: bool = False, **more: Any
     ) -> list[Event]:  # Any: of a result
         """The tool that runs gives this result."""
         assert isinstance(self.step, RunTool)
-        ledger = self._ledger()
+        builder = self._builder()
         result = ToolResult(content=content, failed=failed, **more)
-        self.step = tool_done(ledger, self.step.call, result, 1, self.tools, rest=self.step.beside)
-        return self._commit(ledger)
+        self.step = tool_done(builder, self.step.call, result, 1, self.tools, rest=self.step.beside)
+        return self._commit(builder)
 
     def summarizer_answers(self, text: str = "in short", usage: Usage | None = None) -> list[Event]:
         """The model that sums up says this; '' when it fails."""
         assert isinstance(self.step, Summarize)
-        ledger = self._ledger()
-        self.step = summarized(ledger, self.step, text, 1, self.tools, usage)
-        return self._commit(ledger)
+        builder = self._builder()
+        self.step = summarized(builder, self.step, text, 1, self.tools, usage)
+        return self._commit(builder)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
         """The owner dies; another takes over and goes on from the log alone."""
         self.state = self._folded()
         self.fence("takeover")
-        ledger = self._ledger()
-        recover(ledger, self.tools, can_continue=can_continue)
-        self.step = advance(ledger, self.tools)
-        return self._commit(ledger)
+        builder = self._builder()
+        recover(builder, self.tools, can_continue=can_continue)
+        self.step = advance(builder, self.tools)
+        return self._commit(builder)
 
-    def write(self, write: Callable[[Ledger], object]) -> list[Event]:
+    def write(self, write: Callable[[EntryBuilder], object]) -> list[Event]:
         """One entry of whatever `write` says and notes."""
-        ledger = self._ledger()
-        write(ledger)
-        return self._commit(ledger)
+        builder = self._builder()
+        write(builder)
+        return self._commit(builder)
 
     def types(self, since: int = 0) -> list[str]:
         """The wire's names of the events from `since` on."""
         return [str(type(event).__struct_config__.tag) for event in self.events[since:]]
 
-    def _ledger(self) -> Ledger:
+    def _builder(self) -> EntryBuilder:
         self.now_ms += 1
         tools = self.tools
-        return Ledger(self.state, self.now_ms, self.new_id, tools.profile.params, lambda it: say_final_word(it, tools))
+        return EntryBuilder(
+            self.state, self.now_ms, self.new_id, tools.profile.params, lambda it: say_final_word(it, tools)
+        )
 
-    def _commit(self, ledger: Ledger) -> list[Event]:
-        if ledger.is_empty:
+    def _commit(self, builder: EntryBuilder) -> list[Event]:
+        if builder.is_empty:
             return []
         here = Head.parse(self.state.head)
         entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
-        position = self.state.position + len(ledger.events)
+        position = self.state.position + len(builder.events)
         head = str(Head(entry_id, f"d{entry_id.n}", position))
-        after = ledger.as_committed(head, entry_id.epoch)
-        self.final_acks += [(ack.request_id, ack.accepted) for ack in ledger.acks if ack.final]
+        after = builder.as_committed(head, entry_id.epoch)
+        self.final_acks += [(ack.request_id, ack.accepted) for ack in builder.acks if ack.final]
         self._append(
             RawEntry(
                 entry_id=entry_id,
@@ -206,9 +235,9 @@ class PureChat:
                 position=position,
                 time_ms=0,
                 version=1,
-                events=encode(ledger.events),
-                facts=encode(ledger.facts) if ledger.facts else b"",
-                acks=encode(ledger.acks) if ledger.acks else b"",
+                events=encode(builder.events),
+                facts=encode(builder.facts) if builder.facts else b"",
+                acks=encode(builder.acks) if builder.acks else b"",
             )
         )
         assert self.state == after, "what the ledger folded and what its bytes fold to differ"
@@ -220,8 +249,8 @@ class PureChat:
         self.events.extend(events)
         self.states.append(self.state)
 
-    def _folded(self) -> ChatState:
-        state = empty_state(self.chat_id)
+    def _folded(self) -> OwnerState:
+        state = empty_owner_state(self.chat_id)
         for entry in self.entries:
             state, _ = fold_entry(state, entry, with_facts=True)
         return state

@@ -12,16 +12,16 @@ from typing import Any
 
 import anyio
 
-from protocol.ids import Position
-from protocol.principal import LOCAL
-from protocol.sse import EventFrame, FrameParser, ParsedFrame
-from server.relay.connection import Connection
-from server.relay.hub import Hub
-from server.relay.relay import Relay
-from server.relay.subscriber import Subscriber
-from server.telemetry import Metrics
-from tests.integration.harness import Watcher
+from tests.support.reader import Watcher
 from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast.base.telemetry import Metrics
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.relay import Relay
+from threadcast.fanout.subscriber import Subscriber
+from threadcast_protocol.framing.sse import EventFrame, FrameParser, ParsedFrame
+from threadcast_protocol.wire.ids import Position
+from threadcast_protocol.wire.principal import LOCAL
 
 __all__ = ["Socket", "reading"]
 
@@ -29,7 +29,8 @@ __all__ = ["Socket", "reading"]
 class Socket:
     """A reader's end. While `is_blocked` nothing is taken; `watcher` holds what was. `ended` says why it is over."""
 
-    def __init__(self, chat_id: str = "c1") -> None:
+    def __init__(self, chat_id: str = "c1", *, is_hidden: bool = False) -> None:
+        self._is_hidden = is_hidden
         self.watcher = Watcher(chat_id)
         self.frames: list[ParsedFrame] = []
         self.bodies: list[bytes] = []
@@ -48,17 +49,22 @@ class Socket:
         return self._relay
 
     @property
-    def place(self) -> Position:
+    def stream_position(self) -> Position:
         """Where a client would go on."""
-        place = Position.parse(self.watcher.last_id)
-        assert place is not None
-        return place
+        stream_position = Position.parse(self.watcher.last_id)
+        assert stream_position is not None
+        return stream_position
 
     def free(self) -> None:
         """Take bytes again."""
         self.is_blocked = False
         self._freed.set()
         self._freed = asyncio.Event()
+
+    def look_now(self) -> None:
+        """Make the relay due for the hub's next position check."""
+        self.relay.changed_at -= 1.0
+        self.relay.checked_at -= 20.0
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -85,18 +91,23 @@ class Socket:
                 except AssertionError as mistake:  # told to the test when it leaves; raised here, a reader only ends
                     self.mistake = mistake
 
-    async def serve(self, hub: Hub, metrics: Metrics, place: Position | None, principal_id: str, **more: Any) -> None:
+    async def serve(
+        self, hub: Hub, metrics: Metrics, stream_position: Position | None, principal_id: str, **more: Any
+    ) -> None:
         """What the endpoint does with a request; returns when the stream has ended. Any: bounds of a Subscriber."""
-        async with hub.relay(self.watcher.chat_id) as relay, anyio.create_task_group() as tasks:
+        async with (
+            hub.relay(self.watcher.chat_id, is_hidden=self._is_hidden) as relay,
+            anyio.create_task_group() as tasks,
+        ):
             self._relay = relay
             self.watcher.begin()
-            connection = Connection(
+            connection = ReaderConnection(
                 self.send, tasks, metrics, principal_id=principal_id, abort=self.abort, put=self.put, **more
             )
             subscriber = Subscriber(connection, relay, relay.chat_id, is_one_of_many=False)
             with hub.kept_alive(connection):
                 try:
-                    await relay.join(subscriber, place)
+                    await relay.join(subscriber, stream_position)
                     self.joined.set()
                     await anyio.sleep_forever()
                 finally:
@@ -111,14 +122,14 @@ async def reading(
     chat_id: str = "c1",
     *,
     socket: Socket | None = None,
-    place: Position | None = None,
+    stream_position: Position | None = None,
     principal_id: str = LOCAL.id,
     **more: Any,  # Any: bounds of a Subscriber
 ) -> AsyncIterator[Socket]:
     """A subscription for as long as the block runs, if it does not end before."""
     mine = socket or Socket(chat_id)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(mine.serve, hub, Metrics(), place, principal_id, **more))
+        tasks.start_soon(partial(mine.serve, hub, Metrics(), stream_position, principal_id, **more))
         with anyio.fail_after(DEADLINE_SECONDS):
             await mine.joined.wait()
         yield mine

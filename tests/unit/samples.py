@@ -5,9 +5,9 @@ A test checks that no type is missing, so a new one cannot be forgotten here.
 
 from typing import get_args
 
-from protocol import events as ev
-from protocol.commands import Command
-from protocol.deltas import (
+from threadcast_protocol.wire import events as ev
+from threadcast_protocol.wire.commands import Command
+from threadcast_protocol.wire.deltas import (
     AddCitation,
     AddServerContentBlock,
     AppendContent,
@@ -18,8 +18,8 @@ from protocol.deltas import (
     SetToolCalls,
     SetUsage,
 )
-from protocol.messages import FunctionCall, JsonObject, Message, TextPart, ToolCall, Usage
-from protocol.thread import Thread
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, TextPart, ToolCall, Usage
+from threadcast_protocol.wire.thread import Thread
 
 __all__ = ["COMMANDS", "EVENTS", "SNAPSHOT", "tags_of"]
 
@@ -39,21 +39,31 @@ _DECISION: JsonObject = {
     "note": "careful",
 }
 
+_TOOLS: list[JsonObject] = [{"name": "open_tab", "description": "Opens a tab.", "input_schema": {"type": "object"}}]
+
 COMMANDS: dict[str, JsonObject] = {
     "user_message": {
         "content": [{"type": "text", "text": "hi"}],
-        "attachments": [{"image_url": {"url": "/v1/chats/c/blobs/b"}}],
+        "attachments": [{"image_url": {"url": f"/v1/chats/c/blobs/{'ab' * 32}"}}],
         "context_files": [{"file_name": "a", "file_content": "b"}],
         "context": {"page": "x"},
         "interaction": {"type": "value_selected", "action": "a", "data": {"b": 1}},
         "params": {"temperature": 0.5},
+        "tools": _TOOLS,
         "interrupt": True,
     },
-    "retry_from_index": {"index": 2, "content": "again", "attachments": [], "prune": True},
+    "retry_from_index": {"index": 2, "content": "again", "attachments": [], "prune": True, "tools": _TOOLS},
     "regenerate": {"message_id": "m1", "model": "demo/echo"},
     "abort": {"run_id": "r1", "clear_queue": True},
     "set_params": {"patch": {"title": "New", "temperature": None}},
-    "update_message": {"message_id": "m1", "content": "x", "attachments": [], "regenerate": True, "mode": "branch"},
+    "update_message": {
+        "message_id": "m1",
+        "content": "x",
+        "attachments": [],
+        "regenerate": True,
+        "mode": "branch",
+        "tools": _TOOLS,
+    },
     "remove_message": {"message_id": "m1", "regenerate": True},
     "tool_decision": _DECISION,
     "tool_decisions": {"decisions": [_DECISION, {"accepted": False, "payload_id": "p2"}]},
@@ -82,9 +92,29 @@ _ANSWER = Message(
     role="assistant", content="", message_id="m2", tool_calls=[_CALL], usage=_USAGE, extra={"k": 1}, created_at=1
 )
 _REASON = ev.PauseReason(type="confirmation", tool_name="clock", tool_call_id="call-1", input={"a": 1}, input_hash="h")
+_QUESTION = ev.PauseReason(
+    type="question",
+    tool_name="",
+    tool_call_id="q1",
+    command="Which?",
+    input_hash="h",
+    question=ev.Question(text="Which?", options=["a", "b"]),
+)
 _QUEUED = ev.QueuedItem("req-2", False, "user_message", "hi", "hi")
 _STATUS = ev.ToolStatus(
     tool_call_id="call-1", name="clock", message_id="m2", index=0, status="progress", progress=0.5, data={"a": 1}
+)
+_STEP = ev.AgentStep(
+    run_id="r1",
+    step_id="3.0.1",
+    kind="chat",
+    name="read",
+    status="failed",
+    started_at=5,
+    elapsed_ms=3,
+    until=9,
+    subchat_id="c2",
+    error="ValueError",
 )
 _PAYLOAD: JsonObject = {
     "payload_id": "p1",
@@ -123,11 +153,13 @@ EVENTS: list[ev.Event] = [
         ],
     ),
     ev.StreamFinished(message_id="m2", finish_reason="stop", usage=_USAGE, timings={"ttft_ms": 5}),
-    ev.PauseRequired([_REASON]),
+    ev.PauseRequired([_REASON, _QUESTION]),
     ev.PauseCleared(),
     ev.IdeToolRequired(tool_call_id="call-1", tool_name="open", args={"a": 1}, deadline_at=5),
     ev.SubchatUpdate(tool_call_id="call-1", subchat_id="c2", attached_files=["a"]),
     ev.BackgroundAgentUpdated({"id": "a"}),
+    ev.AgentData("m1", "chart", {"bars": [1, 2]}),
+    _STEP,
     ev.ProcessCompleted(process_id="p", status="done", exit_code=None, short_description="d", mode="m"),
     _STATUS,
     ev.PayloadAdded(**_PAYLOAD),
@@ -149,10 +181,11 @@ SNAPSHOT = ev.Snapshot(
         error=None,
         queue_size=1,
         queued_items=[_QUEUED],
-        pause_reasons=[_REASON],
+        pause_reasons=[_REASON, _QUESTION],
         is_compressing=False,
         tools=[_STATUS],
         ide_calls=[ev.IdeCall(tool_call_id="call-1", tool_name="open", args={})],
+        agent_steps=[_STEP],
     ),
     messages=[_USER, _ANSWER],
     background_agents=[{"id": "a"}],

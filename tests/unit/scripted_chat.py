@@ -1,7 +1,7 @@
-"""A chat server of a few lines, for tests of its clients: the wire of one chat, played by rote.
+"""A chat server of a few lines, for tests of its clients. It serves one chat.
 
-It keeps a list of events; whoever subscribes gets their fold as a snapshot, or what follows its Last-Event-ID. What a
-command causes is up to the test's `react`. `served` runs any app on a free loopback port, in a thread of its own.
+It keeps a list of events. A subscriber gets their fold as a snapshot, or the events after its Last-Event-ID. The test's
+`react` decides which events a command causes. `served` runs any app on a free loopback port in its own thread.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from protocol.codec import decode_event, encode
-from protocol.ids import Position
-from protocol.reducer import reduce
-from protocol.snapshot import snapshot_of
-from protocol.state import ChatState, empty_state
+from threadcast_protocol.fold.reducer import reduce
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.fold.state import ChatState, empty_state
+from threadcast_protocol.framing.codec import decode_event, encode
+from threadcast_protocol.wire.ids import Position
 
 Json = dict[str, Any]  # Any: commands and events as they stand on the wire
 
@@ -30,7 +30,7 @@ START_SECONDS = 30.0
 
 
 class ScriptedChat:
-    """`react(command)` says the events that follow a command."""
+    """`react(command)` returns the events that follow a command."""
 
     def __init__(self, react: Callable[[Json], list[Json]], *, ready_status: int = 200) -> None:
         self.posted: list[Json] = []
@@ -95,7 +95,7 @@ class ScriptedChat:
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
-    """The app's URL, while it is served."""
+    """Serve an app for a block. Yields its URL."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
     )

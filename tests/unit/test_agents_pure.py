@@ -4,26 +4,17 @@ from functools import partial
 
 import pytest
 
-from protocol.commands import (
-    Abort,
-    ImportChat,
-    StopSubchat,
-    SubchatFinished,
-)
-from protocol.deltas import SetToolCalls
-from protocol.errors import NotFound
-from protocol.principal import LOCAL
-from protocol.subchats import (
-    Wanted,
-    open_child,
-    stop_agent,
-)
-from protocol.thread import ThreadChanges
-from protocol.wakes import WAKES_MAX
-from server.agent.steps import CallModel
 from tests.unit.pure_chat import PureChat, call, say, table
-from tests.unit.pure_family import TOOLS, calling, deliver, letters, opened
+from tests.unit.pure_family import TOOLS, calling, deliver, opened, outbound_of
 from tests.unit.test_tree import check_law
+from threadcast.agent_loop.steps import CallModel
+from threadcast.chat.internal_commands import ImportChat, StopSubchat, SubchatFinished
+from threadcast.chat.subchats import Wanted, open_child, stop_agent
+from threadcast.chat.wakes import WAKES_MAX
+from threadcast_protocol.wire.commands import Abort
+from threadcast_protocol.wire.errors import NotFound
+from threadcast_protocol.wire.principal import LOCAL
+from threadcast_protocol.wire.thread import ThreadChanges
 
 
 def test_an_agent_is_not_stopped_by_its_calls_end_and_its_model_reads_of_its_end() -> None:
@@ -32,7 +23,7 @@ def test_an_agent_is_not_stopped_by_its_calls_end_and_its_model_reads_of_its_end
     deliver(chat)
     chat.tool_answers(agent.chat_id)
     chat.command(Abort(client_request_id="stop"))
-    assert letters(chat) == []
+    assert outbound_of(chat) == []
     chat.command(
         SubchatFinished(client_request_id="f", subchat_id=agent.chat_id, outcome="limit", text="as far as I came")
     )
@@ -77,8 +68,7 @@ def test_a_chat_wakes_only_so_often_until_somebody_asks_it_something() -> None:
         chat.command(SubchatFinished(client_request_id=f"f{number}", subchat_id=child.chat_id, outcome="complete"))
         if chat.is_waiting:
             break
-        chat.stream(SetToolCalls([call(f"w{number}", "delegate")]))
-        chat.finish()
+        chat.asks(call(f"w{number}", "delegate"))
         wanted = Wanted(f"w{number}", "again", is_background=True, wakes=True)
         chat.write(partial(open_child, wanted=wanted))
         deliver(chat)
@@ -133,6 +123,6 @@ def test_an_agent_is_stopped_by_its_id_and_no_other_chat_is() -> None:
     for name in ("nobody", waited_for.chat_id):
         with pytest.raises(NotFound):
             chat.write(partial(stop_agent, agent_id=name))
-    chat.write(lambda ledger: stop_agent(ledger, agent.chat_id))
-    (letter,) = letters(chat)
-    assert letter == StopSubchat(client_request_id=f"stop:{agent.chat_id}")
+    chat.write(lambda builder: stop_agent(builder, agent.chat_id))
+    (command,) = outbound_of(chat)
+    assert command == StopSubchat(client_request_id=f"stop:{agent.chat_id}")

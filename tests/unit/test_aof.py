@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.store import aof
-from server.store.aof import BadManifest, Manifest, Scan, parse_manifest, scan
+from threadcast.store.embedded import aof
+from threadcast.store.embedded.aof import BadManifest, Manifest, Scan, parse_manifest, scan
 
 
 def record(*words: bytes) -> bytes:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.errors import ModelFailed
-from server.agent.answer.assembler import ANSWER_MAX_CHARACTERS, CALLS_MAX_COUNT, Assembler
-from server.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from threadcast.agent_loop.answer.assembler import ANSWER_MAX_CHARACTERS, CALLS_MAX_COUNT, Assembler
+from threadcast.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from threadcast_protocol.wire.errors import ModelFailed
 
 
 @pytest.mark.parametrize(

@@ -4,27 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from protocol.commands import ToolDecision
-from protocol.deltas import SetToolCalls
-from protocol.events import PayloadAdded, PayloadUpdated
-from protocol.messages import JsonObject
-from server.agent.calls.previews import PREVIEW_SENT
-from server.assembly.app_file import app_file_of
-from server.assembly.payloads import payload_types_of
-from server.assembly.profiles import profiles_of
-from server.assembly.tools import tools_of
-from server.settings import Payload, Profile, Settings, Tool
-from server.tools.http import HttpClient
-from server.tools.preview import Preview
 from tests.unit.pure_chat import PureChat, call, say
 from tests.unit.pure_chat import table as chat_table
+from threadcast.agent_loop.calls.previews import PREVIEW_SENT
+from threadcast.settings import Payload, Profile, Settings, Tool
+from threadcast.tools.http import HttpClient
+from threadcast.tools.preview import Preview
+from threadcast.wiring.app_file import app_file_of
+from threadcast.wiring.payloads import payload_types_of
+from threadcast.wiring.profiles import profiles_of
+from threadcast.wiring.tools import tools_of
+from threadcast_protocol.wire.commands import ToolDecision
+from threadcast_protocol.wire.events import PayloadAdded, PayloadUpdated
+from threadcast_protocol.wire.messages import JsonObject
 
 APP = '''
 import msgspec
-from server.agent.place.payload_types import payload_type
-from server.tools.preview import Preview
-from server.tools.python import tool
-from server.tools.traits import Traits
+from threadcast.profiles.payload_types import payload_type
+from threadcast.tools.preview import Preview
+from threadcast.tools.python import tool
+from threadcast.tools.traits import Traits
 
 class Article(msgspec.Struct):
     """A text with a title."""
@@ -75,9 +74,9 @@ def test_types_that_cannot_be_told_apart_stop_the_start() -> None:
     ("table", "words"),
     [
         ({"clock": Tool(policy="preview")}, "tool clock: .* needs a payload_type"),
-        ({"propose": Tool(commit_tool="gone")}, "its commit_tool 'gone' is not there"),
+        ({"propose": Tool(commit_tool="gone")}, "its commit_tool 'gone' does not exist"),
         ({"save": Tool(policy="deny")}, "its commit_tool 'save' has the policy 'deny'"),
-        ({"save": Tool(enabled=False)}, "its commit_tool 'save' is not there"),
+        ({"save": Tool(enabled=False)}, "its commit_tool 'save' does not exist"),
     ],
 )
 def test_a_preview_that_could_not_be_shown_or_carried_out_stops_the_start(
@@ -90,7 +89,7 @@ def test_a_preview_that_could_not_be_shown_or_carried_out_stops_the_start(
 
 NAMING = """
 import msgspec
-from server.authoring import Preview, Traits, schema_of, tool
+from threadcast import Preview, Traits, schema_of, tool
 
 class Order(msgspec.Struct):
     item: str
@@ -110,10 +109,8 @@ def named(tmp_path: Path, table: dict[str, Tool] | None = None, text: str = NAMI
     """A chat whose model has called `propose_order`."""
     (tmp_path / "orders_app.py").write_text(text)
     tools = tools_of(Settings(tools=table or {}), app_file_of(str(tmp_path / "orders_app.py")).tools, HttpClient())
-    chat = PureChat(chat_table(tools))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c1", "propose_order")]))
-    chat.finish()
+    chat = PureChat(chat_table(tools), say("q"))
+    chat.asks(call("c1", "propose_order"))
     return chat
 
 

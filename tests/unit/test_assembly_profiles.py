@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.place.payload_types import Action, PayloadType
-from server.agent.place.profile import DEFAULT_IDENTITY, Profile
-from server.agent.place.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
-from server.assembly import furnish
-from server.assembly.app_file import app_file_of
-from server.assembly.payloads import payload_types_of
-from server.assembly.profiles import profiles_of
-from server.settings.sources import BadSettings, load_settings
+from threadcast.profiles.payload_types import Action, PayloadType
+from threadcast.profiles.profile import DEFAULT_IDENTITY, Profile
+from threadcast.profiles.prompt import SECTIONS, STANDARD_SECTIONS, PromptContext, Section
+from threadcast.settings.sources import BadSettings, load_settings
+from threadcast.wiring.app_file import app_file_of
+from threadcast.wiring.components import build_components
+from threadcast.wiring.payloads import payload_types_of
+from threadcast.wiring.profiles import profiles_of
 
 TOOLS = ["clock", "save_article", "get_payload"]
 TYPES = {"chart": PayloadType(name="chart"), "draft": PayloadType(name="draft")}
@@ -108,7 +108,9 @@ def test_tools_of_mcp_servers_and_tools_that_are_switched_off_may_be_named(tmp_p
 
 @pytest.mark.parametrize("place", ["a//b", "a/b/c/d", "", "/", "x" * 65])
 def test_a_scope_that_is_no_path_of_names_stops_the_start(tmp_path: Path, place: str) -> None:
-    with pytest.raises(BadSettings, match=r"profiles\.p\.scopes: .* is no name; a place is one to three names with /"):
+    with pytest.raises(
+        BadSettings, match=r"profiles\.p\.scopes: .* is not a valid name; a place is one to three names"
+    ):
         profiles(tmp_path, f"[profiles.p.scopes.'{place}']\nguidelines = 'x'")
 
 
@@ -121,7 +123,7 @@ def test_a_scope_is_called_as_the_pages_call_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[profiles.p.scopes.'a b']\n[profiles.p.scopes.'/a_b']", r"\"/a_b\": is the place 'a_b' again"),
+        ("[profiles.p.scopes.'a b']\n[profiles.p.scopes.'/a_b']", r"\"/a_b\": names the scope 'a_b' again"),
         ("[profiles.p.scopes.' ']", r"profiles\.p\.scopes\.\" \": has no name"),
     ],
 )
@@ -131,7 +133,7 @@ def test_a_place_without_a_name_or_with_two_tables_stops_the_start(tmp_path: Pat
 
 
 def test_a_slash_belongs_into_scopes_alone(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match=r"profiles: 'a/b' is no name; use letters, digits, _ and -$"):
+    with pytest.raises(BadSettings, match=r"profiles: 'a/b' is not a valid name; use letters, digits, _ and -$"):
         profiles(tmp_path, "[profiles.'a/b']")
 
 
@@ -145,13 +147,13 @@ def test_payload_types_are_what_the_settings_say_and_markers_are_their_own(tmp_p
     assert types(text) == {"chart": chart}
     with pytest.raises(ValueError, match=r"payloads\.bars\.marker: payloads\.chart has the marker CHART too"):
         types(text + "[payloads.bars]\nmarker = 'CHART'")
-    with pytest.raises(BadSettings, match="SUGGESTED_VALUES has a meaning of its own"):
+    with pytest.raises(BadSettings, match="SUGGESTED_VALUES is the server's own"):
         types("[payloads.x]\nmarker = 'SUGGESTED_VALUES'")
 
 
 APP = """
-from server.agent.place.prompt import PromptContext, section
-from server.tools.python import tool
+from threadcast.profiles.prompt import PromptContext, section
+from threadcast.tools.python import tool
 
 @tool()
 def greet() -> str:
@@ -176,7 +178,7 @@ def test_the_operators_file_gives_tools_and_sections(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1", r"no function in it is decorated with @tool\(\) or @section\(NAME\)"),
+        ("x = 1", r"decorated with @agent\(NAME\), @tool\(\) or @section\(NAME\)"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         (APP + "\n@section('weather')\ndef other(prompt):\n    return ''\n", "two sections are called 'weather'"),
         (
@@ -200,4 +202,4 @@ def test_a_binding_names_an_argument_that_its_tool_takes(tmp_path: Path) -> None
     )
     settings = load_settings({}, {}, str(tmp_path / "threadcast.toml")).settings
     with pytest.raises(ValueError, match="there is no argument of calculator 'expresion'; did you mean 'expression'"):
-        furnish(settings)
+        build_components(settings)

@@ -6,16 +6,15 @@ import anyio
 import anyio.abc
 import pytest
 
-from server.assembly import furnish
-from server.assembly.providers import providers_of
-from server.console.doctor_models import model_finding
-from server.console.doctor_tools import tool_findings
-from server.providers import extras
-from server.providers.anthropic.messages import Anthropic
-from server.providers.google.gemini import Google
-from server.providers.openai.chat import OpenAIChat
-from server.settings import Model, Models, Provider, Secret, Settings, Tool
-from server.settings.sources import load_settings
+from threadcast.console.doctor_services import model_finding, tool_findings
+from threadcast.providers import extras
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.settings import Model, Models, Provider, Secret, Settings, Tool
+from threadcast.settings.sources import load_settings
+from threadcast.wiring.components import build_components
+from threadcast.wiring.providers import providers_of
 
 KINDS = Models(
     providers={
@@ -77,13 +76,13 @@ def test_a_named_model_that_nobody_serves_stops_the_start(text: str, sentence: s
     file = tmp_path / "threadcast.toml"
     file.write_text(f'{text}\n[models.providers.played]\nkind = "script"\nfile = "scenes.toml"\n')
     with pytest.raises(ValueError, match=sentence):
-        furnish(load_settings({}, file=str(file)).settings)
+        build_components(load_settings({}, file=str(file)).settings)
 
 
 def test_a_model_that_is_not_listed_goes_to_its_server(tmp_path: Path) -> None:
     file = tmp_path / "threadcast.toml"
     file.write_text('[models]\ndefault = "here/new"\n[models.providers.here]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    assert furnish(load_settings({}, file=str(file)).settings).providers.names == ["here"]
+    assert build_components(load_settings({}, file=str(file)).settings).providers.names == ["here"]
 
 
 def test_doctor_reads_a_script_and_asks_it_for_no_key(tmp_path: Path) -> None:
@@ -125,5 +124,5 @@ async def test_doctor_looks_once_for_each_origin_of_http_tools() -> None:
         }
         found = await tool_findings(Settings(models=Models(default="demo/echo"), tools=tools), 2.0)
     assert [(each.verdict, each.what) for each in found] == [("ok", "http tools"), ("fail", "http tools")]
-    assert found[0].text == f"articles, notes: somebody listens at 127.0.0.1:{port}"
-    assert found[1].text.startswith("nobody: nobody listens at 127.0.0.1:9")
+    assert found[0].text == f"articles, notes: 127.0.0.1:{port} accepts connections"
+    assert found[1].text.startswith("nobody: nothing accepts connections at 127.0.0.1:9")

@@ -7,14 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.blobs import Blob, blob_url, data_url
-from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Message, Part, TextPart
-from server.agent.calls.results import RESULT_MAX_BYTES, keep_result, take_images
-from server.agent.history import attachments
-from server.agent.history.attachments import resolve
-from server.providers.base import ModelInfo, Request
-from server.providers.openai.chat_wire import request_body
 from tests.unit.pictures import JPEG, PNG, hash_of, png_of
+from threadcast.agent_loop.history import attachments
+from threadcast.agent_loop.history.attachments import resolve
+from threadcast.chat.tool_results import LOGGED_RESULT_MAX_BYTES, keep_result, take_images
+from threadcast.providers.base import ModelInfo, Request
+from threadcast.providers.openai.chat_wire import request_body
+from threadcast_protocol.wire.blobs import Blob, blob_url, data_url
+from threadcast_protocol.wire.messages import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonObject,
+    Message,
+    Part,
+    TextPart,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -156,7 +166,7 @@ async def test_a_model_that_nobody_described_is_sent_everything() -> None:
 
 async def test_a_blob_that_is_gone_leaves_a_note() -> None:
     (note,) = await parts_of(user(reference(PNG)))
-    assert note == TextPart("[image left out: it is not there any more]")
+    assert note == TextPart("[image left out: it no longer exists]")
 
 
 @pytest.mark.parametrize("url", ["https://evil.example/a.png", "http://169.254.169.254/", "data:text/html,x"])
@@ -222,16 +232,16 @@ async def test_large_images_of_a_result_become_blobs_and_small_ones_stay() -> No
 
 
 async def test_a_long_result_is_cut_and_kept_whole() -> None:
-    whole, blobs = "é" * RESULT_MAX_BYTES, Blobs()
+    whole, blobs = "é" * LOGGED_RESULT_MAX_BYTES, Blobs()
     kept = await keep_result(whole, "read", "c1", blobs.put)
-    assert len(kept.content.encode()) <= RESULT_MAX_BYTES
-    assert kept.content.endswith(f"\n[cut: {2 * RESULT_MAX_BYTES} bytes in all]")
+    assert len(kept.content.encode()) <= LOGGED_RESULT_MAX_BYTES
+    assert kept.content.endswith(f"\n[cut: {2 * LOGGED_RESULT_MAX_BYTES} bytes in all]")
     (file,) = kept.attachments
-    assert (file["name"], file["mime"], file["bytes"]) == ("read.txt", "text/plain", 2 * RESULT_MAX_BYTES)
+    assert (file["name"], file["mime"], file["bytes"]) == ("read.txt", "text/plain", 2 * LOGGED_RESULT_MAX_BYTES)
     assert blobs.held[hash_of(whole.encode())].data == whole.encode()
 
 
-@pytest.mark.parametrize("length", [0, 1, RESULT_MAX_BYTES])
+@pytest.mark.parametrize("length", [0, 1, LOGGED_RESULT_MAX_BYTES])
 async def test_a_result_that_fits_is_the_message_as_it_is(length: int) -> None:
     kept = await keep_result("x" * length, "t", "c1", Blobs().put)
     assert (kept.content, kept.attachments) == ("x" * length, [])
@@ -239,11 +249,11 @@ async def test_a_result_that_fits_is_the_message_as_it_is(length: int) -> None:
 
 async def test_a_result_stands_also_when_nothing_can_be_kept() -> None:
     image = data_url("image/png", png_of(60_000))
-    kept = await keep_result(f"{image}\n" + "x" * RESULT_MAX_BYTES, "t", "c1", Blobs(is_full=True).put)
+    kept = await keep_result(f"{image}\n" + "x" * LOGGED_RESULT_MAX_BYTES, "t", "c1", Blobs(is_full=True).put)
     assert kept.attachments == []
     assert kept.content.startswith("[image 1: image/png, 60000 bytes]\nxxx")
     assert kept.content.endswith("[image 1 could not be kept]")
-    assert len(kept.content) <= RESULT_MAX_BYTES
+    assert len(kept.content) <= LOGGED_RESULT_MAX_BYTES
 
 
 def _base64(data: bytes) -> str:

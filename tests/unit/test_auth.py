@@ -1,17 +1,17 @@
-"""Who is calling: the local principal, or the bearer of a known token, or nobody."""
+"""Authentication: a request belongs to the local principal or to that of a known token, or it is refused."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import Unauthorized
-from protocol.principal import LOCAL, Principal
-from server.api.auth import Authenticator, KnownToken, LocalAuthenticator, TokenAuthenticator, hash_token
+from threadcast.api.auth import Authenticator, LocalAuthenticator, TokenAuthenticator, hash_token
+from threadcast_protocol.wire.errors import Unauthorized
+from threadcast_protocol.wire.principal import LOCAL, Principal
 
 ALICE = Principal("alice", ("approve",))
 BOB = Principal("bob")
 TOKENS: Authenticator = TokenAuthenticator(
-    [KnownToken(hash_token("tc_a"), ALICE), KnownToken(hash_token("tc_b"), BOB), KnownToken(hash_token("tc_a2"), ALICE)]
+    {hash_token("tc_a"): ALICE, hash_token("tc_b"): BOB, hash_token("tc_a2"): ALICE}
 )
 
 
@@ -49,5 +49,5 @@ def test_the_refusal_does_not_repeat_what_was_sent() -> None:
 
 
 def test_an_authenticator_that_lets_nobody_in_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="nobody could call"):
-        TokenAuthenticator([])
+    with pytest.raises(ValueError, match="no request would be accepted"):
+        TokenAuthenticator({})

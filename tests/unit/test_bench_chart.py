@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-
 from bench.__main__ import Report
 from bench.chart import DOCS, LABEL_WIDTH, bars, budget, files_of, main
 from bench.figures import Figure, Section
@@ -86,7 +85,7 @@ def test_what_is_out_of_date_is_named_and_then_renewed(tmp_path: Path, capsys: p
     assert main(["--check"], tmp_path) == 1
     said = capsys.readouterr().err
     for name in ("performance.md", "performance-budget.svg", "performance-gone.svg"):
-        assert f"docs/{name} is not what docs/performance.json gives: run python -m bench.chart" in said
+        assert f"docs/{name} is out of date with docs/performance.json; run python -m bench.chart" in said
     assert main([], tmp_path) == 0
     assert main(["--check"], tmp_path) == 0
     assert not (tmp_path / "performance-gone.svg").exists()
@@ -97,4 +96,4 @@ def test_what_is_out_of_date_is_named_and_then_renewed(tmp_path: Path, capsys: p
 
 def test_the_page_of_a_project_that_was_never_measured_says_so() -> None:
     assert DOCS.is_dir()
-    assert "Nothing has been measured" in files_of(Report(0, {}, []), PAGE)["performance.md"]
+    assert "No figures were measured" in files_of(Report(0, {}, []), PAGE)["performance.md"]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
 from bench import compare
 from bench.figures import Figure, Section
 from bench.judge import Key, Verdict, judge, keyed, ratio_of, suspects
@@ -75,7 +74,7 @@ def test_a_figure_of_one_commit_alone_or_of_nothing_is_not_judged() -> None:
 
 PROGRAM = """
 import json, pathlib, sys
-from server import COST
+from threadcast import COST
 if "lost" in sys.argv and COST > 100: raise SystemExit("\\x1b[Kno such product")
 figure = {"key": "cost", "what": "what it costs", "value": COST * SCALE, "unit": "us", "least": 1, "greatest": 1}
 report = {"taken_at": 0, "machine": {}, "sections": [
@@ -91,11 +90,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     (tmp_path / "bench").mkdir()
-    (tmp_path / "server").mkdir()
+    (tmp_path / "server/threadcast").mkdir(parents=True)
     (tmp_path / "bench/__init__.py").touch()
     _git("init", "--quiet")
     for tag, cost, scale in (("cheap", 100, 1), ("dear", 130, 2)):
-        (tmp_path / "server/__init__.py").write_text(f"COST = {cost}\n")
+        (tmp_path / "server/threadcast/__init__.py").write_text(f"COST = {cost}\n")
         (tmp_path / "bench/__main__.py").write_text(f"SCALE = {scale}\n{PROGRAM}")
         _git("add", "--all")
         _git("-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "--quiet", "--message", tag)
@@ -113,7 +112,7 @@ def test_both_products_are_measured_by_the_programs_of_the_new_commit(
     assert compare.main(["cheap", "dear", "--rounds", "1", "--rows", "start"]) == 1
     said = capsys.readouterr()
     assert "what it costs         200 ->        260 us      1.30 [1.30 .. 1.30] x2  WORSE" in said.out
-    assert "seems worse, measured again: start" in said.err
+    assert "measured again because they seem worse: start" in said.err
     assert compare.main(["dear", "cheap", "--rounds", "1", "--rows", "start"]) == 0
     assert "0.77 [0.77 .. 0.77] x1  better" in capsys.readouterr().out
     assert compare.main(["cheap", "--rounds", "1", "--rows", "start", "--own-bench"]) == 1

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.blobs import (
+from tests.unit.pictures import JPEG, PNG, hash_of, png_of
+from threadcast.chat.facts import CommandQueued
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.blobs import (
     INLINE_MAX_BYTES,
     LARGE_PART_BYTES,
     Blob,
+    BlobCollector,
     BlobFacts,
-    Shelf,
     attachments_of,
     blob_hashes,
     blob_url,
@@ -28,15 +31,22 @@ from protocol.blobs import (
     put_inline,
     with_facts,
 )
-from protocol.codec import encode
-from protocol.commands import UserMessage, decode_command, encode_command
-from protocol.content import read_content
-from protocol.errors import InvalidContent
-from protocol.events import MessageAdded
-from protocol.facts import CommandQueued
-from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Message, Part, TextPart
-from protocol.principal import LOCAL
-from tests.unit.pictures import JPEG, PNG, hash_of, png_of
+from threadcast_protocol.wire.commands import UserMessage, decode_command, encode_command
+from threadcast_protocol.wire.content import read_content
+from threadcast_protocol.wire.errors import InvalidContent
+from threadcast_protocol.wire.events import MessageAdded
+from threadcast_protocol.wire.messages import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonObject,
+    Message,
+    Part,
+    TextPart,
+)
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.row("ATT-5")
 
@@ -74,19 +84,19 @@ def made(recipe: Recipe) -> list[JsonObject]:
     return [kind(seed, size) for kind, seed, size in recipe]
 
 
-def shelved(content: object, chat_id: str = "c1") -> tuple[list[Part], Shelf]:
-    shelf = Shelf(chat_id)
-    read = read_content(content, [], shelf=shelf)
+def shelved(content: object, chat_id: str = "c1") -> tuple[list[Part], BlobCollector]:
+    collector = BlobCollector(chat_id)
+    read = read_content(content, [], collector=collector)
     assert not isinstance(read, str)
-    return read, shelf
+    return read, collector
 
 
 @given(recipes)
 def test_putting_the_bytes_back_gives_what_the_client_sent(recipe: Recipe) -> None:
     content = made(recipe)
-    read, shelf = shelved(content)
+    read, collector = shelved(content)
     plain = read_content(content, [])
-    back = json.loads(put_inline(msgspec.json.encode(read), shelf.blobs))
+    back = json.loads(put_inline(msgspec.json.encode(read), collector.blobs))
     for part in back:
         for place in (part, part.get("image_url", {}), part.get("input_audio", {})):
             place.pop("bytes", None)
@@ -96,13 +106,13 @@ def test_putting_the_bytes_back_gives_what_the_client_sent(recipe: Recipe) -> No
 
 @given(recipes)
 def test_every_reference_is_found_in_events_and_in_commands_inside_of_facts(recipe: Recipe) -> None:
-    read, shelf = shelved(made(recipe))
+    read, collector = shelved(made(recipe))
     command = UserMessage(client_request_id="r", content=read)
     body = encode_command(command).decode()
     fact = CommandQueued(request_id="r", principal=LOCAL, body=body, at_ms=1, index=0)
     event = MessageAdded(Message(role="user", content=read, message_id="m"), 0)
-    assert set(blob_hashes(encode([event]))) == set(shelf.blobs)
-    assert set(blob_hashes(b"[]", encode([fact]))) == set(shelf.blobs)
+    assert set(blob_hashes(encode([event]))) == set(collector.blobs)
+    assert set(blob_hashes(b"[]", encode([fact]))) == set(collector.blobs)
 
 
 @given(recipes)
@@ -115,17 +125,17 @@ def test_what_is_read_a_second_time_is_the_same_and_needs_no_bytes(recipe: Recip
 
 def test_a_part_is_large_above_32_kb_or_when_small_ones_add_up() -> None:
     fits = LARGE_PART_BYTES // 4 * 3
-    _, shelf = shelved([_audio(1, fits)])
-    assert shelf.blobs == {}
-    _, shelf = shelved([_audio(1, fits + 1)])
-    assert len(shelf.blobs) == 1
-    _, shelf = shelved([_audio(n, fits) for n in range(20)])
-    assert len(shelf.blobs) == 20 - INLINE_MAX_BYTES // LARGE_PART_BYTES
+    _, collector = shelved([_audio(1, fits)])
+    assert collector.blobs == {}
+    _, collector = shelved([_audio(1, fits + 1)])
+    assert len(collector.blobs) == 1
+    _, collector = shelved([_audio(n, fits) for n in range(20)])
+    assert len(collector.blobs) == 20 - INLINE_MAX_BYTES // LARGE_PART_BYTES
 
 
 def test_the_same_bytes_are_put_aside_once() -> None:
-    read, shelf = shelved([_image(1, 50_000), _image(1, 50_000)])
-    assert read[0] == read[1] and len(shelf.blobs) == 1
+    read, collector = shelved([_image(1, 50_000), _image(1, 50_000)])
+    assert read[0] == read[1] and len(collector.blobs) == 1
 
 
 def test_references_take_the_place_of_bytes() -> None:
@@ -240,6 +250,6 @@ def test_a_message_lists_its_attachments_for_people() -> None:
 
 @pytest.mark.parametrize("mime", ["text/html\r\nX: y", "é/é", "nonsense", "", "a/" + "b" * 200])
 def test_a_type_that_is_none_counts_as_bytes(mime: str) -> None:
-    shelf = Shelf("c1")
-    assert shelf.blobs[shelf.put(b"x", mime)].mime == "application/octet-stream"
-    assert shelf.blobs[shelf.put(PNG, mime)].mime == image_mime(PNG) == "image/png"
+    collector = BlobCollector("c1")
+    assert collector.blobs[collector.put(b"x", mime)].mime == "application/octet-stream"
+    assert collector.blobs[collector.put(PNG, mime)].mime == image_mime(PNG) == "image/png"

@@ -1,15 +1,15 @@
-"""Data in place of references, for clients that cannot fetch: `server.api.blobs.inline_blobs`."""
+"""Data in place of references, for clients that cannot fetch: `threadcast.api.blobs.inline_blobs`."""
 
 import json
 
 import pytest
 
-from protocol.blobs import Blob, blob_url, data_url
-from protocol.codec import encode
-from protocol.events import MessageAdded
-from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, Message
-from server.api.blobs import inline_blobs
 from tests.unit.pictures import PNG, hash_of
+from threadcast.api.blobs import inline_blobs
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.blobs import Blob, blob_url, data_url
+from threadcast_protocol.wire.events import MessageAdded
+from threadcast_protocol.wire.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, Message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("ATT-5")]
 

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bodies import NESTING_MAX, is_too_deep, read_json, read_object
-from protocol.codec import decode_event, decode_events, decode_state
-from protocol.commands import decode_command, decode_inbox_body
-from protocol.errors import BadRequest
-from protocol.import_files import LINE_NESTING_MAX
 from tests.unit.import_files import read_exports
+from threadcast.chat.entry_codec import decode_state
+from threadcast.chat.import_files import LINE_NESTING_MAX
+from threadcast.chat.internal_commands import decode_inbox_body
+from threadcast_protocol.framing.codec import decode_event, decode_events
+from threadcast_protocol.wire import bodies
+from threadcast_protocol.wire.bodies import NESTING_MAX, is_too_deep, read_json, read_object
+from threadcast_protocol.wire.commands import decode_command
+from threadcast_protocol.wire.errors import BadRequest
 
 DEEP = b"[" * (NESTING_MAX + 1) + b"]" * (NESTING_MAX + 1)
 DEEPEST = b"[" * NESTING_MAX + b"]" * NESTING_MAX
@@ -32,12 +35,17 @@ def depth(value: object) -> int:
         max_leaves=30,
     ),
     st.integers(NESTING_MAX - 12, NESTING_MAX),
+    st.sampled_from([1, 2, 7, 262_144]),
 )
-def test_depth_is_that_of_lists_and_objects_and_not_of_brackets_in_strings(value: object, around: int) -> None:
+def test_depth_is_that_of_lists_and_objects_and_not_of_brackets_in_strings(
+    value: object, around: int, slice_bytes: int
+) -> None:
     deep = value
     for _ in range(around):
-        deep = [deep, "[" * 200]
-    assert is_too_deep(json.dumps(deep).encode()) == (depth(value) + around > NESTING_MAX)
+        deep = [deep, "[" * 200 if slice_bytes > 7 else "[]"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "SLICE_BYTES", slice_bytes)
+        assert is_too_deep(json.dumps(deep).encode()) == (depth(value) + around > NESTING_MAX)
 
 
 def test_a_command_at_the_limit_is_taken_and_one_beyond_it_is_refused() -> None:

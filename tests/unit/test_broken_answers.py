@@ -2,20 +2,18 @@
 
 import pytest
 
-from protocol.deltas import AppendContent, AppendReasoning, DeltaOp, SetToolCalls
-from protocol.failures import Failure
-from server.agent.outcomes import Answer, break_off
-from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.outcomes import Answer, break_off
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning, DeltaOp, SetToolCalls
+from threadcast_protocol.wire.failures import Failure
 
 BROKEN = Failure(code="stream_error", message="It broke.")
 
 
 def asked() -> PureChat:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}))
-    chat.command(say("q"))
-    return chat
+    return PureChat(table({"clock": FakeTool(name="clock")}), say("q"))
 
 
 @pytest.mark.row("ERR-3", "LOOP-9")
@@ -56,7 +54,7 @@ def test_a_whole_call_of_a_broken_answer_is_kept_and_carried_out() -> None:
     chat.stream(SetToolCalls(calls))
     step = chat.step
     assert isinstance(step, CallModel)
-    chat.write(lambda ledger: break_off(ledger, step, Answer(calls=calls), BROKEN, chat.tools))
+    chat.write(lambda builder: break_off(builder, step, Answer(calls=calls), BROKEN, chat.tools))
     last = chat.state.nodes[chat.state.path[-1]]
     assert (last.status, [each.id for each in last.tool_calls]) == ("error", ["c0"])
     running = [tool.tool_call_id for tool in chat.state.runtime.tools if tool.status == "running"]
@@ -70,5 +68,5 @@ def test_the_step_after_a_whole_call_of_a_broken_answer_runs_it() -> None:
     calls = [call("c0", "clock")]
     following: list[object] = []
     chat.stream(SetToolCalls(calls))
-    chat.write(lambda ledger: following.append(break_off(ledger, step, Answer(calls=calls), BROKEN, chat.tools)))
+    chat.write(lambda builder: following.append(break_off(builder, step, Answer(calls=calls), BROKEN, chat.tools)))
     assert isinstance(following[0], RunTool) and following[0].call.id == "c0"

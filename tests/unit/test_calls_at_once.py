@@ -2,19 +2,18 @@
 
 import pytest
 
-from protocol.commands import Abort
-from protocol.deltas import SetToolCalls
-from protocol.events import ToolStatus
-from protocol.messages import FunctionCall, ToolCall
-from server.actor.actor import End
-from server.agent.calls.gates import TOOLS_AT_ONCE
-from server.agent.steps import CallModel, RunTool
-from server.store.memory import MemoryStore
-from server.tools.base import Progress
-from tests.unit.actor_house import CHAT, GatedTool, House, abort, say, turns
+from tests.unit.actor_harness import CHAT, GatedTool, Harness, abort, say, turns
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, table
 from tests.unit.pure_chat import say as words
+from threadcast.actor.end import End
+from threadcast.agent_loop.calls.gates import TOOLS_AT_ONCE
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.store.memory.store import MemoryStore
+from threadcast.tools.context import Progress
+from threadcast_protocol.wire.commands import Abort
+from threadcast_protocol.wire.events import ToolStatus
+from threadcast_protocol.wire.messages import FunctionCall, ToolCall
 
 TOOLS = {
     "read": FakeTool(name="read", retry="safe"),
@@ -26,10 +25,8 @@ TOOLS = {
 
 def asked(*names: str) -> PureChat:
     """A chat whose model has just asked for these tools; their calls are c0, c1, …"""
-    chat = PureChat(table(TOOLS))
-    chat.command(words("a"))
-    chat.stream(SetToolCalls([ToolCall(f"c{n}", n, FunctionCall(name, "{}")) for n, name in enumerate(names)]))
-    chat.finish()
+    chat = PureChat(table(TOOLS), words("a"))
+    chat.asks(*[ToolCall(f"c{n}", n, FunctionCall(name, "{}")) for n, name in enumerate(names)])
     return chat
 
 
@@ -115,18 +112,18 @@ class _Named(GatedTool):
 @pytest.mark.anyio
 async def test_a_result_that_comes_early_waits_for_those_before_it() -> None:
     first, second = _Named("first"), _Named("second")
-    house = House(first, second, model="demo/tools?rate=0")
-    await house.post(say("call first {}\ncall second {}", "a"))
-    async with house.owning(await house.actor("w1")) as owner:
+    harness = Harness(first, second, model="demo/tools?rate=0")
+    await harness.post(say("call first {}\ncall second {}", "a"))
+    async with harness.owning("w1") as owner:
         await first.entered()
         await second.entered()
         second.go_on.set()
         await turns()
-        assert "done" not in await house.tool_statuses()
+        assert "done" not in await harness.tool_statuses()
         first.report(Progress(message="on my way"))
         first.go_on.set()
         assert await owner.over() is End.RELEASED
-    statuses = [(e.name, e.status) for e in await house.events() if isinstance(e, ToolStatus)]
+    statuses = [(e.name, e.status) for e in await harness.events() if isinstance(e, ToolStatus)]
     assert statuses == [
         ("first", "running"),
         ("second", "running"),
@@ -139,32 +136,30 @@ async def test_a_result_that_comes_early_waits_for_those_before_it() -> None:
 @pytest.mark.anyio
 async def test_an_abort_cancels_all_that_run() -> None:
     first, second = _Named("first"), _Named("second")
-    house = House(first, second, model="demo/tools?rate=0")
-    await house.post(say("call first {}\ncall second {}", "a"))
-    actor = await house.actor("w1")
-    async with house.owning(actor) as owner:
+    harness = Harness(first, second, model="demo/tools?rate=0")
+    await harness.post(say("call first {}\ncall second {}", "a"))
+    async with harness.owning("w1") as owner:
         await first.entered()
         await second.entered()
-        await house.post(abort())
-        actor.notify()
+        await harness.post(abort())
+        owner.actor.notify()
         assert await owner.over() is End.RELEASED
     assert (first.cancelled, second.cancelled) == (1, 1)
-    assert (await house.tool_statuses())[-2:] == ["aborted", "aborted"]
+    assert (await harness.tool_statuses())[-2:] == ["aborted", "aborted"]
 
 
 @pytest.mark.anyio
 async def test_a_store_that_is_somebody_elses_ends_all_that_run() -> None:
     first, second = _Named("first"), _Named("second")
-    house = House(first, second, model="demo/tools?rate=0")
-    await house.post(say("call first {}\ncall second {}", "a"))
-    actor = await house.actor("w1")
-    async with house.owning(actor) as owner:
+    harness = Harness(first, second, model="demo/tools?rate=0")
+    await harness.post(say("call first {}\ncall second {}", "a"))
+    async with harness.owning("w1") as owner:
         await first.entered()
         await second.entered()
-        await MemoryStore.take(house.store, CHAT, "w1", "wake")
+        await MemoryStore.take(harness.store, CHAT, "w1", "wake")
         first.go_on.set()
         await second.entered(2)  # the fenced owner takes the chat again and begins with what has no result
         second.go_on.set()
         assert await owner.over() is End.RELEASED
     assert second.cancelled == 1
-    assert (await house.state()).runtime.outcome == "complete"
+    assert (await harness.state()).runtime.outcome == "complete"

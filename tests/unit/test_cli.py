@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.principal import Principal
-from server.api.auth import KnownToken, TokenAuthenticator
-from server.cli import main
-from server.light import GC_YOUNG_COUNT
-from server.settings import Auth
-from server.settings.sources import load_settings
 from tests.ports import free_port
 from tests.unit.scripted_chat import Json, ScriptedChat, served
+from threadcast.api.auth import TokenAuthenticator
+from threadcast.cli import main
+from threadcast.http.imports import GC_YOUNG_COUNT
+from threadcast.settings import Auth
+from threadcast.settings.sources import load_settings
+from threadcast_protocol.wire.principal import Principal
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 30.0
@@ -43,19 +43,19 @@ def empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_comes_without_loading_what_only_some_commands_need() -> None:
     heavy = "{'anyio', 'httpx2', 'msgspec', 'openai', 'redis', 'starlette', 'structlog', 'uvicorn'}"
-    code = f"import sys, server.cli; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, threadcast.cli; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
 
 
 def test_serving_loads_no_library_before_it_is_used() -> None:
     """structlog would load `rich`, which is there where the tests run; who wants it later finds it."""
     code = """if True:
-        from server.light import begin_lightly
-        begin_lightly()
+        from threadcast.http.imports import begin_startup_imports
+        begin_startup_imports()
         import gc, importlib.util, sys
-        import server.app
-        from server.process import run_process
-        from server.settings import Settings
+        import threadcast.wiring
+        from threadcast.process.lifecycle import run_process
+        from threadcast.settings import Settings
         heavy = {"anthropic", "google", "httpx2", "jsonschema", "mcp", "openai", "pydantic", "pygments", "rich"}
         print(sorted(heavy & set(sys.modules)), gc.isenabled())
         importlib.util.find_spec("rich")  # raises when the name is still taken
@@ -65,6 +65,15 @@ def test_serving_loads_no_library_before_it_is_used() -> None:
     """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
     assert said == f"[] False\nTrue {GC_YOUNG_COUNT}\n"
+
+
+def test_on_windows_every_command_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    for command in (["serve"], ["chat"], ["token"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err.startswith("threadcast: the server and its terminal run on Linux and macOS;")
 
 
 def test_help_and_version_say_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +96,7 @@ def test_help_and_version_say_what_there_is(capsys: pytest.CaptureFixture[str]) 
         (["worker"], "set REDIS_URL"),
         (["chat", "../etc"], "chat_id must be"),
         (["tail", "feed"], "reserved"),
-        (["chat", "c1", "--new"], "leave the id away"),
+        (["chat", "c1", "--new"], "leave out the id"),
         (["tail", "c1", "--url", "localhost"], "http://"),
         (["doctor", "--url", "localhost"], "http://"),
         (["token", "a b"], "'a b'"),
@@ -119,7 +128,7 @@ def test_a_new_token_is_let_in_by_the_lines_that_come_with_it(capsys: pytest.Cap
     (entry,) = tomllib.loads(said.out)["auth"]["tokens"]
     alice = Principal(entry["id"], tuple(entry["permissions"]))
     assert alice == Principal("alice", ("approve", "diagnostics"))
-    assert TokenAuthenticator([KnownToken(entry["sha256"], alice)]).authenticate(f"Bearer {made}") == alice
+    assert TokenAuthenticator({entry["sha256"]: alice}).authenticate(f"Bearer {made}") == alice
     Path("threadcast.toml").write_text(said.out)
     assert load_settings({}, {"server.host": "0.0.0.0"}).settings.auth != Auth()
 
@@ -191,7 +200,7 @@ def _delta(message_id: str, text: str) -> Json:
 
 
 def piped(url: str, text: str, *argv: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "server.cli", *argv, "--url", url]
+    command = [sys.executable, "-m", "threadcast.cli", *argv, "--url", url]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
 
 
@@ -217,13 +226,13 @@ def test_a_pipe_that_ends_at_a_question_says_so_and_fails() -> None:
 def test_a_server_that_is_not_there_is_said_at_once() -> None:
     ended = piped(f"http://127.0.0.1:{free_port()}", "hi\n", "chat", "c1")
     assert ended.returncode == 1
-    assert "nobody answers there. Is it running? Start it with: threadcast serve" in ended.stdout
+    assert "the server does not answer. Is it running? Start it with: threadcast serve" in ended.stdout
 
 
 def test_tail_prints_each_event_on_a_line_and_ends_quietly_with_its_reader() -> None:
     script = ScriptedChat(answer_to)
     with served(script.app) as url:
-        command = [sys.executable, "-m", "server.cli", "tail", "c1", "--url", url]
+        command = [sys.executable, "-m", "threadcast.cli", "tail", "c1", "--url", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
             assert tail.stdout is not None
             assert '"type":"snapshot"' in tail.stdout.readline()
@@ -240,7 +249,7 @@ class Terminal:
     def __init__(self, url: str, *argv: str) -> None:
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "server.cli", *argv, "--url", url], stdin=slave, stdout=slave, stderr=slave
+            [sys.executable, "-m", "threadcast.cli", *argv, "--url", url], stdin=slave, stdout=slave, stderr=slave
         )
         os.close(slave)
         self._unread = ""
@@ -281,11 +290,11 @@ def script() -> ScriptedChat:
 def terminal(script: ScriptedChat) -> Iterator[Terminal]:
     with served(script.app) as url, closing(Terminal(url, "chat", "c1")) as person:
         person.expect("Ctrl-D leaves")
+        person.expect("\n> ")
         yield person
 
 
 def test_a_person_types_edits_reads_and_leaves(terminal: Terminal) -> None:
-    terminal.expect("\n> ")
     terminal.type("helpo\x7f\x7flo\r")
     terminal.expect("You said: hello")
     terminal.expect("> ")
@@ -294,7 +303,6 @@ def test_a_person_types_edits_reads_and_leaves(terminal: Terminal) -> None:
 
 
 def test_ctrl_c_stops_the_answer_first_and_leaves_when_there_is_none(terminal: Terminal, script: ScriptedChat) -> None:
-    terminal.expect("\n> ")
     terminal.type("long\r")
     terminal.expect("It began")
     terminal.interrupt()
@@ -306,7 +314,6 @@ def test_ctrl_c_stops_the_answer_first_and_leaves_when_there_is_none(terminal: T
 
 
 def test_a_question_is_answered_by_a_clear_word_only(terminal: Terminal, script: ScriptedChat) -> None:
-    terminal.expect("\n> ")
     terminal.type("write\r")
     terminal.expect("? allow write(n=1)?")
     terminal.expect("\n> ")
@@ -323,7 +330,6 @@ def test_a_question_is_answered_by_a_clear_word_only(terminal: Terminal, script:
 
 
 def test_what_others_say_does_not_disturb_what_is_being_typed(terminal: Terminal, script: ScriptedChat) -> None:
-    terminal.expect("\n> ")
     terminal.type("half a")
     terminal.expect("half a")
     url = terminal.process.args[-1] if isinstance(terminal.process.args, list) else ""

@@ -1,11 +1,10 @@
 """The answer to one message: its text is what the server has, and its pieces say so when a text was taken back."""
 
-import anyio
 import pytest
 
-from protocol.messages import JsonObject
-from tests.unit.client_house import QUICK, Server, accepted, frame, message, snapshot, stream
-from threadcast import Answer, AnswerFailed, Client
+from tests.unit.client_harness import Server, accepted, frame, live, message, snapshot, stream
+from threadcast_client import Answer, AnswerFailed
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -39,17 +38,13 @@ async def asked(*streams: bytes, then: bytes | None = None) -> tuple[list[str], 
         server._streams.append(stream(then, "hold"))
     body: JsonObject = {"type": "user_message", "client_request_id": "r1", "content": "hi"}
     pieces: list[str] = []
-    with anyio.fail_after(30):
-        async with (
-            Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client,
-            client.chat("c1", wait=False) as chat,
-        ):
-            answer = Answer(chat.send(body), chat.events())
-            try:
-                async for piece in answer:
-                    pieces.append(piece)
-            except AnswerFailed as wrong:
-                pieces.append(f"<{wrong.outcome}: {wrong.text}>")
+    async with live(server, wait=False) as chat:
+        answer = Answer(chat.send(body), chat.events())
+        try:
+            async for piece in answer:
+                pieces.append(piece)
+        except AnswerFailed as wrong:
+            pieces.append(f"<{wrong.outcome}: {wrong.text}>")
     return pieces, answer
 
 

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import encode
-from protocol.events import Snapshot
-from protocol.ids import Position
-from protocol.reducer import reduce_event
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from protocol.sse import Frame, snapshot_frame
-from protocol.transient import Transient
-from tests.unit.client_house import SSE
+from tests.unit.client_harness import SSE, URL
 from tests.unit.pure_chat import PureChat
 from tests.unit.test_reducer import chats
-from threadcast import Client, Connection, Patience, RawEvent
+from threadcast_client import Client, Connection, RawEvent, RetryPolicy
+from threadcast_protocol.fold.reducer import reduce_event
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.framing.sse import Frame, snapshot_frame
+from threadcast_protocol.wire.events import Snapshot
+from threadcast_protocol.wire.ids import Position
+from threadcast_protocol.wire.transient import Transient
 
-CALM = Patience(pause_first_seconds=0.0, pause_max_seconds=0.0)
+CALM = RetryPolicy(pause_first_seconds=0.0, pause_max_seconds=0.0)
 
 FAULTS = ("break", "lose", "repeat", "resync", "rollback", "rubbish", "goodbye")
 
@@ -122,7 +122,10 @@ def test_after_any_mix_of_cuts_losses_repeats_and_rollbacks_the_client_holds_wha
 
     async def run() -> bytes:
         with anyio.fail_after(15):
-            async with Client("http://127.0.0.1:1", patience=CALM, transport=server) as client, client.chat("c1") as it:
+            async with (
+                Client(URL, retry_policy=CALM, transport=server) as client,
+                client.chat("c1") as it,
+            ):
                 while it.connection.state != "live" or not server.is_calm or it.state.position != server.length:
                     await anyio.lowlevel.checkpoint()
                 return encode(snapshot_of(it.state))
@@ -138,7 +141,10 @@ def test_every_reader_of_a_chat_can_fold_what_it_is_given(chat: PureChat, faults
 
     async def run() -> None:
         with anyio.fail_after(15):
-            async with Client("http://127.0.0.1:1", patience=CALM, transport=server) as client, client.chat("c1") as it:
+            async with (
+                Client(URL, retry_policy=CALM, transport=server) as client,
+                client.chat("c1") as it,
+            ):
                 folded = it.state
                 async for item in it.events():
                     match item:

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import Abort, IdeToolClaim, UserMessage
-from threadcast import outbox as outboxes
-from threadcast.errors import OutboxFull, OutboxInUse
-from threadcast.outbox import EXEMPT_MAX_COUNT, WAITING_MAX_COUNT, FileOutbox, Held, MemoryOutbox
-from threadcast.postman import held_of
+from threadcast_client import outbox as outboxes
+from threadcast_client.errors import OutboxFull, OutboxInUse
+from threadcast_client.outbox import EXEMPT_MAX_COUNT, WAITING_MAX_COUNT, FileOutbox, Held, MemoryOutbox
+from threadcast_client.sender import held_of
+from threadcast_protocol.wire.commands import Abort, IdeToolClaim, UserMessage
 
 
 def message(number: int, chat_id: str = "c1") -> Held:
@@ -68,13 +69,45 @@ def test_a_chat_holds_as_many_messages_as_the_server_queues_and_then_says_so() -
     assert len(outbox.held("c1")) == WAITING_MAX_COUNT + EXEMPT_MAX_COUNT
 
 
-def test_a_file_is_one_programs_and_its_owners_alone(tmp_path: Path) -> None:
-    outbox = FileOutbox(tmp_path / "outbox", is_synced=True)
+def test_only_the_owner_of_a_file_may_read_it(tmp_path: Path) -> None:
+    FileOutbox(tmp_path / "outbox", is_synced=True).close()
     assert stat.S_IMODE((tmp_path / "outbox").stat().st_mode) == 0o600
+
+
+def test_a_file_is_one_programs_alone(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl", reason="this platform locks no files", exc_type=ImportError)
+    outbox = FileOutbox(tmp_path / "outbox")
     with pytest.raises(OutboxInUse, match="file of its own"):
         FileOutbox(tmp_path / "outbox")
     outbox.close()
     FileOutbox(tmp_path / "outbox").close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which files are open")
+def test_a_file_is_renamed_while_it_is_closed_where_the_platform_demands_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        are_open = {os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()}
+        if {os.path.realpath(self), os.path.realpath(target)} & are_open:
+            raise PermissionError(errno.EACCES, "the file is open")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(PermissionError):
+        FileOutbox(tmp_path / "open")
+    monkeypatch.setattr(outboxes, "_RENAMES_OPEN_FILES", False)
+    monkeypatch.setattr(outboxes, "REWRITTEN_LINES", 3)
+    for start in range(2):
+        outbox = FileOutbox(tmp_path / "outbox")
+        for number in range(5):
+            outbox.add(message(5 * start + number))
+        outbox.close()
+    again = FileOutbox(tmp_path / "outbox")
+    assert [held.request_id for held in again.held("c1")] == [f"r{number}" for number in range(10)]
+    again.close()
 
 
 def test_the_claim_of_a_program_that_is_gone_is_not_made_again(tmp_path: Path) -> None:

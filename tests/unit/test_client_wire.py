@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.client_house import BROKEN, DOWN, QUICK, Server, frame, refused, snapshot, stream
-from threadcast import Client, Patience, Refused, Unreadable
-from threadcast.backoff import Backoff
-from threadcast.feed import FeedSnapshot, follow_feed
-from threadcast.reading import Arrival
-from threadcast.stream import Lost, Opened, StreamItem
-from threadcast.wire import FAILING_PAUSE_MAX_SECONDS, Busy, Wire, trouble_of
+from tests.unit.client_harness import BROKEN, DOWN, QUICK, URL, Server, frame, refused, snapshot, stream
+from threadcast_client import Client, Refused, RetryPolicy, Unreadable
+from threadcast_client.backoff import Backoff
+from threadcast_client.feed import FeedSnapshot, follow_feed
+from threadcast_client.reading import Arrival
+from threadcast_client.stream import Lost, Opened, StreamItem
+from threadcast_client.wire import FAILING_PAUSE_MAX_SECONDS, Busy, Wire, trouble_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ async def watch(server: Server, count: int, last_event_id: str = "") -> Seen:
                 raise _Enough
 
     with anyio.fail_after(30), pytest.raises(_Enough):
-        async with Client("http://127.0.0.1:1", patience=QUICK, transport=server) as client:
+        async with Client(URL, retry_policy=QUICK, transport=server) as client:
             await client.follow("c1", take, last_event_id=last_event_id)
     return seen, changes
 
@@ -53,7 +53,7 @@ async def test_a_broken_line_is_resumed_where_it_stopped_and_nothing_comes_twice
         "snapshot 0 5-10-10", "pause_cleared 1 5-11-10", "pause_cleared 2 5-12-10", "pause_cleared 3 5-13-10",
     ]  # fmt: skip
     assert server.asked_from == [None, "5-11-10", "5-11-10"]
-    assert said(changes) == ["open", "the connection broke", "nobody answers there", "open"]
+    assert said(changes) == ["open", "the connection broke", "the server does not answer", "open"]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ async def test_a_resumed_stream_may_begin_with_a_snapshot_instead() -> None:
 async def test_a_silent_line_is_given_up_after_three_heartbeats() -> None:
     server = Server(stream(snapshot(), httpx2.ReadTimeout("")), stream(frame(1), "hold"))
     _, changes = await watch(server, 2)
-    assert said(changes)[1] == "the line fell silent"
-    assert Patience().silence_seconds == 45.0
+    assert said(changes)[1] == "the connection fell silent"
+    assert RetryPolicy().silence_seconds == 45.0
     assert server.requests[0].extensions["timeout"]["read"] == QUICK.silence_seconds
 
 
@@ -160,7 +160,7 @@ async def test_transient_frames_heartbeats_and_rubbish_are_no_events() -> None:
     ("status", "code"), [(400, "bad_request"), (401, "unauthorized"), (403, "forbidden"), (404, "not_found")]
 )
 async def test_a_stream_that_will_not_be_given_is_an_error_at_once(status: int, code: str) -> None:
-    async with Client("http://127.0.0.1:1", patience=QUICK, transport=Server(refused(status, code=code))) as client:
+    async with Client(URL, retry_policy=QUICK, transport=Server(refused(status, code=code))) as client:
         with anyio.fail_after(30), pytest.raises(Refused, match="no") as caught:
             await client.follow("c1", lambda item: None)
     assert caught.value.code == code
@@ -168,7 +168,7 @@ async def test_a_stream_that_will_not_be_given_is_an_error_at_once(status: int, 
 
 async def test_something_that_is_no_threadcast_server_is_called_so() -> None:
     other = Server(httpx2.Response(200, html="<p>hello</p>"))
-    async with Client("http://127.0.0.1:1", patience=QUICK, transport=other) as client:
+    async with Client(URL, retry_policy=QUICK, transport=other) as client:
         with anyio.fail_after(30), pytest.raises(Unreadable, match="is no threadcast server"):
             await client.follow("c1", lambda item: None)
 
@@ -182,7 +182,7 @@ async def test_a_token_may_change_while_the_client_runs() -> None:
             if isinstance(item, Arrival) and item.seq == 1:
                 raise _Enough
 
-        async with Client("http://127.0.0.1:1", lambda: next(tokens), patience=QUICK, transport=server) as client:
+        async with Client(URL, lambda: next(tokens), retry_policy=QUICK, transport=server) as client:
             await client.follow("c1", take)
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer tc_a", "Bearer tc_b"]
 
@@ -207,7 +207,7 @@ def test_bytes_may_be_cut_anywhere(cuts: list[int]) -> None:
 def test_pauses_lie_under_a_ceiling_that_doubles_to_its_bound_and_above_what_was_asked(
     drawn: float, tries: int, asked: float
 ) -> None:
-    backoff = Backoff(Patience(), lambda: drawn)
+    backoff = Backoff(RetryPolicy(), lambda: drawn)
     pauses = [backoff.pause(asked) for _ in range(tries)]
     assert pauses == [asked + drawn * min(0.25 * 2**at, 5.0) for at in range(tries)]
     backoff.reset()
@@ -224,4 +224,4 @@ async def test_bytes_that_cannot_be_decompressed_are_a_broken_connection() -> No
     broken = httpx2.DecodingError("incorrect header check")
     seen, changes = await watch(Server(stream(snapshot(), broken), stream(frame(1), "hold")), 2)
     assert seen == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
-    assert said(changes) == ["open", "what came cannot be decompressed", "open"]
+    assert said(changes) == ["open", "the answer cannot be decompressed", "open"]

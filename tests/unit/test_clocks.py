@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clocks import constant_moments
-from tests.integration.harness import ROOT
+from tests.support.server import ROOT
 from tests.young import command_on_young_clock, why_not
 
 PYTHON_ROOMS = ("server", "protocol", "threadcast", "examples", "bench", "tests")
@@ -21,7 +21,11 @@ SCRIPTS = frozenset({".ts", ".tsx", ".js", ".cjs"})
 NOT_OURS = frozenset({"node_modules", "dist", "build"})
 """Directories of what was installed or built."""
 
-ON_A_YOUNG_CLOCK = ["tests/unit/test_writer.py", "tests/unit/test_pace.py", "tests/integration/test_first_path.py"]
+ON_A_YOUNG_CLOCK = [
+    "tests/unit/test_writer.py",
+    "tests/unit/test_append_group.py",
+    "tests/integration/test_first_path.py",
+]
 """The file whose test once hung on machines that had just booted, its neighbour, and whole processes on uvloop."""
 
 YOUNG_SECONDS = 300

@@ -3,14 +3,13 @@
 import msgspec
 import pytest
 
-from protocol.codec import decode_state, encode_state
-from protocol.deltas import AppendContent
 from tests.unit.pure_chat import PureChat, say
+from threadcast.chat.entry_codec import decode_state, encode_state
+from threadcast_protocol.wire.deltas import AppendContent
 
 
 def test_a_growing_text_that_is_no_text_is_refused_when_it_is_read() -> None:
-    chat = PureChat()
-    chat.command(say("a", "go"))
+    chat = PureChat(None, say("a", "go"))
     chat.stream(AppendContent("growing"))
     written = encode_state(chat.state)
     assert written.count(b'"growing"') == 1

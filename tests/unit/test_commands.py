@@ -8,24 +8,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.commands import (
-    Abort,
+from tests.unit.samples import COMMANDS
+from threadcast.chat.internal_commands import (
     CancelQueued,
-    Decision,
     ForgetTool,
     InternalCommand,
     Refuse,
+    decode_inbox_body,
+)
+from threadcast_protocol.wire.commands import (
+    Abort,
+    Decision,
     SetParams,
     ToolDecision,
     UserMessage,
     body_digest,
     decode_command,
-    decode_inbox_body,
     encode_command,
 )
-from protocol.errors import BadRequest
-from protocol.messages import JsonObject
-from tests.unit.samples import COMMANDS
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.messages import JsonObject
 
 
 def decode(body: JsonObject) -> object:
@@ -178,19 +180,19 @@ _json = st.recursive(
 def _nearly_commands(draw: st.DrawFn) -> JsonObject:
     """A good command with some of its values, at any depth, replaced by any JSON."""
     body = copy.deepcopy(draw(st.sampled_from(list(COMMANDS.values()))))
-    for place, key in draw(st.lists(st.sampled_from(list(_places(body))), max_size=2)):
+    for place, key in draw(st.lists(st.sampled_from(list(_slots(body))), max_size=2)):
         place[key] = draw(_json)
     return body
 
 
-def _places(value: object) -> Iterator[tuple[JsonObject, str]]:
+def _slots(value: object) -> Iterator[tuple[JsonObject, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield value, key
-            yield from _places(inner)
+            yield from _slots(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _places(inner)
+            yield from _slots(inner)
 
 
 @given(_nearly_commands())
@@ -215,7 +217,7 @@ def test_command_with_any_json_in_it_is_read_or_refused(body: JsonObject) -> Non
         ForgetTool(client_request_id="forget:1", tool_name="mcp__files__*"),
     ],
 )
-def test_internal_commands_pass_the_inbox_and_never_the_door(command: InternalCommand) -> None:
+def test_internal_commands_pass_the_inbox_and_never_the_edge(command: InternalCommand) -> None:
     assert decode_inbox_body(encode_command(command)) == command
     refused(encode_command(command))
 

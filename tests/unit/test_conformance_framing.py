@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.console.conformance.framing import Block, Framing
-from server.console.conformance.wire import Wire
+from threadcast.console.conformance.framing import Block, Framing
+from threadcast.console.conformance.wire import Wire
 
 SNAPSHOT = b'data: {"chat_id":"c","seq":"0"}\nid: 1-2-2\n\n'
 GREETING = b"retry: 500\n: hb 1763690000\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import JsonObject
-from server.console.conformance.patterns import BadPattern, Names, fill, mismatch
-from server.console.conformance.target import Target
-from server.console.conformance.transcripts import BadTranscript, load, transcripts_directory
+from threadcast.console.conformance.patterns import BadPattern, Names, fill, mismatch
+from threadcast.console.conformance.target import Target
+from threadcast.console.conformance.transcripts import BadTranscript, load, transcripts_directory
+from threadcast_protocol.wire.messages import JsonObject
 
 TRANSCRIPTS = load(transcripts_directory())
 ROWS = Path(__file__).resolve().parents[2] / "docs" / "rows.md"

@@ -6,28 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.content import (
+from tests.unit.pictures import JPEG, PNG, data_url
+from threadcast_protocol.wire.content import (
     BINARY_MAX_BYTES,
     CONTEXT_FILE_NOTES_MAX_BYTES,
+    MESSAGE_TEXT_MAX_BYTES,
     PARTS_MAX_COUNT,
-    TEXT_MAX_BYTES,
     check_text,
-    content_text,
-    preview_of,
     read_content,
     read_context_files,
 )
-from protocol.errors import InvalidContent, Refused, TooLarge
-from protocol.messages import AudioPart, FilePart, ImagePart, ImageUrl, InputAudio, JsonObject, Part, TextPart
+from threadcast_protocol.wire.errors import InvalidContent, Refused, TooLarge
+from threadcast_protocol.wire.messages import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonObject,
+    Part,
+    TextPart,
+    content_text,
+    preview_of,
+)
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
-JPEG = b"\xff\xd8\xff\xe0" + bytes(16)
 GIF = b"GIF89a" + bytes(16)
 WEBP = b"RIFF\x10\0\0\0WEBP" + bytes(16)
-
-
-def data_url(image: bytes, kind: str = "png") -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
 def image(url: object) -> JsonObject:
@@ -191,19 +195,19 @@ def test_refused_attachment_is_named_by_its_own_place() -> None:
 
 
 def test_text_of_a_message_is_bounded_over_all_its_parts() -> None:
-    half = "é" * (TEXT_MAX_BYTES // 4)
+    half = "é" * (MESSAGE_TEXT_MAX_BYTES // 4)
     note = {"type": "file", "name": "a", "mime": "text/plain", "text": half}
     assert len(read_content([text(half), note], [])) == 2
     assert read_content(half + half, []) == half + half
-    for content in (half + half + "x", [text(half), note, text("x")], "x" * (TEXT_MAX_BYTES + 1)):
+    for content in (half + half + "x", [text(half), note, text("x")], "x" * (MESSAGE_TEXT_MAX_BYTES + 1)):
         with pytest.raises(TooLarge):
             read_content(content, [])
 
 
 def test_text_of_an_ide_result_is_bounded() -> None:
-    assert check_text("é" * (TEXT_MAX_BYTES // 2), "/content")
+    assert check_text("é" * (MESSAGE_TEXT_MAX_BYTES // 2), "/content")
     with pytest.raises(TooLarge) as refused:
-        check_text("é" * (TEXT_MAX_BYTES // 2) + "x", "/content")
+        check_text("é" * (MESSAGE_TEXT_MAX_BYTES // 2) + "x", "/content")
     assert refused.value.path == "/content"
 
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server.agent.answer.continuation import (
+from threadcast.agent_loop.answer.continuation import (
     LEAST_REPEAT_CHARACTERS,
     WINDOW_CHARACTERS,
     Continuation,
     Repeats,
     WhiteSpace,
 )
-from server.providers.base import Delta, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from threadcast.providers.base import Delta, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 
 SHOWN = "The harbour wakes early. Boats leave at dawn, and the town counts them."
 
@@ -23,8 +23,8 @@ LETTERS = st.text(alphabet="ab\n", max_size=60)
 
 def cut(text: str, at: list[int]) -> list[str]:
     """`text` in pieces, cut at these places."""
-    places = sorted({0, len(text), *(place for place in at if place <= len(text))})
-    return [text[begin:end] for begin, end in pairwise(places)]
+    edges = sorted({0, len(text), *(edge for edge in at if edge <= len(text))})
+    return [text[begin:end] for begin, end in pairwise(edges)]
 
 
 def said(texts: Repeats | WhiteSpace, pieces: list[str]) -> str:

@@ -2,22 +2,21 @@
 
 import pytest
 
-from protocol.codec import encode
-from protocol.commands import Abort, ContinueMessage, RestoreMessages, SetParams
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import StreamStarted
-from protocol.failures import failure_of, without_failure
-from protocol.reducer import reduce
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from server.agent.steps import CallModel
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.steps import CallModel
+from threadcast_protocol.fold.reducer import reduce
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import Abort, ContinueMessage, RestoreMessages, SetParams
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import StreamStarted
+from threadcast_protocol.wire.failures import failure_of, without_failure
 
 
 def stopped(text: str = "half an ", *, on_abort: str = "keep") -> PureChat:
     """A chat whose only answer was stopped."""
-    chat = PureChat()
-    chat.command(say("q"))
+    chat = PureChat(table(), say("q"))
     chat.stream(AppendContent(text))
     chat.command(Abort(client_request_id="x"))
     chat.command(SetParams(client_request_id="p", patch={"on_abort": on_abort}))
@@ -38,8 +37,7 @@ def test_a_stopped_answer_goes_on_in_the_same_message() -> None:
     assert (started.message_id, started.append, started.round) == (message_id, True, 0)
     assert isinstance(chat.step, CallModel)
     assert chat.step.continuing
-    chat.stream(AppendContent("answer"))
-    chat.finish()
+    chat.says("answer")
     message = chat.state.nodes[message_id]
     assert (message.content, message.status, message.finish_reason) == ("half an answer", None, "stop")
     assert chat.state.path[-1] == message_id
@@ -89,17 +87,14 @@ def test_a_new_owner_goes_on_with_a_continued_answer_and_takes_nothing_back() ->
     assert "message_removed" not in chat.types()
     assert isinstance(chat.step, CallModel)
     assert chat.step.continuing
-    chat.stream(AppendContent("wer"))
-    chat.finish()
+    chat.says("wer")
     assert chat.state.nodes[message_id].content == "half an answer"
 
 
 @pytest.mark.row("CMD-6")
 def test_an_answer_whose_calls_are_answered_starts_the_next_round() -> None:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1), say("q"))
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     assert chat.state.runtime.outcome == "limit"
     length = len(chat.state.path)

@@ -4,29 +4,29 @@ from collections.abc import Sequence
 
 import pytest
 
-from protocol.commands import BranchFromChat, Regenerate, RestoreMessages, SetParams
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.errors import BadRequest, TooLarge
-from protocol.events import MessageAdded
-from protocol.messages import JsonObject
-from protocol.principal import Principal
-from protocol.reducer import reduce_added
-from protocol.restores import NOTES_MAX_BYTES, RESTORED_MAX_COUNT, read_messages
-from protocol.state import ChatState
-from server.agent.history.request import build_request
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.history.request import build_request
+from threadcast.chat.owner_state import OwnerState
+from threadcast.chat.restores import NOTES_MAX_BYTES, RESTORED_MAX_COUNT, read_messages
+from threadcast_protocol.fold.reducer import reduce_added
+from threadcast_protocol.wire.commands import BranchFromChat, Regenerate, RestoreMessages, SetParams
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.errors import BadRequest, TooLarge
+from threadcast_protocol.wire.events import MessageAdded
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.principal import Principal
 
 
 def source() -> PureChat:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}))
-    chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "model": "demo/essay"}))
-    chat.command(say("q", "what time is it"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(
+        table({"clock": FakeTool(name="clock")}),
+        SetParams(client_request_id="p", patch={"temperature": 1, "model": "demo/essay"}),
+        say("q", "what time is it"),
+    )
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
-    chat.stream(AppendContent("It is noon."))
-    chat.finish()
+    chat.says("It is noon.")
     return chat
 
 
@@ -68,8 +68,7 @@ def test_a_fork_goes_on_from_where_it_was_taken() -> None:
 
 
 def test_a_fork_of_an_unfinished_answer_has_it_as_far_as_it_came() -> None:
-    old = PureChat()
-    old.command(say("q"))
+    old = PureChat(table(), say("q"))
     old.stream(AppendContent("half"))
     new = fork(old, old.state.path[-1])
     last = new.state.nodes[new.state.path[-1]]
@@ -173,11 +172,11 @@ def test_calls_of_one_id_are_told_apart_and_each_result_stays_with_its_call() ->
 def test_a_long_chat_is_restored_at_the_cost_of_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     folds: list[int] = []
 
-    def counting(state: ChatState, events: Sequence[MessageAdded]) -> ChatState:
+    def counting(state: OwnerState, events: Sequence[MessageAdded]) -> OwnerState:
         folds.append(len(events))
         return reduce_added(state, events)
 
-    monkeypatch.setattr("protocol.ledger.reduce_added", counting)
+    monkeypatch.setattr("threadcast.chat.entry_builder.reduce_added", counting)
     chat = PureChat()
     messages: list[JsonObject] = [{"role": "user", "content": str(number)} for number in range(500)]
     chat.command(RestoreMessages(client_request_id="r", messages=messages))

@@ -8,9 +8,9 @@ import time
 import anyio
 import pytest
 
-from server.deadlines import Deadline
-from server.tools.base import ToolResult
 from tests.unit.tool_desk import Desk, made
+from threadcast.base.deadlines import Deadline
+from threadcast.tools.base import ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -4,36 +4,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.commands import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.decider import decide
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.internal_commands import CancelQueued, Refuse
+from threadcast.chat.owner_state import empty_owner_state
+from threadcast_protocol.wire.commands import (
     Abort,
-    CancelQueued,
     Command,
     Interaction,
-    Refuse,
     Regenerate,
     SetParams,
     UserMessage,
 )
-from protocol.decider import decide
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Ack, MessageAdded, RuntimeUpdated, StreamStarted, ThreadUpdated
-from protocol.ledger import Ledger
-from protocol.principal import LOCAL, Principal
-from protocol.state import empty_state
-from server.agent.steps import CallModel, RunTool
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
+from threadcast_protocol.wire.events import Ack, MessageAdded, RuntimeUpdated, StreamStarted, ThreadUpdated
+from threadcast_protocol.wire.principal import LOCAL, Principal
 
 ASK = {"mail": FakeTool(name="mail", policy="ask"), "clock": FakeTool(name="clock")}
 
 
 @pytest.mark.row("CMD-1", "EVT-5")
 def test_a_plain_turn_has_the_order_of_the_wire() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     chat.stream(AppendContent("he"))
-    chat.stream(AppendContent("llo"))
-    chat.finish()
+    chat.says("llo")
     assert chat.types() == [
         "queue_updated",
         "ack",
@@ -58,7 +55,7 @@ def test_a_plain_turn_has_the_order_of_the_wire() -> None:
     assert (started.run_id, started.model) == (last.run_id, "demo/echo")
 
 
-@pytest.mark.row("CMD-1", "CTX-1", "CMD-18")
+@pytest.mark.row("CMD-1", "CTX-1", "CMD-18", "FE-1")
 def test_all_that_comes_with_a_message_stands_on_it() -> None:
     chat = PureChat()
     message = UserMessage(
@@ -81,24 +78,14 @@ def test_all_that_comes_with_a_message_stands_on_it() -> None:
 
 @pytest.mark.row("EVT-5")
 def test_every_model_call_is_announced_once_with_its_round_counted_from_0() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
+    chat = PureChat(table(ASK), say("a"))
     for number in range(2):
-        chat.stream(SetToolCalls([call(f"c{number}", "clock")]))
-        chat.finish()
+        chat.asks(call(f"c{number}", "clock"))
         chat.tool_answers("noon")
     chat.finish()
     started = [event for event in chat.events if isinstance(event, StreamStarted)]
     assert [event.round for event in started] == [0, 1, 2]
     assert len({event.message_id for event in started}) == 3 and len({event.run_id for event in started}) == 1
-
-
-@pytest.mark.row("FE-1")
-def test_a_user_message_carries_the_id_of_its_request() -> None:
-    chat = PureChat()
-    events = chat.command(say("a"))
-    added = next(e for e in events if isinstance(e, MessageAdded))
-    assert added.message.client_request_id == "a"
 
 
 def test_messages_that_wait_are_merged_into_one_turn() -> None:
@@ -118,8 +105,7 @@ def test_merging_stops_at_a_message_that_is_not_plain_and_can_be_switched_off() 
         chat.command(command)
     chat.finish()
     assert [item.client_request_id for item in chat.state.runtime.queued_items] == ["c", "d"]
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"merge_queued": False}))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"merge_queued": False}))
     for name in ("a", "b", "c"):
         chat.command(say(name))
     chat.finish()
@@ -134,10 +120,8 @@ def test_priority_goes_before_all_others_and_keeps_its_own_order() -> None:
 
 
 def test_a_message_with_priority_steers_the_run_at_its_next_step() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "clock")]))
-    chat.finish()
+    chat = PureChat(table(ASK), say("a"))
+    chat.asks(call("c0", "clock"), call("c1", "clock"))
     assert isinstance(chat.step, RunTool)
     chat.command(say("b", "turn left", priority=True))
     chat.tool_answers("noon")
@@ -149,11 +133,9 @@ def test_a_message_with_priority_steers_the_run_at_its_next_step() -> None:
 
 
 def test_a_queued_command_that_is_cancelled_ends_in_a_final_ack() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
-    chat.command(say("b"))
+    chat = PureChat(table(), say("a"), say("b"))
     events = chat.command(CancelQueued(client_request_id="cancel:b", target="b"))
-    assert acks(events) == [("b", False, {"error": "taken back before it ran", "code": "cancelled"})]
+    assert acks(events) == [("b", False, {"error": "withdrawn before it ran", "code": "cancelled"})]
     assert chat.state.runtime.queue_size == 0
     assert chat.command(CancelQueued(client_request_id="cancel:x", target="x")) == []
 
@@ -167,8 +149,7 @@ def test_abort_when_idle_is_accepted_and_does_nothing() -> None:
 
 @pytest.mark.row("EVT-16")
 def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     chat.stream(AppendContent("half an ans"))
     since = len(chat.events)
     events = chat.command(Abort(client_request_id="x"))
@@ -182,9 +163,7 @@ def test_abort_keeps_the_partial_answer_and_acks_after_its_own_events() -> None:
 
 @pytest.mark.row("CMD-3")
 def test_abort_with_discard_takes_the_partial_answer_back() -> None:
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"on_abort": "discard"}))
-    chat.command(say("a"))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"on_abort": "discard"}), say("a"))
     chat.stream(AppendContent("half"))
     since = len(chat.events)
     chat.command(Abort(client_request_id="x"))
@@ -201,25 +180,19 @@ def test_abort_with_discard_takes_the_partial_answer_back() -> None:
 
 @pytest.mark.row("CMD-3")
 def test_abort_drops_half_received_calls_and_answers_unrun_ones() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
+    chat = PureChat(table(ASK), say("a"))
     chat.stream(AppendContent("x"), SetToolCalls([call("c0", "clock", "{")]))
     chat.command(Abort(client_request_id="x"))
     assert chat.state.nodes[chat.state.path[-1]].tool_calls == []
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "clock")]))
-    chat.finish()
+    chat = PureChat(table(ASK), say("a"))
+    chat.asks(call("c0", "clock"), call("c1", "clock"))
     chat.command(Abort(client_request_id="x"))
     answers = [m for m in (chat.state.nodes[key] for key in chat.state.path) if m.role == "tool"]
     assert [(m.tool_call_id, m.tool_failed) for m in answers] == [("c0", True), ("c1", True)]
 
 
 def test_abort_keeps_the_queue_which_goes_on_unless_told_to_clear_it() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
-    chat.command(say("b"))
-    chat.command(Abort(client_request_id="x"))
+    chat = PureChat(table(), say("a"), say("b"), Abort(client_request_id="x"))
     assert isinstance(chat.step, CallModel)
     chat.command(say("c"))
     events = chat.command(Abort(client_request_id="y", clear_queue=True))
@@ -228,29 +201,10 @@ def test_abort_keeps_the_queue_which_goes_on_unless_told_to_clear_it() -> None:
 
 
 def test_abort_of_another_run_does_nothing() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     events = chat.command(Abort(client_request_id="x", run_id="run_other"))
     assert acks(events) == [("x", True, {"aborted": True, "noop": True})]
     assert isinstance(chat.step, CallModel)
-
-
-@pytest.mark.row("CMD-5", "TREE-4")
-def test_regenerate_makes_a_sibling_and_the_old_answer_stays_in_the_tree() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
-    chat.stream(AppendContent("one"))
-    chat.finish()
-    old = chat.state.path[-1]
-    since = len(chat.events)
-    chat.command(Regenerate(client_request_id="r", model="demo/essay"))
-    assert chat.types(since)[:5] == ["queue_updated", "ack", "runtime_updated", "queue_updated", "messages_truncated"]
-    assert isinstance(chat.step, CallModel)
-    assert chat.step.model == "demo/essay"
-    chat.finish()
-    new = chat.state.nodes[chat.state.path[-1]]
-    assert new.sibling_ids == [old, new.message_id]
-    assert chat.state.nodes[old].content == "one"
 
 
 def test_regenerate_with_nothing_to_answer_ends_in_a_negative_ack() -> None:
@@ -264,8 +218,7 @@ def test_regenerate_with_nothing_to_answer_ends_in_a_negative_ack() -> None:
 
 
 def test_set_params_acts_in_every_state_and_says_what_now_holds() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     events = chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "zzz": 4}))
     assert events[0] == ThreadUpdated(temperature=1.0)
     assert acks(events) == [("p", True, {"applied": True})]
@@ -304,6 +257,6 @@ def test_decide_never_raises_whatever_the_content(content: object, other: object
         command = SetParams(client_request_id="p", patch=content)
     else:
         command = UserMessage(client_request_id="p", content=content, params=params if kind == "params" else {})
-    ledger = Ledger(empty_state("c1"), 1, lambda prefix: prefix)
-    decide(ledger, command, LOCAL)
-    assert any(isinstance(event, Ack) for event in ledger.events)
+    builder = EntryBuilder(empty_owner_state("c1"), 1, lambda prefix: prefix)
+    decide(builder, command, LOCAL)
+    assert any(isinstance(event, Ack) for event in builder.events)

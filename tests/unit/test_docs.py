@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from server.telemetry import Metrics
+from threadcast.base.telemetry import Metrics
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
     path
-    for room in ("server", "protocol", "threadcast", "tests", "bench")
+    for room in ("server", "client", "protocol", "tests", "bench")
     for path in (ROOT / room).rglob("*")
     if path.suffix in (".py", ".lua")
 ]
@@ -62,7 +62,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_no_link_and_no_anchor_is_dead() -> None:
-    tops = [ROOT, *(ROOT / room for room in ("bench", "docs", "examples", "protocol", "scripts", "web/client"))]
+    rooms = ("bench", "client", "docs", "examples", "protocol", "scripts", "web/client")
+    tops = [ROOT, *(ROOT / room for room in rooms)]
     pages = {page for top in tops for page in top.glob("*.md")} | {*(ROOT / "docs").rglob("*.md")}
     pages |= {*(ROOT / "examples").glob("*/*.md")}
     for page in sorted(pages):
@@ -95,14 +96,15 @@ def test_every_promise_of_the_readme_has_its_line_and_its_tests() -> None:
     promised = " ".join((ROOT / "README.md").read_text().split())
     lines = [line.split("|") for line in page.partition("## The promises")[2].partition("\n## ")[0].splitlines()]
     promises = [(words.strip(), tried) for _, words, _, tried, _ in (line for line in lines if len(line) == 5)][2:]
-    assert len(promises) == 9
+    assert len(promises) == 10
     for words, tried in promises:
         assert f"{words}." in promised or f"{words} " in promised or f"{words};" in promised, words
         assert re.search(r"`test_\w+", tried), words
 
 
 def test_every_safety_rule_that_a_page_names_is_switched_off_by_the_search() -> None:
-    rules = set(re.findall(r'Rule\(\s*"([^"]+)"', (ROOT / "tests/sim/mutations.py").read_text()))
+    lists = [(ROOT / f"tests/sim/{name}.py").read_text() for name in ("mutations", "agent_mutations")]
+    rules = set(re.findall(r'Rule\(\s*"([^"]+)"', "".join(lists)))
     page = (ROOT / "docs/reliability.md").read_text()
     named = {
         name for listed in re.findall(r'rules? ((?:"[^"]+"(?:, )?)+)', page) for name in re.findall('"([^"]+)"', listed)

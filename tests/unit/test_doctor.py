@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from server.cli import main
-from server.console.doctor import Finding, examine, local_url
-from server.settings.sources import load_settings
 from tests.ports import free_port
 from tests.unit.scripted_chat import ScriptedChat, served
 from tests.unit.test_cli import empty_environment  # noqa: F401 # an autouse fixture
+from threadcast.cli import main
+from threadcast.console.doctor import Finding, examine, local_url
+from threadcast.settings.sources import load_settings
 
 
 def findings(environ: dict[str, str]) -> dict[str, Finding]:
@@ -41,7 +41,7 @@ def test_doctor_asks_a_server_that_runs() -> None:
     with served(ScriptedChat(lambda command: [], ready_status=503).app) as url:
         found = findings({"THREADCAST_SERVER__PORT": url.rpartition(":")[2]})
         assert found["store"].verdict == "fail"
-        assert found["store"].text.startswith("the server is not ready: the store: is loading. Start it there, or mend")
+        assert found["store"].text.startswith("the server is not ready: the store: is loading. Start it there, or")
 
 
 def test_doctor_asks_the_store_that_is_configured_also_where_a_server_answers() -> None:
@@ -58,8 +58,8 @@ def test_doctor_asks_the_server_that_is_named(capsys: pytest.CaptureFixture[str]
         assert f"a threadcast server answers at {url}" in capsys.readouterr().out
     assert main(["doctor", "--url", url, "--data-dir", "elsewhere"]) == 1
     said = capsys.readouterr().out
-    assert f"no threadcast server answers at {url}; start it there, or mend --url" in said
-    assert "a private one in elsewhere" in said
+    assert f"no threadcast server answers at {url}; start it there, or correct --url" in said
+    assert "a private store in elsewhere" in said
 
 
 def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     )
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         other.settimeout(0)
-        monkeypatch.setattr("server.console.doctor.PATIENCE_SECONDS", 0.2)  # the other program never answers
+        monkeypatch.setattr("threadcast.console.doctor.TIMEOUT_SECONDS", 0.2)  # the other program never answers
         monkeypatch.setenv("THREADCAST_SERVER__PORT", str(other.getsockname()[1]))
         gone = free_port()
         monkeypatch.setenv("REDIS_URL", f"redis://:hunter2@127.0.0.1:{gone}/0")
@@ -80,7 +80,7 @@ def test_doctor_names_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     assert any(f"store.url = redis://:***@127.0.0.1:{gone}/0  (environment REDIS_URL)" in line for line in said)
     assert "hunter2" not in "".join(said)
     assert any(
-        "Start it there, or mend REDIS_URL" in line and "nothing that was accepted is lost" in line for line in said
+        "Start it there, or correct REDIS_URL" in line and "no accepted command is lost" in line for line in said
     )
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from protocol.commands import EditQueued, UpdateMessage, UserMessage
-from protocol.content import edited, read_content
-from protocol.messages import JsonObject
 from tests.unit.pure_chat import PureChat, say
+from threadcast_protocol.wire.commands import EditQueued, UpdateMessage, UserMessage
+from threadcast_protocol.wire.content import edited, read_content
+from threadcast_protocol.wire.messages import JsonObject
 
 URL = "/v1/chats/c/blobs/" + "{}" * 64
 
@@ -52,8 +52,7 @@ def first(kind: str) -> UserMessage:
 def test_an_edit_of_a_message_leaves_what_it_does_not_name(
     edit: JsonObject, wanted: list[str], kind: str, mode: Any
 ) -> None:
-    chat = PureChat()
-    chat.command(first(kind))
+    chat = PureChat(None, first(kind))
     chat.finish()
     target = chat.state.path[0]
     chat.command(UpdateMessage(client_request_id="u", message_id=target, mode=mode, **edit))
@@ -68,10 +67,7 @@ def test_an_edit_of_a_message_leaves_what_it_does_not_name(
 @pytest.mark.parametrize("kind", ["attachments", "parts"])
 @pytest.mark.parametrize(("edit", "wanted"), EDITS)
 def test_an_edit_of_a_waiting_message_follows_the_same_rule(edit: JsonObject, wanted: list[str], kind: str) -> None:
-    chat = PureChat()
-    chat.command(say("first"))
-    chat.command(first(kind))
-    chat.command(EditQueued(client_request_id="e", target_request_id="old", **edit))
+    chat = PureChat(None, say("first"), first(kind), EditQueued(client_request_id="e", target_request_id="old", **edit))
     chat.finish()
     assert shown(chat.state.nodes[chat.state.path[2]].content) == wanted
 
@@ -91,8 +87,7 @@ def test_an_edit_of_a_waiting_message_follows_the_same_rule(edit: JsonObject, wa
 def test_an_edit_of_a_waiting_edit_leaves_absent_what_neither_names(
     waiting: JsonObject, edit: JsonObject, wanted: list[str]
 ) -> None:
-    chat = PureChat()
-    chat.command(first("parts"))
+    chat = PureChat(None, first("parts"))
     chat.finish()
     target = chat.state.path[0]
     chat.command(say("busy"))

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from protocol.commands import Abort, Regenerate, SetParams
-from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.events import ErrorHappened, MessageRemoved, RuntimeUpdated
-from protocol.messages import Message
-from server.agent.answer import empty
-from server.agent.answer.assembler import Assembler
-from server.agent.history.view import model_view
-from server.agent.steps import CallModel
-from server.providers.base import Finished, ToolCallDelta
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.answer import empty
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.steps import CallModel
+from threadcast.providers.base import Finished, ToolCallDelta
+from threadcast_protocol.wire.commands import Abort, Regenerate, SetParams
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
+from threadcast_protocol.wire.events import ErrorHappened, MessageRemoved, RuntimeUpdated
+from threadcast_protocol.wire.messages import Message
 
 
 def asked(**params: object) -> PureChat:
@@ -66,8 +66,7 @@ def test_every_run_asks_once_more_and_no_more_than_once() -> None:
     chat.command(Regenerate(client_request_id="r"))
     chat.finish(words="")
     assert isinstance(chat.step, CallModel), "what an earlier run was told does not count"
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     chat.finish(words="")
     assert errors(chat)[-1] == ("empty_answer", True)
@@ -106,20 +105,17 @@ def test_reasoning_alone_is_no_answer_but_stays() -> None:
 
 def test_a_call_without_a_name_is_asked_for_once_more_and_words_beside_it_stand() -> None:
     chat = asked()
-    chat.stream(AppendContent("I will look."))
-    chat.finish(has_nameless_calls=True)
+    chat.says("I will look.", has_nameless_calls=True)
     assert isinstance(chat.step, CallModel)
     assert [m.content for m in model_view(chat.state, {})] == ["hi", "I will look.", empty.NAMELESS]
-    chat.stream(AppendContent("I will look again."))
-    chat.finish(has_nameless_calls=True)
+    chat.says("I will look again.", has_nameless_calls=True)
     assert (chat.state.runtime.outcome, errors(chat)) == ("complete", [])
     assert [text for _, text in shown(chat)] == ["hi", "I will look.", "I will look again."]
 
 
 def test_after_a_tool_the_question_is_whole_and_the_answer_is_asked_for_once_more() -> None:
     chat = asked()
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     chat.finish(words="")
     assert [m.role for m in model_view(chat.state, {})] == ["user", "assistant", "tool", "user"]

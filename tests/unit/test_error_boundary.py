@@ -1,4 +1,4 @@
-"""The boundary of a request: before the first byte every exception is an answer, after it none writes a second one."""
+"""The error boundary: an exception before the first byte becomes an answer, and after it no second answer is sent."""
 
 import asyncio
 import json
@@ -9,10 +9,10 @@ import structlog.testing
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from protocol.errors import NotFound, Unavailable
-from server.api.errors import ErrorBoundary, tell_started
-from server.readiness import Readiness
-from server.telemetry import Metrics
+from threadcast.api.errors import ErrorBoundary, tell_started
+from threadcast.base.telemetry import Metrics
+from threadcast.http.readiness import Readiness
+from threadcast_protocol.wire.errors import NotFound, Unavailable
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from protocol import errors
-from protocol.errors import CODES, Failed, ModelFailed, Refused, ThreadcastError, explain
+from threadcast_protocol.wire import errors
+from threadcast_protocol.wire.errors import CODES, Failed, ModelFailed, Refused, ThreadcastError, explain
 
 
 def _tree(root: type[ThreadcastError]) -> Iterator[type[ThreadcastError]]:

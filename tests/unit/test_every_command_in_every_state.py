@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.commands import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
+from tests.unit.test_tree import check_law
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.owner_state import OwnerState
+from threadcast.tools.base import Tool
+from threadcast.tools.client import ClientTool
+from threadcast_protocol.wire.commands import (
     Abort,
     BranchFromChat,
     BrowserContextDecision,
@@ -29,14 +36,7 @@ from protocol.commands import (
     UpdateMessage,
     UserMessage,
 )
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.state import ChatState
-from server.agent.steps import CallModel, RunTool
-from server.tools.base import Tool
-from server.tools.client import ClientTool
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, acks, call, say, table
-from tests.unit.test_tree import check_law
+from threadcast_protocol.wire.deltas import AppendContent
 
 TOOLS: dict[str, Tool] = {
     "clock": FakeTool(name="clock"),
@@ -46,11 +46,10 @@ TOOLS: dict[str, Tool] = {
 
 
 def rested() -> PureChat:
-    chat = PureChat(table(TOOLS))
-    chat.command(SetParams(client_request_id="unmerged", patch={"merge_queued": False}))
-    chat.command(say("first", "first"))
-    chat.stream(AppendContent("answer"))
-    chat.finish()
+    chat = PureChat(
+        table(TOOLS), SetParams(client_request_id="unmerged", patch={"merge_queued": False}), say("first", "first")
+    )
+    chat.says("answer")
     return chat
 
 
@@ -63,8 +62,7 @@ def streaming() -> PureChat:
 
 def calling(tool: str) -> PureChat:
     chat = streaming()
-    chat.stream(SetToolCalls([call("c0", tool)]))
-    chat.finish()
+    chat.asks(call("c0", tool))
     return chat
 
 
@@ -83,7 +81,7 @@ STATES: dict[str, Callable[[], PureChat]] = {
     "error": failed,
 }
 
-COMMANDS: dict[str, Callable[[str, ChatState], Command]] = {
+COMMANDS: dict[str, Callable[[str, OwnerState], Command]] = {
     "user_message": lambda name, state: say(name, name),
     "interrupt": lambda name, state: UserMessage(client_request_id=name, content=name, interrupt=True),
     "regenerate": lambda name, state: Regenerate(client_request_id=name),
@@ -152,8 +150,7 @@ def rest(chat: PureChat) -> None:
     """Answer everything until nothing is open."""
     for step in range(40):
         if isinstance(chat.step, CallModel):
-            chat.stream(AppendContent(f"a{step}"))
-            chat.finish()
+            chat.says(f"a{step}")
         elif isinstance(chat.step, RunTool):
             chat.tool_answers()
         elif chat.state.runtime.paused:

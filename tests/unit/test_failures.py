@@ -10,20 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import Abort, ContinueMessage, Regenerate, UpdateMessage
-from protocol.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolCalls
-from protocol.errors import CODES, ModelFailed
-from protocol.events import ErrorHappened
-from protocol.failures import CRASH_LOOP, ROUND_LIMIT, STOPPED, Failure, failure_of, with_failure, without_failure
-from protocol.messages import Message
-from protocol.runs import fail_run
-from server.agent.answer.thinking import Thinking
-from server.agent.reasons import REASON_MAX_CHARACTERS, Reasons
-from server.providers.base import ReasoningDelta, TextDelta, ToolCallDelta
-from server.providers.failures import model_failed, retry_after
-from server.redaction import Redactor
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.answer.thinking import Thinking
+from threadcast.agent_loop.reasons import REASON_MAX_CHARACTERS, Reasons
+from threadcast.base.redaction import Redactor
+from threadcast.chat.runs import fail_run
+from threadcast.providers.base import ReasoningDelta, TextDelta, ToolCallDelta
+from threadcast.providers.failures import model_failed, retry_after
+from threadcast_protocol.wire.commands import Abort, ContinueMessage, Regenerate, UpdateMessage
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning, MergeExtra
+from threadcast_protocol.wire.errors import CODES, ModelFailed
+from threadcast_protocol.wire.events import ErrorHappened
+from threadcast_protocol.wire.failures import (
+    CRASH_LOOP,
+    ROUND_LIMIT,
+    STOPPED,
+    Failure,
+    failure_of,
+    with_failure,
+    without_failure,
+)
+from threadcast_protocol.wire.messages import Message
 
 BROKEN = Failure(code="stream_error", message="The model failed.")
 
@@ -34,8 +42,7 @@ def leaf(chat: PureChat) -> Message:
 
 @pytest.mark.row("ERR-3", "LOOP-8")
 def test_a_question_without_an_answer_says_why_also_after_the_next_one() -> None:
-    chat = PureChat()
-    chat.command(say("a", "first"))
+    chat = PureChat(table(), say("a", "first"))
     chat.break_off("auth_failed")
     question = leaf(chat)
     assert (question.role, failure_of(question)) == ("user", Failure(code="auth_failed", message="The model failed."))
@@ -48,8 +55,7 @@ def test_a_question_without_an_answer_says_why_also_after_the_next_one() -> None
 
 @pytest.mark.parametrize("op", [AppendContent("half"), AppendReasoning("hm")], ids=["text", "reasoning"])
 def test_a_broken_answer_says_why_and_its_continuation_no_more(op: AppendContent | AppendReasoning) -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     chat.stream(op)
     chat.break_off()
     broken = leaf(chat)
@@ -61,29 +67,23 @@ def test_a_broken_answer_says_why_and_its_continuation_no_more(op: AppendContent
 
 
 def test_a_result_that_the_model_never_answered_says_why() -> None:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(table({"clock": FakeTool(name="clock")}), say("a"))
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     chat.break_off()
     assert (leaf(chat).role, failure_of(leaf(chat))) == ("tool", BROKEN)
 
 
 def test_a_reached_limit_of_rounds_stands_with_the_last_result() -> None:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1), say("a"))
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     found = failure_of(leaf(chat))
     assert chat.state.runtime.outcome == "limit" and found is not None and found.code == "max_tool_rounds"
 
 
 def test_stop_before_the_first_word_stays_with_the_question_and_a_retry_takes_its_place() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
-    chat.command(Abort(client_request_id="x"))
+    chat = PureChat(table(), say("a"), Abort(client_request_id="x"))
     question = leaf(chat)
     assert (question.role, failure_of(question)) == ("user", STOPPED)
     chat.command(Regenerate(client_request_id="r"))
@@ -96,16 +96,14 @@ def test_stop_before_the_first_word_stays_with_the_question_and_a_retry_takes_it
 
 
 def test_a_stopped_answer_that_has_text_needs_no_failure() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     chat.stream(AppendContent("half"))
     chat.command(Abort(client_request_id="x"))
     assert (leaf(chat).finish_reason, failure_of(leaf(chat))) == ("abort", None)
 
 
 def test_an_edited_question_does_not_inherit_the_failure() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     chat.break_off()
     old = leaf(chat)
     chat.command(UpdateMessage(client_request_id="u", message_id=old.message_id, content="better", mode="branch"))
@@ -126,10 +124,9 @@ def test_a_failure_stands_in_a_form_that_older_versions_carry_and_forged_ones_ar
 
 
 def test_the_event_says_what_the_message_says() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(table(), say("a"))
     told = Failure(code="rate_limited", message="Too many.", reason="slow down", status=429, retry_at=9, model="a/b")
-    chat.write(lambda ledger: fail_run(ledger, told))
+    chat.write(lambda builder: fail_run(builder, told))
     error = next(event for event in chat.events if isinstance(event, ErrorHappened))
     assert error.details == {"reason": "slow down", "status": 429, "retry_at": 9, "model": "a/b"}
     assert failure_of(leaf(chat)) == told

@@ -10,18 +10,18 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from protocol.errors import Unavailable
-from protocol.messages import JsonObject
-from protocol.sse import EventFrame, FrameParser
-from server.api.feed import ChatsView, ViewReader
-from server.relay import feeds as feeds_module
-from server.relay.connection import Connection
-from server.relay.feeds import Feed, Feeds
-from server.relay.subscriber import Subscriber
-from server.store.memory import MemoryStore
-from server.store.port import ChatMeta, ChatPage, Place
-from server.telemetry import Metrics
 from tests.integration.store_fixtures import entry, owned
+from threadcast.api.feed import ChatsView, ViewReader
+from threadcast.base.telemetry import Metrics
+from threadcast.fanout import feeds as feeds_module
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.feeds import Feed, Feeds
+from threadcast.fanout.subscriber import Subscriber
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import ChatMeta, ChatPage, ListCursor
+from threadcast_protocol.framing.sse import EventFrame, FrameParser
+from threadcast_protocol.wire.errors import Unavailable
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -35,9 +35,9 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.calls: Counter[str] = Counter()
         self.is_away = False
-        self._places: dict[str, str] = {}
+        self._heads: dict[str, str] = {}
 
-    async def list_chats(self, owner: str, limit: int, after: Place | None = None) -> ChatPage:
+    async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
         self._ask("list")
         return await super().list_chats(owner, limit, after)
 
@@ -52,11 +52,11 @@ class CountingStore(MemoryStore):
 
     async def change(self, chat_id: str, title: str) -> None:
         """A chat of ann's, made at its first change."""
-        if chat_id not in self._places:
-            self._places[chat_id] = (await owned(self, chat_id=chat_id)).head
-        request = entry(self._places[chat_id], chat_id=chat_id, meta=(("title", title),))
+        if chat_id not in self._heads:
+            self._heads[chat_id] = (await owned(self, chat_id=chat_id)).head
+        request = entry(self._heads[chat_id], chat_id=chat_id, meta=(("title", title),))
         await self.append(request)
-        self._places[chat_id] = request.head
+        self._heads[chat_id] = request.head
 
 
 class Screen:
@@ -102,12 +102,12 @@ class Screen:
 
 
 @asynccontextmanager
-async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 256_000) -> AsyncIterator[Screen]:
+async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 262_144) -> AsyncIterator[Screen]:
     """What the endpoint does, without HTTP; the snapshot has come."""
     screen = Screen()
     async with feeds.feed(owner) as feed, anyio.create_task_group() as tasks:
         reader = ViewReader(ChatsView(feed))
-        connection = Connection(
+        connection = ReaderConnection(
             screen.send,
             tasks,
             Metrics(),
@@ -188,6 +188,7 @@ async def test_beyond_its_size_a_feed_drops_the_oldest_and_still_tells_of_them(
         assert (len(screen.titles), screen.frames[0]["has_more"]) == (2, True)
         (oldest,) = {"c1", "c2", "c3"} - set(screen.titles)
         shown = dict(screen.titles)
+        await anyio.sleep(0.005)  # the list is in the order of milliseconds
         await store.change(oldest, "again")
         await screen.shows({**shown, oldest: "again"})
         async with watching(feeds) as late:

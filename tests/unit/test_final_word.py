@@ -4,26 +4,25 @@ import json
 
 import pytest
 
-from protocol.codec import decode_event, encode
-from protocol.commands import Abort, SetParams, ToolDecision
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessCompleted
-from protocol.snapshot import snapshot_of
-from server.agent.answer.suggestions import suggested_actions, suggested_values
-from server.agent.calls.client_events import EVENT_MAX_BYTES, as_event
-from server.agent.history.request import build_request
-from server.agent.place.payload_types import Action, PayloadType
-from server.agent.titles import wants_title
-from server.tools.base import ClientEvent, Payload
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.answer.suggestions import suggested_actions, suggested_values
+from threadcast.agent_loop.calls.client_events import EVENT_MAX_BYTES, as_event
+from threadcast.agent_loop.history.request import build_request
+from threadcast.agent_loop.titles import wants_title
+from threadcast.profiles.payload_types import Action, PayloadType
+from threadcast.tools.base import Payload
+from threadcast.tools.context import ClientEvent
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import decode_event, encode
+from threadcast_protocol.wire.commands import Abort, SetParams, ToolDecision
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import BrowserFrame, MessageUpdated, PayloadAdded, ProcessCompleted
 
 
 def answered(text: str) -> PureChat:
-    chat = PureChat(table(actions={"go": Action(action="go")}))
-    chat.command(say("q", "what now\nand then"))
-    chat.stream(AppendContent(text))
-    chat.finish()
+    chat = PureChat(table(actions={"go": Action(action="go")}), say("q", "what now\nand then"))
+    chat.says(text)
     return chat
 
 
@@ -60,10 +59,8 @@ def test_suggestions_of_a_wrong_shape_are_dropped() -> None:
 
 @pytest.mark.row("EVT-11", "PAY-2", "PAY-8")
 def test_a_tools_payload_stands_on_its_message_in_the_snapshot_and_no_model_sees_it() -> None:
-    chat = PureChat(table({"chart": FakeTool(name="chart")}))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "chart")]))
-    chat.finish()
+    chat = PureChat(table({"chart": FakeTool(name="chart")}), say("q"))
+    chat.asks(call("c0", "chart"))
     payload = Payload(type="chart", data={"secret points": [1, 2]}, summary="two points")
     events = chat.tool_answers("a chart was drawn", payloads=[payload])
     added = next(event for event in events if isinstance(event, PayloadAdded))
@@ -77,8 +74,7 @@ def test_a_tools_payload_stands_on_its_message_in_the_snapshot_and_no_model_sees
     )
     assert snapshot_of(chat.state).payloads[0].data == {"secret points": [1, 2]}
     assert b"secret points" not in encode(build_request(chat.state, chat.tools, "demo", "m", with_tools=True))
-    chat.stream(AppendContent("Look."))
-    chat.finish()
+    chat.says("Look.")
     last = chat.state.nodes[chat.state.path[-1]]
     assert (last.payloads, last.active_payload_id) == ([added.payload_id], added.payload_id)
 
@@ -117,15 +113,12 @@ def test_the_title_is_the_first_line_until_somebody_or_a_model_says_better() -> 
 
 
 def test_a_title_that_was_set_before_the_first_message_stays() -> None:
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"title": "Mine"}))
-    chat.command(say("q", "hello"))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"title": "Mine"}), say("q", "hello"))
     assert chat.state.thread.title == "Mine"
 
 
 def test_a_long_first_line_is_cut_for_the_title() -> None:
-    chat = PureChat()
-    chat.command(say("q", "\n  " + "word " * 40))
+    chat = PureChat(table(), say("q", "\n  " + "word " * 40))
     assert len(chat.state.thread.title) <= 60
     assert chat.state.thread.title.endswith("…")
 
@@ -134,13 +127,14 @@ def test_a_long_first_line_is_cut_for_the_title() -> None:
 @pytest.mark.parametrize("how", ["abort", "limit refused", "error", "stop"])
 def test_whatever_ends_a_run_has_the_last_word_on_its_answers(how: str) -> None:
     chart = PayloadType(name="chart", marker="CHART", summary="{title}")
-    chat = PureChat(table({"clock": FakeTool(name="clock")}, max_rounds=1, payload_types=[chart]))
-    chat.command(SetParams(client_request_id="set", patch={"on_limit": "ask", "on_owner_loss": "stop"}))
-    chat.command(say("q"))
+    chat = PureChat(
+        table({"clock": FakeTool(name="clock")}, max_rounds=1, payload_types=[chart]),
+        SetParams(client_request_id="set", patch={"on_limit": "ask", "on_owner_loss": "stop"}),
+        say("q"),
+    )
     chat.stream(AppendContent('Look.\nCHART: {"title": "Sales"}\n'))
     if how == "limit refused":
-        chat.stream(SetToolCalls([call("c1", "clock")]))
-        chat.finish()
+        chat.asks(call("c1", "clock"))
         chat.tool_answers("noon")
         (reason,) = chat.state.runtime.pause_reasons
         chat.command(ToolDecision(client_request_id="no", tool_call_id=reason.tool_call_id, accepted=False))

@@ -8,18 +8,18 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from protocol.errors import ToolFailed
-from server.agent.calls.telling import summarized
-from server.agent.place.payload_types import payload_type, summary_of
-from server.agent.place.prompt import PromptContext, section
-from server.assembly.app_file import app_file_of
-from server.foreign import Panicked, failing_plainly, name_of, pass_on
-from server.tools.base import ToolContext
-from server.tools.mcp.base import ServerSpec
-from server.tools.mcp.connection import Connection
-from server.tools.mcp.tool import McpTool
-from server.tools.resolvers import Resolvers
 from tests.unit.tool_desk import Desk, failure_of, made
+from threadcast.agent_loop.calls.telling import summarized
+from threadcast.base.boundary import Panicked, failing_plainly, name_of, pass_on
+from threadcast.profiles.payload_types import payload_type, summary_of
+from threadcast.profiles.prompt import PromptContext, section
+from threadcast.settings import Mcp
+from threadcast.tools.context import ToolContext
+from threadcast.tools.mcp.connection import McpConnection
+from threadcast.tools.mcp.tool import McpTool
+from threadcast.tools.resolvers import Resolvers
+from threadcast.wiring.app_file import app_file_of
+from threadcast_protocol.wire.errors import ToolFailed
 
 
 class PanicException(BaseException):
@@ -86,20 +86,20 @@ async def test_a_resolver_that_panics_fails_its_call() -> None:
 
 @pytest.mark.anyio
 async def test_an_sdk_that_panics_fails_the_call_of_its_server() -> None:
-    class Panicking(Connection):
-        async def ask(self, make: object) -> NoReturn:
+    class Panicking(McpConnection):
+        async def ask(self, make: object, asking: object = None) -> NoReturn:
             await panics_soon()
 
     offered = SimpleNamespace(name="read", description="", title="", input_schema={})
-    connection = Panicking(ServerSpec(name="files", url="http://127.0.0.1:1"), lambda _: None)
-    tool = McpTool(connection, offered)  # type: ignore[arg-type] # the SDK's type takes a second to import
+    connection = Panicking("files", Mcp(url="http://127.0.0.1:1"), lambda _: None)
+    tool = McpTool(connection, offered, 5.0)  # type: ignore[arg-type] # the SDK's type takes a second to import
     with pytest.raises(ToolFailed, match="files failed the call"):
         async for _ in tool.run({}, Desk().context):
             pass
 
 
 def test_a_section_that_panics_writes_nothing() -> None:
-    assert section("house")(panics).write(PromptContext()) == ""
+    assert section("harness")(panics).write(PromptContext()) == ""
 
 
 def test_a_summarizer_that_panics_says_so_in_place_of_the_result() -> None:

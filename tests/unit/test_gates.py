@@ -4,38 +4,40 @@ import json
 
 import pytest
 
-from protocol.commands import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.approval_rules import ApprovalRules
+from threadcast.chat.decisions import requesters
+from threadcast.chat.internal_commands import AnswerQuestion, ForgetTool
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.tools.traits import Traits
+from threadcast_protocol.fold.snapshot import active_path
+from threadcast_protocol.wire.commands import (
     Abort,
     BrowserContextDecision,
     Decision,
-    ForgetTool,
+    Regenerate,
     SetParams,
     ToolDecision,
     ToolDecisions,
 )
-from protocol.deltas import SetToolCalls
-from protocol.events import MessageAdded, ToolStatus
-from protocol.principal import Principal
-from protocol.snapshot import active_path
-from server.agent.steps import CallModel, RunTool
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast_protocol.wire.deltas import SetToolCalls
+from threadcast_protocol.wire.events import MessageAdded, ToolStatus
+from threadcast_protocol.wire.principal import Principal
 
 ASK = {"mail": FakeTool(name="mail", policy="ask"), "clock": FakeTool(name="clock")}
 
 
 def paused_chat(*names: str) -> PureChat:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call(f"c{i}", name) for i, name in enumerate(names)]))
-    chat.finish()
+    chat = PureChat(table(ASK), say("a"))
+    chat.asks(*[call(f"c{i}", name) for i, name in enumerate(names)])
     return chat
 
 
 @pytest.mark.row("GATE-1")
 def test_a_tool_that_asks_pauses_the_round_before_anything_runs() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(say("a"))
+    chat = PureChat(table(ASK), say("a"))
     chat.stream(SetToolCalls([call("c0", "clock"), call("c1", "mail", '{"to":"x"}')]))
     since = len(chat.events)
     chat.finish()
@@ -84,11 +86,8 @@ def test_a_rejected_call_is_answered_and_the_others_run() -> None:
 
 
 def test_on_deny_stop_ends_the_run_after_the_round() -> None:
-    chat = PureChat(table(ASK))
-    chat.command(SetParams(client_request_id="p", patch={"on_deny": "stop"}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "mail")]))
-    chat.finish()
+    chat = PureChat(table(ASK), SetParams(client_request_id="p", patch={"on_deny": "stop"}), say("a"))
+    chat.asks(call("c0", "mail"))
     chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False))
     assert chat.state.runtime.outcome == "aborted"
 
@@ -113,8 +112,7 @@ def test_a_remembered_tool_is_not_asked_again() -> None:
     chat = paused_chat("mail")
     chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True, remember="tool"))
     chat.tool_answers()
-    chat.stream(SetToolCalls([call("c5", "mail")]))
-    chat.finish()
+    chat.asks(call("c5", "mail"))
     assert isinstance(chat.step, RunTool)
 
 
@@ -130,8 +128,7 @@ def test_a_remembered_tool_that_is_forgotten_is_asked_again_and_can_be_remembere
     chat.command(ForgetTool(client_request_id="forget:2", tool_name="mail"))
     assert allowed(chat) == []
     chat.tool_answers()
-    chat.stream(SetToolCalls([call("c5", "mail")]))
-    chat.finish()
+    chat.asks(call("c5", "mail"))
     assert chat.state.runtime.state == "paused"
     chat.command(ToolDecision(client_request_id="e", tool_call_id="c5", accepted=True, remember="tool"))
     assert allowed(chat) == ["mail"]
@@ -139,11 +136,36 @@ def test_a_remembered_tool_that_is_forgotten_is_asked_again_and_can_be_remembere
 
 @pytest.mark.parametrize("key", ["autonomous_no_confirm", "auto_approve_editing_tools"])
 def test_wholesale_approval_by_the_thread(key: str) -> None:
-    chat = PureChat(table({"write": FakeTool(name="write", policy="ask", category="editing")}))
-    chat.command(SetParams(client_request_id="p", patch={key: True}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "write")]))
-    chat.finish()
+    chat = PureChat(
+        table({"write": FakeTool(name="write", policy="ask", category="editing")}, allows_autonomous=True),
+        SetParams(client_request_id="p", patch={key: True}),
+        say("a"),
+    )
+    chat.asks(call("c0", "write"))
+    assert isinstance(chat.step, RunTool)
+
+
+def test_autonomous_mode_has_no_effect_in_a_profile_that_does_not_allow_it() -> None:
+    chat = PureChat(table(ASK), SetParams(client_request_id="p", patch={"autonomous_no_confirm": True}), say("a"))
+    chat.asks(call("c0", "mail"))
+    assert chat.state.thread.autonomous_no_confirm
+    assert chat.state.runtime.paused
+
+
+NEEDS_HASH = ApprovalRules(requires_input_hash=True)
+
+
+def test_where_the_hash_is_required_only_an_acceptance_without_it_is_refused() -> None:
+    tools = ChatTools(Profile(name="agent"), ASK, frozenset(), "demo/echo", rules=NEEDS_HASH)
+    chat = PureChat(tools, say("a"))
+    chat.asks(call("c0", "mail"), call("c1", "mail"))
+    decisions = [Decision(tool_call_id="c0", accepted=False), Decision(tool_call_id="c1", accepted=True)]
+    events = chat.command(ToolDecisions(client_request_id="d", decisions=decisions))
+    assert [(a, r["code"]) for _, a, r in acks(events)] == [(False, "bad_request")]
+    assert len(chat.state.runtime.pause_reasons) == 2, "a refused command decides nothing"
+    chat.command(ToolDecision(client_request_id="e", tool_call_id="c0", accepted=False))
+    (left,) = chat.state.runtime.pause_reasons
+    chat.command(ToolDecision(client_request_id="f", tool_call_id="c1", accepted=True, input_hash=left.input_hash))
     assert isinstance(chat.step, RunTool)
 
 
@@ -226,10 +248,8 @@ BROWSER = {"look": FakeTool(name="look", policy="ask", category="browser")}
 
 
 def browsing() -> PureChat:
-    chat = PureChat(table(BROWSER))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call("c0", "look", '{"url":"x"}')]))
-    chat.finish()
+    chat = PureChat(table(BROWSER), say("a"))
+    chat.asks(call("c0", "look", '{"url":"x"}'))
     return chat
 
 
@@ -253,6 +273,21 @@ def test_what_of_a_browser_is_shared_joins_the_arguments_of_the_call_that_asked(
     assert "last_n_actions" not in arguments
 
 
+def test_a_browser_decision_keeps_the_hidden_arguments_and_is_bound_to_them() -> None:
+    tool = FakeTool(name="look", policy="ask", category="browser", hide_input=True)
+    tools = ChatTools(Profile(name="agent"), {"look": tool}, frozenset(), "demo/echo", rules=NEEDS_HASH)
+    chat = PureChat(tools, say("a"))
+    chat.asks(call("c0", "look", '{"url":"x"}'))
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.input, reason.hides_input) == ({}, True)
+    blind = BrowserContextDecision(client_request_id="b", pending_message_id="c0")
+    assert [r["code"] for _, _, r in acks(chat.command(blind))] == ["bad_request"]
+    seen = BrowserContextDecision(client_request_id="c", pending_message_id="c0", input_hash=reason.input_hash)
+    chat.command(seen)
+    assert isinstance(chat.step, RunTool)
+    assert json.loads(chat.step.arguments)["url"] == "x"
+
+
 @pytest.mark.row("CMD-16")
 def test_a_browser_decision_that_nothing_waits_for_is_refused_and_a_plain_refusal_works() -> None:
     chat = browsing()
@@ -263,3 +298,70 @@ def test_a_browser_decision_that_nothing_waits_for_is_refused_and_a_plain_refusa
     mail = paused_chat("mail")
     decision = BrowserContextDecision(client_request_id="b", pending_message_id="c0")
     assert [r["code"] for _, _, r in acks(mail.command(decision))] == ["no_pending_decision"]
+
+
+OTHER = {"wire": FakeTool(name="wire", policy="ask", traits=Traits(approver="another"))}
+
+ANN, BEN, CY = (Principal(name, ("approve",)) for name in ("ann", "ben", "cy"))
+
+
+def wiring_by(*authors: Principal) -> PureChat:
+    """A chat whose run answers the merged messages of `authors`, and waits for the approval of its call."""
+    chat = PureChat(table({**ASK, **OTHER}))
+    chat.command(say("0"), by=authors[0])
+    for number, author in enumerate(authors, 1):
+        chat.command(say(f"m{number}"), by=author)
+    chat.says("Done.")
+    chat.asks(call("c0", "wire"))
+    return chat
+
+
+def accepting(chat: PureChat, by: Principal) -> list[str]:
+    """The codes with which an acceptance is refused, by both commands that clients cause."""
+    (reason,) = chat.state.runtime.pause_reasons
+    answer = AnswerQuestion(
+        client_request_id=f"q{by.id}", tool_call_id=reason.tool_call_id, accepted=True, input_hash=reason.input_hash
+    )
+    plain = ToolDecision(client_request_id=f"t{by.id}", tool_call_id=reason.tool_call_id, accepted=True)
+    refused = acks(chat.command(plain, by=by)) if by.id in requesters(chat.state) else []
+    return [r["code"] for _, _, r in (*refused, *acks(chat.command(answer, by=by))) if "code" in r]
+
+
+@pytest.mark.row("SEC-8")
+def test_all_whose_messages_a_run_answers_are_requesters_and_cannot_approve() -> None:
+    chat = wiring_by(ANN, BEN)
+    assert requesters(chat.state) == {"ann", "ben"}
+    for author in (ANN, BEN):
+        assert accepting(chat, author) == ["other_approver_needed"] * 2
+    assert accepting(chat, CY) == []
+    assert isinstance(chat.step, RunTool)
+
+
+def test_who_regenerates_or_edits_becomes_a_requester_beside_the_first_author() -> None:
+    chat = wiring_by(ANN)
+    chat.command(Abort(client_request_id="x"), by=ANN)
+    chat.command(Regenerate(client_request_id="r"), by=BEN)
+    chat.asks(call("c1", "wire"))
+    assert [accepting(chat, each) for each in (ANN, BEN)] == [["other_approver_needed"] * 2] * 2
+    assert accepting(chat, CY) == []
+
+
+def test_a_requester_may_deny_and_no_permission_is_remembered() -> None:
+    chat = wiring_by(ANN)
+    chat.command(ToolDecision(client_request_id="d", tool_call_id="c0", accepted=False), by=ANN)
+    chat.asks(call("c1", "wire"))
+    (reason,) = chat.state.runtime.pause_reasons
+    assert (reason.approver, reason.once) == ("another", True)
+    remembering = ToolDecision(client_request_id="e", tool_call_id="c1", accepted=True, remember="tool")
+    chat.command(remembering, by=CY)
+    assert isinstance(chat.step, RunTool)
+    assert allowed(chat) == []
+
+
+def test_an_answer_of_a_stranger_counts_only_for_questions_that_need_another_approver() -> None:
+    chat = PureChat(table({**ASK, **OTHER}))
+    chat.command(say("a"), by=ANN)
+    chat.asks(call("c0", "mail"))
+    assert accepting(chat, CY) == ["no_pending_decision"]
+    answer = AnswerQuestion(client_request_id="q", tool_call_id="c9", accepted=True, input_hash="")
+    assert [r["code"] for _, _, r in acks(chat.command(answer, by=CY))] == ["no_pending_decision"]

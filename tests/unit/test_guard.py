@@ -4,16 +4,16 @@ from typing import get_args
 
 import pytest
 
-from protocol.commands import Abort
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import RuntimeUpdated
-from server.agent.answer.guard import INSTRUCTION, SCRIPTS, ReplyGuard, script_of
-from server.agent.history.view import model_view
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.steps import CallModel
-from server.settings.agent import Script
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.steps import CallModel
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.profiles.reply_guard import INSTRUCTION, SCRIPTS, ReplyGuard, refuses, script_of
+from threadcast.settings.agent import Script
+from threadcast_protocol.wire.commands import Abort
+from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
+from threadcast_protocol.wire.events import RuntimeUpdated
 
 HAN = ReplyGuard(forbid_scripts=["Han"])
 CHINESE = "这个问题很有意思"
@@ -37,7 +37,7 @@ CHINESE = "这个问题很有意思"
     ],
 )
 def test_what_is_written_in_the_script_is_refused_and_what_only_shows_it_is_not(text: str, is_refused: bool) -> None:
-    assert HAN.refuses(text) is is_refused
+    assert refuses(HAN, text) is is_refused
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_letter_has_the_script_that_unicode_names(letter: str, script: str) ->
 
 
 def test_latin_can_be_forbidden_too() -> None:
-    assert ReplyGuard(forbid_scripts=["Latin"]).refuses("plain ascii")
+    assert refuses(ReplyGuard(forbid_scripts=["Latin"]), "plain ascii")
 
 
 def test_every_script_that_can_be_configured_is_known() -> None:
@@ -59,14 +59,11 @@ def test_every_script_that_can_be_configured_is_known() -> None:
 def guarded(max_rounds: int = 20, max_retries: int = 1) -> PureChat:
     guard = ReplyGuard(forbid_scripts=["Han"], max_retries=max_retries)
     profile = Profile(name="agent", params={"max_rounds": max_rounds}, reply_guard=guard)
-    chat = PureChat(ChatTools(profile, {"clock": FakeTool(name="clock")}, frozenset(), "demo/echo"))
-    chat.command(say("a", "why?"))
-    return chat
+    return PureChat(ChatTools(profile, {"clock": FakeTool(name="clock")}, frozenset(), "demo/echo"), say("a", "why?"))
 
 
 def answer(chat: PureChat, text: str) -> None:
-    chat.stream(AppendContent(text))
-    chat.finish()
+    chat.says(text)
 
 
 def shown(chat: PureChat) -> list[tuple[str, str]]:
@@ -90,6 +87,7 @@ def test_a_refused_answer_stays_and_the_model_is_told_in_secret_to_answer_again(
     assert read(chat) == [("user", "why?"), ("assistant", CHINESE), ("user", INSTRUCTION)]
     answer(chat, "Because.")
     assert shown(chat) == [("user", "why?"), ("assistant", CHINESE), ("assistant", "Because.")]
+    assert [chat.state.nodes[key].kind for key in chat.state.path] == [None, "refused", None]
     assert chat.state.runtime.outcome == "complete"
     assert not ended(chat).status_text
     (aside,) = chat.state.private.asides

@@ -5,21 +5,22 @@ import itertools
 import msgspec
 import pytest
 
-from protocol.codec import encode
-from protocol.commands import BranchFromChat, ToolDecision
-from protocol.deltas import SetToolCalls
-from protocol.events import ToolStatus
-from protocol.ledger import Ledger
-from server.agent.answer.assembler import Assembler
-from server.agent.calls.gates import effect_hash, input_hash
-from server.agent.calls.hiding import hides
-from server.agent.history.view import model_view
-from server.agent.outcomes import Answer, finish, tool_done
-from server.agent.steps import CallModel, RunTool
-from server.providers.base import ToolCallDelta
-from server.tools.base import ToolResult
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.agent_loop.calls.gates import effect_hash, input_hash
+from threadcast.agent_loop.calls.hiding import hides
+from threadcast.agent_loop.calls.permissions import digest_of
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.outcomes import Answer, finish, tool_done
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.providers.base import ToolCallDelta
+from threadcast.tools.base import ToolResult
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import BranchFromChat, ToolDecision
+from threadcast_protocol.wire.deltas import SetToolCalls
+from threadcast_protocol.wire.events import ToolStatus
 
 SECRET = "the-word-nobody-sees"
 ARGUMENTS = f'{{"word":"{SECRET}"}}'
@@ -27,14 +28,13 @@ ARGUMENTS = f'{{"word":"{SECRET}"}}'
 
 def chat_with(tool: FakeTool, *calls: str, chat_id: str = "c1") -> PureChat:
     """A chat whose model has called `tool` as often as there are ids."""
-    chat = PureChat(table({tool.name: tool}), chat_id=chat_id)
-    chat.command(say("q", "go"))
+    chat = PureChat(table({tool.name: tool}), say("q", "go"), chat_id=chat_id)
     assert isinstance(chat.step, CallModel)
     step = chat.step
     answer = Answer(calls=[call(each, tool.name, ARGUMENTS) for each in calls])
 
-    def end(ledger: Ledger) -> None:
-        chat.step = finish(ledger, step, answer, chat.tools)
+    def end(builder: EntryBuilder) -> None:
+        chat.step = finish(builder, step, answer, chat.tools)
 
     chat.write(end)
     return chat
@@ -77,7 +77,10 @@ def test_a_question_is_bound_to_the_true_arguments() -> None:
     run = chat.state.private.run
     assert run is not None
     (reason,) = chat.state.runtime.pause_reasons
-    assert reason.input_hash == input_hash("c1", run.run_id, "a", msgspec.json.decode(ARGUMENTS))
+    tool = chat.tools.get("keep")
+    assert tool is not None
+    arguments = msgspec.json.decode(ARGUMENTS)
+    assert reason.input_hash == input_hash("c1", run.run_id, "a", arguments, digest_of(tool))
     chat.command(ToolDecision(client_request_id="d", tool_call_id="a", accepted=True))
     assert isinstance(chat.step, RunTool) and chat.step.arguments == ARGUMENTS
     assert is_unseen(chat)
@@ -88,7 +91,7 @@ def test_the_model_of_a_fork_reads_what_the_model_of_its_source_does() -> None:
     old = chat_with(FakeTool(name="keep", hide_input=True), "a")
     assert isinstance(old.step, RunTool)
     asked = old.step.call
-    old.write(lambda ledger: tool_done(ledger, asked, ToolResult(content="hidden"), 1, old.tools, withheld=SECRET))
+    old.write(lambda builder: tool_done(builder, asked, ToolResult(content="hidden"), 1, old.tools, withheld=SECRET))
     new = PureChat(old.tools, first_id=100, chat_id="c2")
     new.source = old.state
     new.command(BranchFromChat(client_request_id="b", source_chat_id="c1", up_to_message_id=old.state.path[2]))

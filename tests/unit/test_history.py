@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.commands import Regenerate, SetParams
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import ThreadUpdated
-from protocol.fact_fold import ASIDES_KEPT, RAW_ANSWERS_KEPT, WITHHELD_KEPT, fold_fact
-from protocol.facts import AnswerCleaned, ResultWithheld, SetAside
-from protocol.ledger import Ledger
-from protocol.messages import FunctionCall, Message, ToolCall, Usage
-from protocol.snapshot import active_path
-from protocol.state import Aside, Private, RawAnswer
-from server.agent.history.compaction import shorten
-from server.agent.history.view import model_view
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
 from tests.unit.test_reducer import chats
+from threadcast.agent_loop.history.compaction import shorten
+from threadcast.agent_loop.history.view import model_view
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.fact_fold import ASIDES_KEPT, RAW_ANSWERS_KEPT, WITHHELD_KEPT, fold_fact
+from threadcast.chat.facts import AnswerCleaned, ResultWithheld, SetAside
+from threadcast.chat.owner_state import Aside, Private, RawAnswer
+from threadcast_protocol.fold.snapshot import active_path
+from threadcast_protocol.wire.commands import Regenerate, SetParams
+from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
+from threadcast_protocol.wire.events import ThreadUpdated
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall, Usage
 
 
 def history(shape: str) -> list[Message]:
@@ -60,14 +60,12 @@ def test_a_result_never_comes_without_its_call_and_the_question_never_goes(turns
 def talk(chat: PureChat, *questions: str) -> None:
     for question in questions:
         chat.command(say(question[:9], question))
-        chat.stream(AppendContent(f"re {question}"))
-        chat.finish()
+        chat.says(f"re {question}")
 
 
 @pytest.mark.row("HIST-2", "HIST-6", "EVT-17")
 def test_a_shortened_view_is_announced_once_and_nothing_is_deleted() -> None:
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"max_history_messages": 3}))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"max_history_messages": 3}))
     talk(chat, "one", "two")
     since = len(chat.events)
     chat.command(say("three", "three"))
@@ -80,8 +78,7 @@ def test_a_shortened_view_is_announced_once_and_nothing_is_deleted() -> None:
 
 
 def test_a_bound_in_tokens_drops_whole_turns_but_never_the_question() -> None:
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"max_history_tokens": 1000}))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"max_history_tokens": 1000}))
     talk(chat, "a" * 3000, "b" * 3000)
     chat.command(say("q", "c" * 9000))
     assert [str(m.content)[0] for m in model_view(chat.state, {})] == ["c"]
@@ -108,8 +105,7 @@ def test_tool_messages_of_earlier_runs_are_shown_unless_they_are_not_wanted(
         chat.finish()
         chat.tool_answers("noon")
         if name == "one":
-            chat.stream(AppendContent("done"))
-            chat.finish()
+            chat.says("done")
     view = model_view(chat.state, {})
     assert [m.role for m in view] == roles
     assert [len(m.tool_calls) for m in view] == calls
@@ -117,30 +113,24 @@ def test_tool_messages_of_earlier_runs_are_shown_unless_they_are_not_wanted(
 
 @pytest.mark.row("HIST-1")
 def test_a_model_reads_the_active_path_and_no_other_branch() -> None:
-    chat = PureChat()
-    chat.command(say("q", "question"))
-    chat.stream(AppendContent("first answer"))
-    chat.finish()
+    chat = PureChat(table(), say("q", "question"))
+    chat.says("first answer")
     chat.command(Regenerate(client_request_id="again"))
-    chat.stream(AppendContent("second answer"))
-    chat.finish()
+    chat.says("second answer")
     chat.command(say("more", "and more"))
     assert [m.content for m in model_view(chat.state, {})] == ["question", "second answer", "and more"]
 
 
 @pytest.mark.row("HIST-7")
 def test_use_of_the_window_is_shown_and_warned_about() -> None:
-    chat = PureChat(table(windows={"demo/echo": 100}))
-    chat.command(say("q"))
-    chat.stream(AppendContent("x"))
-    chat.finish(usage=Usage(60, 9, 69))
+    chat = PureChat(table(windows={"demo/echo": 100}), say("q"))
+    chat.says("x", usage=Usage(60, 9, 69))
     use = chat.state.runtime.context
     assert use is not None
     assert (use.used, use.total) == (69, 100)
     assert chat.state.nodes[chat.state.path[-1]].warning is None
     chat.command(say("r"))
-    chat.stream(AppendContent("y"))
-    chat.finish(usage=Usage(65, 5, 70))
+    chat.says("y", usage=Usage(65, 5, 70))
     assert "window" in (chat.state.nodes[chat.state.path[-1]].warning or "")
     assert chat.state.thread.usage == Usage(125, 14, 139)
 
@@ -153,34 +143,28 @@ def test_the_threads_usage_counts_every_round_of_every_run() -> None:
         chat.stream(SetToolCalls([call(f"c{number}", "clock")]))
         chat.finish(usage=Usage(10, 1, 11))
         chat.tool_answers("noon")
-        chat.stream(AppendContent("done"))
-        chat.finish(usage=Usage(20, 2, 22))
+        chat.says("done", usage=Usage(20, 2, 22))
     assert chat.state.thread.usage == Usage(60, 6, 66)
 
 
 @pytest.mark.row("HIST-7")
 def test_a_profile_says_when_a_window_is_nearly_full() -> None:
-    chat = PureChat(table(windows={"demo/echo": 100}, context_warn_ratio=0.3))
-    chat.command(say("q"))
-    chat.stream(AppendContent("x"))
-    chat.finish(usage=Usage(25, 5, 30))
+    chat = PureChat(table(windows={"demo/echo": 100}, context_warn_ratio=0.3), say("q"))
+    chat.says("x", usage=Usage(25, 5, 30))
     assert chat.state.nodes[chat.state.path[-1]].warning
 
 
 def test_what_only_the_model_reads_stands_in_its_places_and_never_between_a_call_and_its_result() -> None:
-    chat = PureChat(table({"lookup": FakeTool(name="lookup")}))
-    chat.command(say("q", "one"))
-    chat.stream(SetToolCalls([call("c1", "lookup")]))
-    chat.finish()
+    chat = PureChat(table({"lookup": FakeTool(name="lookup")}), say("q", "one"))
+    chat.asks(call("c1", "lookup"))
     chat.tool_answers("short")
-    chat.stream(AppendContent("done"))
-    chat.finish()
+    chat.says("done")
     _, asking, result, answer = chat.state.path
 
-    def note(ledger: Ledger) -> None:
-        ledger.note(ResultWithheld(message_id=result, content="the whole result"))
+    def note(builder: EntryBuilder) -> None:
+        builder.note(ResultWithheld(message_id=result, content="the whole result"))
         for after, words in ((asking, "between"), (answer, "last"), ("gone", "nowhere")):
-            ledger.note(SetAside(aside=Aside(Message(role="user", content=words, message_id=words), after)))
+            builder.note(SetAside(aside=Aside(Message(role="user", content=words, message_id=words), after)))
 
     chat.write(note)
     shown = ["one", "", "the whole result", "between", "done", "last"]

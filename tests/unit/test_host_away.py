@@ -7,13 +7,11 @@ import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from server.actor.host import Rhythm
-from server.tools.base import Retry
-from tests.unit.actor_house import CHAT, FAST, GatedTool, House, abort, call, params, say
+from tests.unit.actor_harness import CHAT, FAST, GatedTool, Harness, abort, call, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.host_house import BELLS_ONLY, BUCKETS, ESSAY, HANG, TITLE, house, swept
-
-__all__ = ["house"]
+from tests.unit.host_harness import BELLS_ONLY, BUCKETS, ESSAY, TITLE, swept, writing
+from threadcast.actor.host import LeaseTimings
+from threadcast.tools.base import Retry
 
 pytestmark = pytest.mark.anyio
 
@@ -22,44 +20,44 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.row("SES-4")
-async def test_a_drained_host_gives_every_chat_back_and_another_goes_on_without_a_seam(house: House) -> None:
+async def test_a_drained_host_gives_every_chat_back_and_another_goes_on_without_a_seam(harness: Harness) -> None:
     chats = ("a", "b")
     async with (
-        house.watching("a") as first,
-        house.watching("b") as second,
-        house.hosting("w1") as host,
+        harness.watching("a") as first,
+        harness.watching("b") as second,
+        harness.hosting("w1") as host,
         anyio.create_task_group() as tasks,
     ):
         for chat_id in chats:
-            await house.post(say("write", model=ESSAY), chat_id=chat_id)
+            await harness.post(say("write", model=ESSAY), chat_id=chat_id)
         for watcher in (first, second):
             await watcher.until(lambda w: w.types().count("stream_delta") >= 2, DEADLINE_SECONDS)
         assert await host.drain() == 0
-        assert house.demo.open_streams == 0
-        takes = house.store.calls["take"]
+        assert harness.demo.open_streams == 0
+        takes = harness.store.calls["take"]
 
         async def go_on() -> None:
-            async with house.hosting("w2"):
+            async with harness.hosting("w2"):
                 for watcher in (first, second):
                     await watcher.at_rest(1, DEADLINE_SECONDS)
 
         tasks.start_soon(go_on)
-    assert house.store.calls["take"] == takes + 2
+    assert harness.store.calls["take"] == takes + 2
     assert first.messages == second.messages
     for watcher in (first, second):
         assert "message_removed" not in watcher.types()
         assert watcher.snapshots == 1
 
 
-async def test_a_draining_host_takes_no_new_chat_and_gives_back_the_bell_that_it_heard(house: House) -> None:
-    async with house.watching() as watcher, house.hosting("w1", BELLS_ONLY) as host:
-        await swept(house)
+async def test_a_draining_host_takes_no_new_chat_and_gives_back_the_bell_that_it_heard(harness: Harness) -> None:
+    async with harness.watching() as watcher, harness.hosting("w1", BELLS_ONLY) as host:
+        await swept(harness)
         assert await host.drain() == 0
-        async with house.hosting("w2", BELLS_ONLY):
-            await house.store.called("claim", 2 * BUCKETS)
-            await house.post(say("hello"))
+        async with harness.hosting("w2", BELLS_ONLY):
+            await harness.store.called("claim", 2 * BUCKETS)
+            await harness.post(say("hello"))
             await watcher.at_rest(1, DEADLINE_SECONDS)
-        assert [entry.fence.worker for entry in await house.store.read_log(CHAT) if entry.fence] == ["w2"]
+        assert [entry.fence.worker for entry in await harness.store.read_log(CHAT) if entry.fence] == ["w2"]
 
 
 @pytest.mark.parametrize(
@@ -70,17 +68,19 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
     retry: Retry, has_beats: bool, outcome: str
 ) -> None:
     tool = GatedTool(retry=retry)
-    house = House(tool)
-    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)  # 0.35 s without a beat: self-fenced
-    async with house.watching() as watcher, house.hosting("w1", rhythm):
-        await house.post(call())
+    harness = Harness(tool)
+    timings = LeaseTimings(
+        lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02
+    )  # 0.35 s without a beat: self-fenced
+    async with harness.watching() as watcher, harness.hosting("w1", timings):
+        await harness.post(call())
         await tool.entered()
         if not has_beats:
-            house.store.away.add("beat")
+            harness.store.away.add("beat")
         if outcome == "outcome_unknown":
             await watcher.at_rest(1, DEADLINE_SECONDS)
         else:
-            await house.store.called("beat", house.store.calls["beat"] + 30)
+            await harness.store.called("beat", harness.store.calls["beat"] + 30)
             tool.go_on.set()
             await watcher.at_rest(1, DEADLINE_SECONDS)
     statuses = [frame["status"] for frame in watcher.frames if frame["type"] == "tool_status"]
@@ -90,12 +90,12 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
 
 async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> None:
     tool = GatedTool(retry="once")
-    house = House(tool)
-    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
-    async with house.watching() as watcher, house.hosting("w1", rhythm):
-        await house.post(call())
+    harness = Harness(tool)
+    timings = LeaseTimings(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
+    async with harness.watching() as watcher, harness.hosting("w1", timings):
+        await harness.post(call())
         await tool.entered()
-        beat = house.store.hold("beat")
+        beat = harness.store.hold("beat")
         await beat.entered()
         await watcher.at_rest(1, DEADLINE_SECONDS)
         beat.let_go()
@@ -103,107 +103,105 @@ async def test_a_beat_that_hangs_does_not_keep_a_host_from_fencing_itself() -> N
     assert statuses == ["running", "outcome_unknown"]
 
 
-async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_against_the_next_one(house: House) -> None:
-    async with house.watching() as watcher, house.hosting("w1"):
-        released = house.store.hold("release", reply_only=True)
-        await house.post(params(title="x"))
+async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_against_the_next_one(
+    harness: Harness,
+) -> None:
+    async with harness.watching() as watcher, harness.hosting("w1"):
+        released = harness.store.hold("release", reply_only=True)
+        await harness.post(params(title="x"))
         await released.entered()
-        beat = house.store.hold("beat", reply_only=True)
+        beat = harness.store.hold("beat", reply_only=True)
         await beat.entered()  # it has found that nobody owns the chat
         released.let_go()
-        await house.post(say("write", model=HANG))
-        await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
+        await writing(harness, watcher)
         beat.let_go()
-        await house.store.called("beat", house.store.calls["beat"] + 1)
-        await house.post(abort())
+        await harness.store.called("beat", harness.store.calls["beat"] + 1)
+        await harness.post(abort())
         await watcher.at_rest(1, DEADLINE_SECONDS)
-        assert house.store.calls["take"] == 2
+        assert harness.store.calls["take"] == 2
 
 
 async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> None:
     """In a Cluster one node may be away: its chats are fenced, those of the others beat on."""
     tool = GatedTool(retry="once")
-    house = House(tool)
-    rhythm = Rhythm(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
-    other = next(f"c{n}" for n in range(100) if house.store.bucket_of(f"c{n}") != house.store.bucket_of(CHAT))
-    async with house.watching() as watcher, house.watching(other) as elsewhere, house.hosting("w1", rhythm):
-        await house.post(call())
+    harness = Harness(tool)
+    timings = LeaseTimings(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
+    other = next(f"c{n}" for n in range(100) if harness.store.bucket_of(f"c{n}") != harness.store.bucket_of(CHAT))
+    async with harness.watching() as watcher, harness.watching(other) as elsewhere, harness.hosting("w1", timings):
+        await harness.post(call())
         await tool.entered()
-        beat = house.store.hold("beat")
+        beat = harness.store.hold("beat")
         await beat.entered()
-        await house.post(call(), chat_id=other)
+        await harness.post(call(), chat_id=other)
         await watcher.at_rest(1, DEADLINE_SECONDS)
         await tool.entered(2)
-        await house.store.called("beat", house.store.calls["beat"] + 30)  # 0.6 s, longer than it may go without
+        await harness.store.called("beat", harness.store.calls["beat"] + 30)  # 0.6 s, longer than it may go without
         tool.go_on.set()
         await elsewhere.at_rest(1, DEADLINE_SECONDS)
         beat.let_go()
-    assert (await house.tool_statuses(), await house.tool_statuses(other)) == (
+    assert (await harness.tool_statuses(), await harness.tool_statuses(other)) == (
         ["running", "outcome_unknown"],
         ["running", "done"],
     )
 
 
-async def test_a_store_that_was_away_ends_nothing(house: House) -> None:
-    async with house.watching() as watcher, house.hosting("w1"):
-        await house.post(say("write", model=ESSAY))
+async def test_a_store_that_was_away_ends_nothing(harness: Harness) -> None:
+    async with harness.watching() as watcher, harness.hosting("w1"):
+        await harness.post(say("write", model=ESSAY))
         await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
-        house.store.away.update({"append", "beat", "claim"})
+        harness.store.away.update({"append", "beat", "claim"})
         for name in ("append", "beat", "claim"):
-            await house.store.called(name, house.store.calls[name] + 1)
-        house.store.away.clear()
+            await harness.store.called(name, harness.store.calls[name] + 1)
+        harness.store.away.clear()
         await watcher.at_rest(1, DEADLINE_SECONDS)
-        await house.post(params(title="x"))
+        await harness.post(params(title="x"))
         await watcher.until(lambda w: w.state is not None and w.state.thread.title == "x", DEADLINE_SECONDS)
 
 
-async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(house: House) -> None:
-    house.store.broken.update({"bell", "mail", "claim"})
-    async with house.watching() as watcher, house.hosting("w1"):
+async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(harness: Harness) -> None:
+    harness.store.broken.update({"bell", "mail", "claim"})
+    async with harness.watching() as watcher, harness.hosting("w1"):
         for name in ("bell", "mail", "claim"):
-            await house.store.called(name, 2)
-        house.store.broken = {"beat"}
-        await house.post(say("write", model=HANG))
-        await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
-        await house.store.called("beat", 2)
-        house.store.broken.clear()
-        await house.post(abort())
+            await harness.store.called(name, 2)
+        harness.store.broken = {"beat"}
+        await writing(harness, watcher)
+        await harness.store.called("beat", 2)
+        harness.store.broken.clear()
+        await harness.post(abort())
         await watcher.at_rest(1, DEADLINE_SECONDS)
-    shown = house.metrics.render().decode()
+    shown = harness.metrics.render().decode()
     for kind in ("bell", "mail", "beat", "claim"):
         assert f'threadcast_store_errors_total{{kind="{kind}"}}' in shown
 
 
-async def test_a_bucket_whose_claim_fails_does_not_keep_the_others_waiting(house: House) -> None:
-    house.store.loses_bells = True
-    house.store.fail("claim", "refused")  # the first bucket's of the first sweep
-    async with house.watching() as watcher, house.hosting("w1", BELLS_ONLY):
-        await house.post(say("hello"))
-        assert house.store.bucket_of(CHAT) > 0
+async def test_a_bucket_whose_claim_fails_does_not_keep_the_others_waiting(harness: Harness) -> None:
+    harness.store.loses_bells = True
+    harness.store.fail("claim", "refused")  # the first bucket's of the first sweep
+    async with harness.watching() as watcher, harness.hosting("w1", BELLS_ONLY):
+        await harness.post(say("hello"))
+        assert harness.store.bucket_of(CHAT) > 0
         await watcher.at_rest(1, DEADLINE_SECONDS)
 
 
-async def test_a_set_aside_that_fails_does_not_end_a_host(house: House) -> None:
-    await house.post(say("hello"))
-    await house.claim("w0")
-    await house.store.take(CHAT, "w0", "wake")
-    await house.add_entry(TITLE, count=5)
-    house.store.clock.now_ms += FAST.lease_ms
-    house.store.broken.add("handover")
-    async with house.watching("other") as watcher, house.hosting("w1"):
-        await house.store.called("handover", 1)
-        await house.post(say("hello"), chat_id="other")
+async def test_a_set_aside_that_fails_does_not_end_a_host(harness: Harness) -> None:
+    await harness.abandoned("w0", say("hello"))
+    await harness.add_entry(TITLE, count=5)
+    harness.store.clock.now_ms += FAST.lease_ms
+    harness.store.broken.add("handover")
+    async with harness.watching("other") as watcher, harness.hosting("w1"):
+        await harness.store.called("handover", 1)
+        await harness.post(say("hello"), chat_id="other")
         await watcher.at_rest(1, DEADLINE_SECONDS)
 
 
 async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.actor.host.REMEMBERED_MAX", 3)
-    house.store.broken.add("take")  # nothing that an actor is prepared for
-    async with house.hosting("w1") as host:
+    monkeypatch.setattr("threadcast.actor.host.REMEMBERED_MAX", 3)
+    harness.store.broken.add("take")  # nothing that an actor is prepared for
+    async with harness.hosting("w1") as host:
         for number in range(6):
-            await house.post(say("hello"), chat_id=f"chat-{number}")
+            await harness.post(say("hello"), chat_id=f"chat-{number}")
             with anyio.fail_after(DEADLINE_SECONDS):
                 while f"chat-{number}" not in host._crashed:
                     await anyio.lowlevel.checkpoint()
@@ -216,14 +214,14 @@ async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
 # what the log says
 
 
-async def test_every_line_from_inside_an_actor_says_its_own_chat(house: House) -> None:
+async def test_every_line_from_inside_an_actor_says_its_own_chat(harness: Harness) -> None:
     with capture_logs(processors=[merge_contextvars]) as logs:
-        async with house.hosting("w1"), anyio.create_task_group() as tasks:
+        async with harness.hosting("w1"), anyio.create_task_group() as tasks:
 
             async def fail(chat_id: str) -> None:
-                async with house.watching(chat_id) as watcher:
+                async with harness.watching(chat_id) as watcher:
                     for number in range(3):
-                        await house.post(say("hello", f"{chat_id}-{number}", model="demo/error"), chat_id=chat_id)
+                        await harness.post(say("hello", f"{chat_id}-{number}", model="demo/error"), chat_id=chat_id)
                     await watcher.until(lambda w: w.types().count("error") == 3, DEADLINE_SECONDS)
 
             for chat_id in ("a", "b", "c"):
@@ -237,18 +235,18 @@ async def test_every_line_from_inside_an_actor_says_its_own_chat(house: House) -
 
 
 @pytest.mark.parametrize("call", ["claim", "beat", "take", "load", "read_inbox", "append", "release"])
-async def test_an_answer_that_nobody_has_listed_ends_no_worker(house: House, call: str) -> None:
-    async with house.watching() as watcher, house.hosting("w1"):
-        await house.post(say("first"))
+async def test_an_answer_that_nobody_has_listed_ends_no_worker(harness: Harness, call: str) -> None:
+    async with harness.watching() as watcher, harness.hosting("w1"):
+        await harness.post(say("first"))
         await watcher.at_rest(1, DEADLINE_SECONDS)
-        house.store.fail(call, "broken reply")
+        harness.store.fail(call, "broken reply")
         for runs, text in enumerate(
             ("second", "third"), 2
         ):  # it meets the third if the first one's owner was still there
-            await house.post(say(text))
+            await harness.post(say(text))
             with anyio.fail_after(DEADLINE_SECONDS):
                 while watcher.runs_ended < runs or not watcher.state or not watcher.state.is_at_rest:
-                    house.store.clock.now_ms += FAST.lease_ms  # the chat of an actor that failed waits for its lease
+                    harness.store.clock.now_ms += FAST.lease_ms  # the chat of an actor that failed waits for its lease
                     await anyio.sleep(0.02)
     users = [text for role, text in watcher.messages if role == "user"]
     assert users == ["first", "second", "third"]

@@ -2,18 +2,18 @@
 
 import pytest
 
-from protocol.commands import Abort, IdeToolClaim, IdeToolResult
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import IdeToolRequired
-from protocol.ide import CLAIM_MS
-from protocol.snapshot import active_path
-from server.agent.history.view import model_view
-from server.agent.plan import is_parked, next_deadline_ms
-from server.agent.steps import CallModel, RunTool
-from server.tools.base import Tool
-from server.tools.client import ClientTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.plan import is_parked, next_deadline_ms
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.ide import CLAIM_MS
+from threadcast.tools.base import Tool
+from threadcast.tools.client import ClientTool
+from threadcast_protocol.fold.snapshot import active_path
+from threadcast_protocol.wire.commands import Abort, IdeToolClaim, IdeToolResult
+from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
+from threadcast_protocol.wire.events import IdeToolRequired
 
 TOOLS: dict[str, Tool] = {
     "open_file": ClientTool("open_file", "Opens a file in the editor."),
@@ -23,8 +23,7 @@ TOOLS: dict[str, Tool] = {
 
 
 def asked(*calls: tuple[str, str], arguments: str = '{"path":"a.py"}') -> PureChat:
-    chat = PureChat(table(TOOLS))
-    chat.command(say("q"))
+    chat = PureChat(table(TOOLS), say("q"))
     chat.stream(AppendContent("let me see"), SetToolCalls([call(key, name, arguments) for key, name in calls]))
     chat.finish()
     return chat

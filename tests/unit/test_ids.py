@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.errors import BadRequest
-from protocol.ids import RESERVED_CHAT_IDS, EntryId, Head, Position, check_chat_id, check_id
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.ids import RESERVED_CHAT_IDS, EntryId, Head, Position, check_chat_id, check_id
 
 ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 

@@ -14,13 +14,13 @@ import anyio.to_thread
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from protocol import import_files
-from protocol.errors import BadRequest, TooLarge
-from protocol.messages import JsonObject
-from server.api import transfer
-from server.api.spool import Spool
 from tests.unit.import_files import read_exports
 from tests.unit.test_transfer_pure import header, message, payload
+from threadcast.api import transfer
+from threadcast.api.spool import Spool
+from threadcast.chat import import_files
+from threadcast_protocol.wire.errors import BadRequest, TooLarge
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.row("SES-6")
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.row("SES-6")
 @pytest.mark.parametrize("extra", [payload(), {"type": "background_agent", "agent": {}}])
 def test_reading_stops_at_the_first_line_that_the_header_does_not_count(extra: JsonObject) -> None:
     body = "\n".join([json.dumps(header()), json.dumps(extra), "this line is never read"])
-    with pytest.raises(BadRequest, match="line 1: it tells of 0 messages, 0 payloads, 0 agents") as caught:
+    with pytest.raises(BadRequest, match="line 1: the header counts 0 messages, 0 payloads, 0 agents") as caught:
         read_exports(body.encode())
     assert caught.value.path == "/1"
 
@@ -71,14 +71,14 @@ def test_a_body_may_hold_a_thousand_empty_lines_and_is_refused_at_the_next() -> 
 
 
 def test_reading_ends_before_the_next_piece_once_the_caller_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.api.spool.PIECE_BYTES", 8)
-    read: list[bytes] = []
+    monkeypatch.setattr("threadcast.api.spool.PIECE_BYTES", 8)
+    read: list[bytes | None] = []
     with tempfile.TemporaryFile() as file:
         file.write(b"one\ntwo\nthree\nfour\n")
         file.flush()
         with pytest.raises(ClientDisconnect):
-            read += [raw for _, raw in Spool(file).until(lambda: True).places()]
-        lines = Spool(file).until(lambda: bool(read)).places()
+            read += [raw for _, raw in Spool(file).until(lambda: True).spans()]
+        lines = Spool(file).until(lambda: bool(read)).spans()
         with pytest.raises(ClientDisconnect):
             for _, raw in lines:
                 read.append(raw)
@@ -113,7 +113,7 @@ async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeyp
         begun.release()
         until = time.monotonic() + 20
         while time.monotonic() < until:  # as a body that takes very long; the end is for a broken server
-            list(lines.places())
+            list(lines.spans())
         raise AssertionError("nobody stopped this thread")
 
     monkeypatch.setattr(transfer, "check_exports", slow)

@@ -1,24 +1,25 @@
 """A chat that is imported in several parts: nothing else happens to it meanwhile, and a part has its effect once."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from msgspec.structs import replace
 
-from protocol import import_files
-from protocol.codec import encode
-from protocol.commands import Abort, SetParams, encode_command
-from protocol.errors import TooLarge
-from protocol.events import MessageAdded, MessagesTruncated, PayloadAdded
-from protocol.exports import export_lines, export_of
-from protocol.messages import JsonObject, Message
-from protocol.principal import SYSTEM
-from protocol.reducer import reduce_added, reduce_payloads
-from protocol.state import ChatState
-from server.api.spool import Spool
 from tests.unit.import_files import read_exports
 from tests.unit.pure_chat import PureChat, acks, say
+from threadcast.api.spool import Spool
+from threadcast.chat import import_files
+from threadcast.chat.exports import export_lines, export_of
+from threadcast.chat.import_files import LineSpan
+from threadcast.chat.owner_state import OwnerState
+from threadcast_protocol.fold.reducer import reduce_added, reduce_payloads
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import Abort, SetParams, encode_command
+from threadcast_protocol.wire.errors import TooLarge
+from threadcast_protocol.wire.events import MessageAdded, MessagesTruncated, PayloadAdded
+from threadcast_protocol.wire.messages import JsonObject, Message
+from threadcast_protocol.wire.principal import SYSTEM
 
 pytestmark = pytest.mark.row("SES-6")
 
@@ -56,12 +57,12 @@ def test_a_part_with_many_branches_costs_one_copy_of_the_tree(monkeypatch: pytes
     monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
     copies: list[int] = []
 
-    def counting(state: ChatState, events: Sequence[MessageAdded | MessagesTruncated]) -> ChatState:
+    def counting(state: OwnerState, events: Sequence[MessageAdded | MessagesTruncated]) -> OwnerState:
         copies.append(len(events))
         return reduce_added(state, events)
 
-    monkeypatch.setattr("protocol.ledger.reduce_added", counting)
-    monkeypatch.setattr("protocol.reducer.reduce_added", counting)
+    monkeypatch.setattr("threadcast.chat.entry_builder.reduce_added", counting)
+    monkeypatch.setattr("threadcast_protocol.fold.reducer.reduce_added", counting)
     (whole,) = read_exports(tree(200))
     chat = PureChat()
     whole.imported_into(chat)
@@ -143,12 +144,12 @@ def test_payloads_of_a_part_cost_one_copy_of_those_that_are_there(monkeypatch: p
     monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
     copies: list[int] = []
 
-    def counting(state: ChatState, events: Sequence[PayloadAdded]) -> ChatState:
+    def counting(state: OwnerState, events: Sequence[PayloadAdded]) -> OwnerState:
         copies.append(len(events))
         return reduce_payloads(state, events)
 
-    monkeypatch.setattr("protocol.ledger.reduce_payloads", counting)
-    monkeypatch.setattr("protocol.reducer.reduce_payloads", counting)
+    monkeypatch.setattr("threadcast.chat.entry_builder.reduce_payloads", counting)
+    monkeypatch.setattr("threadcast_protocol.fold.reducer.reduce_payloads", counting)
     head = {"type": "chat", "format": 1, "chat_id": "c1", "leaf_id": None, "thread": {}, "message_count": 0}
     payload = {"payload_type": "t", "data": {}, "summary": "", "source": "tool", "message_id": "m"}
     lines = [{"type": "payload", "payload": {**payload, "payload_id": f"p{number}"}} for number in range(300)]
@@ -162,25 +163,31 @@ def test_payloads_of_a_part_cost_one_copy_of_those_that_are_there(monkeypatch: p
 
 
 def test_a_line_longer_than_any_of_an_export_is_refused_without_being_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("protocol.import_files", "server.api.spool"):
+    for room in ("threadcast.api.spool",):
         monkeypatch.setattr(f"{room}.LINE_MAX_BYTES", 1_000)
     with pytest.raises(TooLarge) as refused:
         read_exports(tree(2) + b"\n" + b"x" * 5_000_000)
     assert refused.value.path == "/6"
 
 
+def _read_lines(spool: Spool, start: int = 0, end: int | None = None) -> Iterator[tuple[LineSpan, bytes]]:
+    for span, known in spool.spans(start, end):
+        with spool.line(span, known) as raw:
+            yield span, raw
+
+
 @pytest.mark.parametrize("piece", [1, 2, 7, 64])
 def test_lines_are_found_wherever_the_file_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr("server.api.spool.PIECE_BYTES", piece)
+    monkeypatch.setattr("threadcast.api.spool.PIECE_BYTES", piece)
     body = b"one\n\n \r\ntwo\n" + "dré".encode() + b"\n" + b"x" * 100
     with tempfile.TemporaryFile() as file:
         file.write(body)
         file.flush()
         spool = Spool(file)
-        found = list(spool.places())
+        found = list(_read_lines(spool))
         assert [(place.number, raw) for place, raw in found] == [
             (1, b"one"), (4, b"two"), (5, "dré".encode()), (6, b"x" * 100),
         ]  # fmt: skip
         assert [spool.read(place.offset, place.length) for place, _ in found] == [raw for _, raw in found]
         start = found[1][0].offset
-        assert [raw for _, raw in spool.places(start, found[3][0].offset)] == [b"two", "dré".encode()]
+        assert [raw for _, raw in _read_lines(spool, start, found[3][0].offset)] == [b"two", "dré".encode()]

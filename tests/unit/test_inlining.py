@@ -1,15 +1,15 @@
-"""A stream with data in place of references: lines between blocks go out at once, and blocks are read whole."""
+"""A stream with data in place of references: lines between blocks are sent at once, blocks when they are complete."""
 
 import pytest
 from starlette.types import Message
 
-from protocol.blobs import Blob, blob_url
-from protocol.principal import LOCAL
-from protocol.sse import heartbeat, retry
-from server.api.inlining import InliningSend
-from server.store.memory import MemoryStore
-from server.store.port import BlobPut
 from tests.unit.pictures import PNG, hash_of
+from threadcast.api.inlining import InliningSend
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import BlobPut
+from threadcast_protocol.framing.sse import heartbeat, retry
+from threadcast_protocol.wire.blobs import Blob, blob_url
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("ATT-5", "NET-4")]
 

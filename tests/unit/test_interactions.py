@@ -2,22 +2,23 @@
 
 import pytest
 
-from protocol.commands import Abort, Regenerate, SubchatFinished, ToolDecision
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import PayloadAdded, ThreadUpdated
-from protocol.state import Commit
-from protocol.subchats import Wanted, open_child
-from server.agent.answer.guard import ReplyGuard
-from server.agent.history.request import prompt_context
-from server.agent.history.view import model_view
-from server.agent.place.payload_types import PayloadType
-from server.agent.steps import CallModel, RunTool
-from server.tools.preview import Preview
-from server.tools.traits import Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
-from tests.unit.pure_family import begun, calling, letters, opened
+from tests.unit.pure_family import begun, calling, opened, outbound_of
 from tests.unit.test_tree import check_law
+from threadcast.agent_loop.history.request import prompt_context
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.internal_commands import SubchatFinished
+from threadcast.chat.owner_state import Commit
+from threadcast.chat.subchats import Wanted, open_child
+from threadcast.profiles.payload_types import PayloadType
+from threadcast.profiles.reply_guard import ReplyGuard
+from threadcast.tools.preview import Preview
+from threadcast.tools.traits import Traits
+from threadcast_protocol.wire.commands import Abort, Regenerate, ToolDecision
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import PayloadAdded, ThreadUpdated
 
 CHINESE = "这个问题很有意思"
 
@@ -30,15 +31,13 @@ TOOLS = {
 
 def accepted_while_an_agent_works() -> tuple[PureChat, str]:
     """A chat in its run's last round: an agent that wakes it is at work, and an accepted preview waits for its turn."""
-    chat = PureChat(table(TOOLS))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "propose"), call("c1", "delegate")]))
-    chat.finish()
+    chat = PureChat(table(TOOLS), say("q"))
+    chat.asks(call("c0", "propose"), call("c1", "delegate"))
     events = chat.tool_answers(preview=Preview("New", {"title": "Tides"}))
     payload_id = next(event.payload_id for event in events if isinstance(event, PayloadAdded))
     children: list[str] = []
     wanted = Wanted("c1", "look", is_background=True, wakes=True)
-    chat.write(lambda ledger: children.append(open_child(ledger, wanted).chat_id))
+    chat.write(lambda builder: children.append(open_child(builder, wanted).chat_id))
     chat.tool_answers("started")
     chat.command(ToolDecision(client_request_id="d", payload_id=payload_id, accepted=True))
     return chat, children[0]
@@ -56,8 +55,7 @@ def commit_of(chat: PureChat) -> Commit | None:
 def test_a_wake_that_meets_a_preview_to_be_carried_out_waits_for_it_and_is_not_lost(dies: bool) -> None:
     chat, agent = accepted_while_an_agent_works()
     chat.command(ended(agent))
-    chat.stream(AppendContent("Have a look."))
-    chat.finish()
+    chat.says("Have a look.")
     assert commit_of(chat) is not None
     if dies:
         chat.crash()
@@ -89,48 +87,40 @@ def test_a_parent_reads_its_childs_answer_without_the_markers() -> None:
     opened(parent)
     child = begun(parent)
     child.tools = table(payload_types=[PayloadType(name="article", marker="ARTICLE")])
-    child.stream(AppendContent('Written.\nARTICLE: {"title": "Moss"}\nSUGGESTED_VALUES: ["more"]'))
-    child.finish()
-    (letter,) = letters(child)
-    assert isinstance(letter, SubchatFinished) and letter.text == "Written."
+    child.says('Written.\nARTICLE: {"title": "Moss"}\nSUGGESTED_VALUES: ["more"]')
+    (command,) = outbound_of(child)
+    assert isinstance(command, SubchatFinished) and command.text == "Written."
     check_law(child)
 
 
 def test_what_a_guard_said_stays_on_the_branch_of_the_answer_that_it_refused() -> None:
     guard = ReplyGuard(forbid_scripts=["Han"], instruction="In English.")
-    chat = PureChat(table(reply_guard=guard))
-    chat.command(say("q"))
+    chat = PureChat(table(reply_guard=guard), say("q"))
     for words in (CHINESE, "Fine."):
-        chat.stream(AppendContent(words))
-        chat.finish()
+        chat.says(words)
     assert chat.is_waiting
     assert [m.content for m in model_view(chat.state, {})][1:3] == [CHINESE, "In English."]
     chat.command(Regenerate(client_request_id="again", message_id=chat.state.path[1]))
     assert isinstance(chat.step, CallModel)
     assert [m.content for m in model_view(chat.state, {})] == ["hi"]
-    chat.stream(AppendContent(CHINESE))
-    chat.finish()
+    chat.says(CHINESE)
     assert isinstance(chat.step, CallModel), "the other branch's retries are not this run's"
     check_law(chat)
 
 
 def test_a_preview_decided_while_an_answer_is_asked_for_again_is_read_and_the_guard_still_counts() -> None:
     chat = PureChat(
-        table(TOOLS, reply_guard=ReplyGuard(forbid_scripts=["Han"], instruction="In English.", max_retries=2))
+        table(TOOLS, reply_guard=ReplyGuard(forbid_scripts=["Han"], instruction="In English.", max_retries=2)), say("q")
     )
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "propose")]))
-    chat.finish()
+    chat.asks(call("c0", "propose"))
     events = chat.tool_answers(preview=Preview("New", {"title": "Tides"}))
     payload_id = next(event.payload_id for event in events if isinstance(event, PayloadAdded))
-    chat.stream(AppendContent(CHINESE))
-    chat.finish()
+    chat.says(CHINESE)
     assert isinstance(chat.step, CallModel)
     chat.command(ToolDecision(client_request_id="d", payload_id=payload_id, accepted=True))
     for _ in range(2):
         assert isinstance(chat.step, CallModel)
-        chat.stream(AppendContent(CHINESE))
-        chat.finish()
+        chat.says(CHINESE)
     assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "save"
     chat.tool_answers("saved")
     assert chat.is_waiting
@@ -144,29 +134,25 @@ def test_markers_in_a_persons_words_and_in_a_tools_result_stay_where_they_are() 
     chat = PureChat(table(TOOLS))
     words = 'SUGGESTED_VALUES: ["a"]'
     chat.command(say("q", words))
-    chat.stream(SetToolCalls([call("c1", "delegate")]))
-    chat.finish()
+    chat.asks(call("c1", "delegate"))
     chat.tool_answers(words)
-    chat.stream(AppendContent("It offers answers."))
-    chat.finish()
+    chat.says("It offers answers.")
     assert [chat.state.nodes[key].content for key in chat.state.path] == [words, "", words, "It offers answers."]
     assert chat.state.private.raw_answers == {}
     check_law(chat)
 
 
 def test_an_answer_that_came_whole_is_progress_even_before_its_calls_have_run() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say("q"))
+    chat = PureChat(table(TOOLS), say("q"))
     chat.stream(AppendContent("I ask"))
     chat.crash(can_continue=True)
     assert chat.state.private.attempts == 1
-    chat.stream(SetToolCalls([call("c1", "delegate")]))
-    chat.finish()
+    chat.asks(call("c1", "delegate"))
     assert isinstance(chat.step, RunTool) and chat.state.private.attempts == 0
 
 
 def test_sections_of_the_prompt_read_the_threads_metadata() -> None:
     chat = PureChat(table())
     assert prompt_context(chat.state, chat.tools, [], "").metadata == {}
-    chat.write(lambda ledger: ledger.say(ThreadUpdated(metadata={"book": "Tides"})))
+    chat.write(lambda builder: builder.say(ThreadUpdated(metadata={"book": "Tides"})))
     assert prompt_context(chat.state, chat.tools, [], "").metadata == {"book": "Tides"}

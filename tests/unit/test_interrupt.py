@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.commands import Abort, EditQueued, Regenerate, SetParams, ToolDecision, UserMessage
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import MessageAdded, RuntimeUpdated, ToolStatus
-from protocol.messages import text_of
-from server.agent.plan import stops
-from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
-from tests.unit.pure_family import begun, calling, letters, opened
+from tests.unit.pure_family import begun, calling, opened, outbound_of
 from tests.unit.test_previews import previewed
 from tests.unit.test_tree import check_law
+from threadcast.agent_loop.plan import stops
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast_protocol.wire.commands import Abort, EditQueued, Regenerate, SetParams, ToolDecision, UserMessage
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import MessageAdded, RuntimeUpdated, ToolStatus
+from threadcast_protocol.wire.messages import text_of
 
 TOOLS = {"mail": FakeTool(name="mail", policy="ask"), "clock": FakeTool(name="clock")}
 
@@ -29,8 +29,7 @@ def send_now(target: str, request_id: str = "e", **more: object) -> EditQueued:
 
 def busy(*waiting: str, first: str = "") -> PureChat:
     """A chat in the middle of an answer, with these messages behind it; `first` has priority."""
-    chat = PureChat(table(TOOLS))
-    chat.command(say("a", "a"))
+    chat = PureChat(table(TOOLS), say("a", "a"))
     chat.stream(AppendContent("half an answer"))
     for name in waiting:
         chat.command(say(name, name, priority=name == first))
@@ -131,8 +130,7 @@ def test_it_brings_its_own_parameters_context_and_attachments() -> None:
 
 def test_an_interrupt_at_a_gate_answers_the_calls_and_takes_the_question_back() -> None:
     chat = busy()
-    chat.stream(SetToolCalls([call("c0", "mail"), call("c1", "clock")]))
-    chat.finish()
+    chat.asks(call("c0", "mail"), call("c1", "clock"))
     assert chat.state.runtime.pause_reasons
     since = len(chat.events)
     chat.command(now("d"))
@@ -146,8 +144,7 @@ def test_an_interrupt_at_a_gate_answers_the_calls_and_takes_the_question_back() 
 
 def test_an_interrupt_during_a_tool_answers_it_as_aborted() -> None:
     chat = busy()
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat.asks(call("c0", "clock"))
     assert isinstance(chat.step, RunTool)
     chat.command(now("d"))
     answer = next(m for m in chat.state.nodes.values() if m.role == "tool")
@@ -158,18 +155,17 @@ def test_an_interrupt_tells_the_chats_of_a_call_to_stop() -> None:
     chat = calling()
     opened(chat)
     begun(chat)
-    before = len(letters(chat))
+    before = len(outbound_of(chat))
     chat.command(now("d"))
-    assert [type(letter).__name__ for letter in letters(chat)[before:]] == ["StopSubchat"]
+    assert [type(command).__name__ for command in outbound_of(chat)[before:]] == ["StopSubchat"]
 
 
 def test_a_sub_chat_that_is_interrupted_goes_on_and_tells_its_parent_at_its_end() -> None:
     child = begun_child()
     child.command(now("d"))
-    assert letters(child) == []
-    child.stream(AppendContent("other words"))
-    child.finish()
-    (end,) = letters(child)
+    assert outbound_of(child) == []
+    child.says("other words")
+    (end,) = outbound_of(child)
     assert (end.outcome, end.text) == ("complete", "other words")  # type: ignore[union-attr] # a SubchatFinished
 
 
@@ -283,8 +279,7 @@ def schedules(draw: st.DrawFn) -> tuple[PureChat, list[str]]:
             case "words" if isinstance(chat.step, CallModel):
                 chat.stream(AppendContent(name))
             case "calls" if isinstance(chat.step, CallModel):
-                chat.stream(SetToolCalls([call(f"c{number}", draw(st.sampled_from(list(TOOLS))))]))
-                chat.finish()
+                chat.asks(call(f"c{number}", draw(st.sampled_from(list(TOOLS)))))
             case "finish" if isinstance(chat.step, CallModel):
                 chat.finish()
             case "tool" if isinstance(chat.step, RunTool):

@@ -1,4 +1,5 @@
-"""The loop's lag is measured, and a block is said once, with the place in the code and nothing of its values."""
+"""The lag of the event loop is measured, and a blockage is logged once, with its place in the code and without
+values."""
 
 import io
 import json
@@ -7,9 +8,9 @@ import time
 import anyio
 import pytest
 
-from server import lag
-from server.lag import watched_lag
-from server.telemetry import Metrics, configure_logging
+from threadcast.base.telemetry import Metrics, configure_logging
+from threadcast.process import loop_lag as lag
+from threadcast.process.loop_lag import watched_lag
 
 pytestmark = pytest.mark.anyio
 

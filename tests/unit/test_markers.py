@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.agent.answer.markers import Found, cut_out
+from threadcast.agent_loop.answer.markers import Found, cut_out
 
 pytestmark = pytest.mark.row("PAY-3")
 

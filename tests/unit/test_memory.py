@@ -2,23 +2,20 @@
 
 import pytest
 
-from protocol.codec import encode
-from protocol.deltas import SetToolCalls
-from protocol.snapshot import snapshot_of
-from protocol.state import Remembered
-from server.agent.calls.memory import recall
-from server.agent.steps import RunTool
-from server.tools.base import MEMORY_MAX_BYTES
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.calls.memory import recall
+from threadcast.agent_loop.steps import RunTool
+from threadcast.chat.owner_state import Remembered
+from threadcast.tools.base import MEMORY_MAX_BYTES
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import encode
 
 
 def calling(times: int = 1) -> PureChat:
     """A chat in which a tool runs, and will run so often."""
-    chat = PureChat(table({"note": FakeTool(name="note")}))
-    chat.command(say("a"))
-    chat.stream(SetToolCalls([call(f"c{n}", "note") for n in range(times)]))
-    chat.finish()
+    chat = PureChat(table({"note": FakeTool(name="note")}), say("a"))
+    chat.asks(*[call(f"c{n}", "note") for n in range(times)])
     return chat
 
 

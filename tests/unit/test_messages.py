@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages import (
+from threadcast_protocol.wire.messages import (
     AudioPart,
     FilePart,
     FunctionCall,

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from server.api.page import STATIC
+from threadcast.api.page import STATIC
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def has_node_wheel(packages: list[str]) -> bool:
 
 
 def hatch_build() -> Any:  # Any: see Hook
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "server" / "hatch_build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -42,9 +42,10 @@ def hatch_build() -> Any:  # Any: see Hook
 
 @pytest.fixture
 def hook(tmp_path: Path) -> Any:  # Any: see Hook
-    """The hook of a clone at `tmp_path` for the wheel."""
+    """The hook of a clone at `tmp_path` for the wheel of the server."""
     (tmp_path / "web" / "app").mkdir(parents=True)
-    return hatch_build().PageBuildHook(str(tmp_path), {}, None, SimpleNamespace(), str(tmp_path), "wheel")
+    root = str(tmp_path / "server")
+    return hatch_build().PageBuildHook(root, {}, None, SimpleNamespace(), root, "wheel")
 
 
 def relative_links(description: str) -> list[str]:
@@ -52,8 +53,9 @@ def relative_links(description: str) -> list[str]:
 
 
 def description(metadata: dict[str, Any]) -> str:  # Any: the `project` table
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]["custom"]
-    hatch_build().ReadmeHook(str(ROOT), config).update(metadata)
+    manifest = tomllib.loads((ROOT / "server" / "pyproject.toml").read_text("utf-8"))
+    config = manifest["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    hatch_build().ReadmeHook(str(ROOT / "server"), config).update(metadata)
     assert metadata["readme"]["content-type"] == "text/markdown"
     return str(metadata["readme"]["text"])
 
@@ -97,7 +99,7 @@ def test_the_page_is_built_by_npm_of_the_path_when_the_package_is(
     assert hook.dependencies() == []
     hook.initialize("standard", {})
     asked = (tmp_path / "web" / "asked").read_text().splitlines()
-    assert [line.split()[0] for line in asked] == ["install", "run"]
+    assert [line.split()[0] for line in asked] == ["ci", "run"]
 
 
 def test_an_editable_install_goes_on_without_the_page_and_a_release_does_not(
@@ -126,7 +128,7 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
         pytest.skip("the page is not built; run `scripts/web build`")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
-        cwd=ROOT,
+        cwd=ROOT / "server",
         env={**os.environ, "THREADCAST_PAGE": "skip"},  # it stands already, and others look at it
         capture_output=True,
         check=True,
@@ -141,16 +143,17 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
     description = str(fields.get_payload())
     assert fields["Description-Content-Type"] == "text/markdown"
     assert description.startswith("# Threadcast") and not relative_links(description)
-    assert "server/static/index.html" in names
-    assert {name.rpartition(".")[2] for name in names if name.startswith("server/static/assets/")} == {
+    assert "threadcast/static/index.html" in names
+    assert {name.rpartition(".")[2] for name in names if name.startswith("threadcast/static/assets/")} == {
         "js",
         "css",
         "woff2",
     }
-    assert "server/static/diagram.html" in names
+    assert "threadcast/static/diagram.html" in names
+    assert {"threadcast/static/licenses.md", "threadcast/static/licenses-diagram.md"} <= set(names)
     assert len([name for name in names if "KaTeX_" in name]) == 20  # KaTeX's fonts, in one format
-    transcripts = {path.name for path in (ROOT / "tests" / "conformance").glob("*.json")}
-    kit = "server/console/conformance/transcripts/"
+    transcripts = {path.name for path in (ROOT / "server/threadcast/console/conformance/transcripts").glob("*.json")}
+    kit = "threadcast/console/conformance/transcripts/"
     assert {name.removeprefix(kit) for name in names if name.startswith(kit)} == transcripts
     assert not [name for name in names if "node_modules" in name or name.startswith("web/") or name.endswith(".ts")]
     assert required and not has_node_wheel(required)

@@ -1,4 +1,4 @@
-"""The page's files over HTTP: what browsers may keep, what they may run, and what a server without them says."""
+"""The page's files over HTTP: their caching and policy headers, and the answers of a server without them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from server.api import page as rooms
+from threadcast.api import page as rooms
 
 HTML = "<!doctype html><title>Threadcast</title>"
 SCRIPT = "assets/index-BHR4xr9K.js"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from protocol.thread import ThreadPatch
+from threadcast_protocol.wire.thread import ThreadPatch
 
 ROOT = Path(__file__).parents[2]
 

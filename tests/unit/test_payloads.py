@@ -5,17 +5,24 @@ import json
 import msgspec
 import pytest
 
-from protocol.codec import encode
-from protocol.commands import ContinueMessage, UserMessage
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded
-from protocol.messages import JsonObject, Message
-from protocol.snapshot import snapshot_of
-from server.agent.place.payload_types import Action, PayloadType, check_type, payload_type, problem_with, summary_of
-from server.projections.text_chat import TextChat
-from server.tools.base import Payload
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.compat.text_chat import TextChat
+from threadcast.profiles.payload_types import (
+    Action,
+    PayloadType,
+    check_type,
+    payload_type,
+    problem_with,
+    summary_of,
+)
+from threadcast.tools.base import Payload
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import ContinueMessage, UserMessage
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import Event, MessageAdded, MessageUpdated, PayloadAdded
+from threadcast_protocol.wire.messages import JsonObject, Message
 
 CHART = PayloadType(
     name="chart",
@@ -32,13 +39,11 @@ NOTE = PayloadType(name="note", marker="NOTE")
 
 def chat_with(*texts: str, actions: dict[str, Action] | None = None) -> PureChat:
     """Answers in turn, each but the last calling a tool."""
-    chat = PureChat(table({"draw": FakeTool(name="draw")}, payload_types=[CHART, NOTE], actions=actions))
-    chat.command(say("q"))
+    chat = PureChat(table({"draw": FakeTool(name="draw")}, payload_types=[CHART, NOTE], actions=actions), say("q"))
     for at, text in enumerate(texts):
         chat.stream(AppendContent(text))
         if at < len(texts) - 1:
-            chat.stream(SetToolCalls([call(f"c{at}", "draw")]))
-            chat.finish()
+            chat.asks(call(f"c{at}", "draw"))
             chat.tool_answers("drawn")
         else:
             chat.finish()
@@ -69,10 +74,8 @@ def answers(chat: PureChat) -> list[Message]:
 
 
 def drawn(*payloads: Payload) -> tuple[PureChat, list[PayloadAdded]]:
-    chat = PureChat(table({"draw": FakeTool(name="draw")}, payload_types=[CHART, NOTE]))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "draw")]))
-    chat.finish()
+    chat = PureChat(table({"draw": FakeTool(name="draw")}, payload_types=[CHART, NOTE]), say("q"))
+    chat.asks(call("c0", "draw"))
     return chat, added(chat.tool_answers("drawn", payloads=list(payloads)))
 
 
@@ -138,8 +141,7 @@ def test_every_answer_of_a_run_is_cleaned_of_its_markers_and_the_raw_one_is_kept
 @pytest.mark.row("PAY-4")
 def test_all_payloads_stay_in_order_the_last_is_active_and_a_tools_own_word_beats_its_copy_in_the_text() -> None:
     chat, (chart,) = drawn(Payload("chart", {"points": [1]}))
-    chat.stream(AppendContent('Look.\nNOTE: {"n": 1}\nCHART: {"points": [2]}\nNOTE: {"n": 2}'))
-    chat.finish()
+    chat.says('Look.\nNOTE: {"n": 1}\nCHART: {"points": [2]}\nNOTE: {"n": 2}')
     assert [payload.data for payload in chat.state.payloads] == [{"points": [1]}, {"n": 1}, {"n": 2}]
     (*_, final) = answers(chat)
     assert final.content == "Look."
@@ -171,8 +173,7 @@ def test_an_answer_that_is_continued_publishes_no_payload_twice() -> None:
     chat = chat_with('Here.\nNOTE: {"n": 1}')
     (answer,) = answers(chat)
     chat.command(ContinueMessage(client_request_id="c", message_id=answer.message_id))
-    chat.stream(AppendContent('\nMore.\nNOTE: {"n": 2}'))
-    chat.finish()
+    chat.says('\nMore.\nNOTE: {"n": 2}')
     assert [payload.data for payload in added(chat.events)] == [{"n": 1}, {"n": 2}]
     (answer,) = answers(chat)
     assert answer.content == "Here.\nMore."
@@ -226,7 +227,7 @@ def test_a_type_made_of_a_struct_has_its_schema() -> None:
         ({"marker": "SUGGESTED_VALUES"}, "the server's own"),
         ({"schema": {"type": "array"}}, "must be of an object"),
         ({"schema": {"type": "object", "properties": 3}}, "schema: "),
-        ({"schema": {"type": "object", "$ref": "https://example.com/x"}}, "lies elsewhere"),
+        ({"schema": {"type": "object", "$ref": "https://example.com/x"}}, "is not fetched"),
         ({"summary": "{a.b}"}, "plain name"),
         ({"summary": "{a"}, "summary: "),
         ({"schema": {"type": "object", "properties": {"a": {}}}, "summary": "{b}"}, "no field 'b'"),

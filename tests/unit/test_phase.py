@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.events import AT_REST
-from protocol.phase import PhaseReader, is_busy, phase_of
+from threadcast_protocol.fold.phase import PhaseReader, is_busy, phase_of
+from threadcast_protocol.wire.events import AT_REST
 
 STATES = {
     "idle": "idle",

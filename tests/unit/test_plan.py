@@ -2,17 +2,17 @@
 
 import pytest
 
-from protocol.commands import SetParams, ToolDecision, UserMessage
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import ErrorHappened, RuntimeUpdated, ToolStatus
-from protocol.messages import FunctionCall, ToolCall
-from protocol.params import effective
-from server.agent.history.request import build_request
-from server.agent.history.view import model_view
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.steps import CallModel, RunTool
 from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, call, table
+from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.history.request import build_request
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.params import effective
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast_protocol.wire.commands import SetParams, ToolDecision, UserMessage
+from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
+from threadcast_protocol.wire.events import ErrorHappened, RuntimeUpdated, ToolStatus
+from threadcast_protocol.wire.messages import FunctionCall, ToolCall
 
 TOOLS = {
     "clock": FakeTool(name="clock", retry="safe"),
@@ -23,8 +23,7 @@ TOOLS = {
 
 def asked(*calls: tuple[str, str], max_rounds: int = 20) -> PureChat:
     """A chat whose model has just asked for these (id, tool) calls."""
-    chat = PureChat(table(TOOLS, max_rounds=max_rounds))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS, max_rounds=max_rounds), say("a"))
     ask(chat, *calls)
     return chat
 
@@ -44,8 +43,7 @@ def test_calls_run_in_call_order_then_the_model_goes_on_until_it_asks_no_more() 
         chat.tool_answers()
     assert order == ["c0", "c1"]
     assert isinstance(chat.step, CallModel)
-    chat.stream(AppendContent("done"))
-    chat.finish()
+    chat.says("done")
     assert [chat.state.nodes[key].role for key in chat.state.path] == ["user", "assistant", "tool", "tool", "assistant"]
     assert chat.state.runtime.outcome == "complete"
     assert chat.state.runtime.tools_used == ["clock", "once"]
@@ -76,8 +74,7 @@ def test_at_the_limit_summarize_runs_one_round_without_tools() -> None:
     chat.tool_answers()
     assert isinstance(chat.step, CallModel)
     assert not chat.step.with_tools
-    chat.stream(AppendContent("in short"))
-    chat.finish()
+    chat.says("in short")
     assert chat.state.runtime.outcome == "limit"
 
 
@@ -97,8 +94,7 @@ def test_at_the_limit_ask_pauses_and_accepting_grants_as_many_again() -> None:
 
 @pytest.mark.row("SES-4")
 def test_a_broken_answer_is_taken_back_and_asked_for_again_in_the_same_round() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), say("a"))
     chat.stream(AppendContent("half"))
     broken = chat.state.path[-1]
     since = len(chat.events)
@@ -113,8 +109,7 @@ def test_a_broken_answer_is_taken_back_and_asked_for_again_in_the_same_round() -
 
 @pytest.mark.row("SES-4")
 def test_a_provider_that_can_continue_goes_on_after_what_was_shown() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), say("a"))
     chat.stream(AppendContent("half"))
     since = len(chat.events)
     chat.crash(can_continue=True)
@@ -125,9 +120,7 @@ def test_a_provider_that_can_continue_goes_on_after_what_was_shown() -> None:
 
 @pytest.mark.row("SES-4")
 def test_on_owner_loss_stop_ends_the_run_and_keeps_what_was_shown() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(SetParams(client_request_id="p", patch={"on_owner_loss": "stop"}))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), SetParams(client_request_id="p", patch={"on_owner_loss": "stop"}), say("a"))
     chat.stream(AppendContent("half"))
     chat.crash(can_continue=True)
     assert chat.state.runtime.outcome == "interrupted"
@@ -167,21 +160,19 @@ def test_finished_tools_are_never_run_again_after_a_crash() -> None:
 
 
 def test_takeovers_are_counted_until_there_is_progress() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), say("a"))
     chat.stream(AppendContent("x"))
     for _ in range(3):
         chat.crash(can_continue=True)
         chat.stream(AppendContent("y"))
     assert chat.state.private.attempts == 3
-    chat.command(UserMessage(client_request_id="b", content="hi"))
+    chat.command(say("b"))
     assert chat.state.private.attempts == 0
 
 
 @pytest.mark.row("ERR-4", "LOOP-8")
 def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_command_runs() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), say("a"))
     since = len(chat.events)
     chat.break_off("auth_failed")
     assert chat.types(since) == [
@@ -192,7 +183,7 @@ def test_a_model_that_cannot_start_leaves_no_trace_but_the_error_and_the_next_co
         "runtime_updated",
     ]
     assert (chat.state.runtime.state, chat.state.runtime.error) == ("error", "The model failed.")
-    chat.command(UserMessage(client_request_id="b", content="again"))
+    chat.command(say("b", "again"))
     assert chat.state.runtime.error is None
     assert isinstance(chat.step, CallModel)
 
@@ -209,9 +200,11 @@ def test_the_model_sees_neither_a_replaced_answer_nor_pass_through_roles() -> No
 
 @pytest.mark.row("SET-1")
 def test_parameters_are_layered_command_before_thread_before_profile_before_server() -> None:
-    chat = PureChat(ChatTools(Profile(name="agent", params={"top_p": 0.1, "max_tokens": 9}), {}, frozenset(), "m"))
-    chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "top_p": 0.5}))
-    chat.command(UserMessage(client_request_id="a", content="hi", params={"temperature": 0}))
+    chat = PureChat(
+        ChatTools(Profile(name="agent", params={"top_p": 0.1, "max_tokens": 9}), {}, frozenset(), "m"),
+        SetParams(client_request_id="p", patch={"temperature": 1, "top_p": 0.5}),
+        UserMessage(client_request_id="a", content="hi", params={"temperature": 0}),
+    )
     params = build_request(chat.state, chat.tools, "demo", "m", with_tools=False).params
     assert (params.temperature, params.top_p, params.max_tokens, params.presence_penalty) == (0.0, 0.5, 9, None)
     layers = {key: effective(chat.state, key, chat.tools.profile.params).layer for key in LAYERED}
@@ -222,10 +215,8 @@ LAYERED = ["temperature", "top_p", "max_tokens", "on_limit"]
 
 
 def test_a_persons_false_is_not_overruled_and_a_round_limit_of_the_profile_holds() -> None:
-    chat = PureChat(ChatTools(Profile(name="agent", params={"max_rounds": 1}), TOOLS, frozenset(), "m"))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(ChatTools(Profile(name="agent", params={"max_rounds": 1}), TOOLS, frozenset(), "m"), say("a"))
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
     assert chat.state.runtime.outcome == "limit"
 
@@ -235,17 +226,13 @@ def test_calls_of_a_model_that_was_offered_no_tools_are_answered_and_not_run(why
     limits: dict[str, object] = (
         {"tool_use": "none"} if why == "tools are off" else {"max_rounds": 1, "on_limit": "summarize"}
     )
-    chat = PureChat(table(TOOLS))
-    chat.command(SetParams(client_request_id="p", patch=limits))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(TOOLS), SetParams(client_request_id="p", patch=limits), say("a"))
     if why == "the last word":
-        chat.stream(SetToolCalls([call("c0", "clock")]))
-        chat.finish()
+        chat.asks(call("c0", "clock"))
         chat.tool_answers("noon")
     assert isinstance(chat.step, CallModel)
     assert not chat.step.with_tools
-    chat.stream(SetToolCalls([call("c9", "clock")]))
-    chat.finish()
+    chat.asks(call("c9", "clock"))
     assert not isinstance(chat.step, RunTool)
     answered = next(m for m in chat.state.nodes.values() if m.tool_call_id == "c9")
     assert answered.content == "No tools are offered now; answer without them."

@@ -6,10 +6,10 @@ import anyio
 import msgspec
 import pytest
 
-from server.relay import presence
-from server.relay.presence import PresenceRooms
-from server.store.memory import MemoryStore
 from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast.fanout import presence
+from threadcast.fanout.presence import PresenceRooms
+from threadcast.store.memory.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def test_a_repetition_within_a_second_is_dropped_and_a_change_never(monkey
     monkeypatch.setattr(presence, "TYPING_SECONDS", 3_600.0)
     store = MemoryStore()
     rooms = PresenceRooms(store, shows_names=True)
-    async with store.overhear("presence:ann:c1") as heard:
+    async with store.subscribe("presence:ann:c1") as heard:
         for typing in (True, True, True, False, False, True):
             await rooms.type("c1", "ann", typing, "s1")
         await rooms.type("c1", "ann", True, "s2")
@@ -41,7 +41,7 @@ async def test_a_repetition_after_a_second_is_passed_on(monkeypatch: pytest.Monk
     monkeypatch.setattr(presence, "TYPING_SECONDS", 0.0)
     store = MemoryStore()
     rooms = PresenceRooms(store, shows_names=True)
-    async with store.overhear("presence:ann:c1") as heard:
+    async with store.subscribe("presence:ann:c1") as heard:
         for _ in range(2):
             await rooms.type("c1", "ann", True, "s1")
         assert await told(heard, 2) == [("s1", True)] * 2
@@ -50,6 +50,6 @@ async def test_a_repetition_after_a_second_is_passed_on(monkeypatch: pytest.Monk
 async def test_the_first_word_of_a_stream_is_passed_on_even_when_it_says_that_nobody_types() -> None:
     store = MemoryStore()
     rooms = PresenceRooms(store, shows_names=True)
-    async with store.overhear("presence:ann:c1") as heard:
+    async with store.subscribe("presence:ann:c1") as heard:
         await rooms.type("c1", "ann", False, "s1")
         assert await told(heard, 1) == [("s1", False)]

@@ -4,23 +4,22 @@ import json
 
 import pytest
 
-from protocol.commands import Abort, Command, Decision, ToolDecision, ToolDecisions
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import Event, PayloadAdded, PayloadUpdated, RuntimeUpdated, ToolStatus
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL, Principal
-from protocol.snapshot import snapshot_of
-from server.agent.calls.previews import PREVIEW_SENT
-from server.agent.calls.telling import tell
-from server.agent.history.view import model_view
-from server.agent.outcomes import tool_done
-from server.agent.place.payload_types import PayloadType
-from server.agent.steps import CallModel, RunTool
-from server.tools.base import Payload, Policy, Retry, ToolResult
-from server.tools.preview import Preview
-from server.tools.traits import NO_TRAITS, Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.calls.previews import PREVIEW_SENT
+from threadcast.agent_loop.calls.telling import tell
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.outcomes import tool_done
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.profiles.payload_types import PayloadType
+from threadcast.tools.base import Payload, Policy, Retry, ToolResult
+from threadcast.tools.preview import Preview
+from threadcast.tools.traits import NO_TRAITS, Traits
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.wire.commands import Abort, Command, Decision, ToolDecision, ToolDecisions
+from threadcast_protocol.wire.events import Event, PayloadAdded, PayloadUpdated, RuntimeUpdated, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.principal import LOCAL, Principal
 
 ARTICLE = PayloadType(
     name="article",
@@ -31,7 +30,7 @@ ANN = Principal("ann", ("approve",))
 PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 
 
-def house(
+def harness(
     *, commit_tool: str = "save", retry: Retry = "once", policy: Policy = "auto", traits: Traits = NO_TRAITS
 ) -> PureChat:
     """`retry`, `policy` and `traits` are the commit tool's."""
@@ -47,8 +46,7 @@ def house(
 
 def proposing(chat: PureChat, *names: str) -> PureChat:
     chat.command(say("q"))
-    chat.stream(SetToolCalls([call(f"c{at}", name) for at, name in enumerate(names or ("propose",))]))
-    chat.finish()
+    chat.asks(*[call(f"c{at}", name) for at, name in enumerate(names or ("propose",))])
     return chat
 
 
@@ -61,11 +59,10 @@ def previewed(
     traits: Traits = NO_TRAITS,
 ) -> tuple[PureChat, PayloadAdded]:
     """A chat at rest with one undecided preview."""
-    chat = proposing(house(commit_tool=commit_tool, retry=retry, policy=policy, traits=traits))
+    chat = proposing(harness(commit_tool=commit_tool, retry=retry, policy=policy, traits=traits))
     events = chat.tool_answers("ignored", preview=preview)
     added = next(event for event in events if isinstance(event, PayloadAdded))
-    chat.stream(AppendContent("Have a look."))
-    chat.finish()
+    chat.says("Have a look.")
     return chat, added
 
 
@@ -101,7 +98,7 @@ def read_by_model(chat: PureChat) -> list[str]:
 
 @pytest.mark.row("GATE-3")
 def test_a_preview_is_shown_the_model_is_told_that_nothing_was_saved_and_the_run_goes_on() -> None:
-    chat = proposing(house())
+    chat = proposing(harness())
     events = chat.tool_answers("the tool's own words", preview=PROPOSED, payloads=[Payload("other", {}, "x")])
     (added,) = [event for event in events if isinstance(event, PayloadAdded)]
     assert (added.source, added.approval, added.payload_type, added.summary) == (
@@ -126,7 +123,7 @@ def test_a_preview_is_shown_the_model_is_told_that_nothing_was_saved_and_the_run
     ids=["the tool says so", "the schema says so", "no preview at all"],
 )
 def test_what_is_not_valid_is_not_shown_and_the_model_reads_why(result: JsonObject, words: str) -> None:
-    chat = proposing(house())
+    chat = proposing(harness())
     events = chat.tool_answers(**result)
     assert not any(isinstance(event, PayloadAdded) for event in events)
     (answer,) = [message for message in chat.state.nodes.values() if message.role == "tool"]
@@ -147,7 +144,7 @@ def test_the_data_names_an_object_only_where_one_is_changed_and_errors_have_a_ty
     }
     _, compared = previewed(Preview("Better", {"title": "Tides"}, "a-1", before={"title": "Waves"}))
     assert compared.data == {**changed.data, "before": {"title": "Waves"}}
-    chat = proposing(house())
+    chat = proposing(harness())
     errors = Payload("article_validation_error", {"title": "too short"}, "one error")
     events = chat.tool_answers("The title is too short.", failed=True, payloads=[errors])
     (added,) = [event for event in events if isinstance(event, PayloadAdded)]
@@ -244,10 +241,9 @@ def test_an_edited_object_is_shown_and_is_what_the_commit_tool_gets() -> None:
 
 @pytest.mark.row("CMD-13")
 def test_one_command_decides_calls_and_previews_and_the_commit_waits_for_the_run_to_end() -> None:
-    chat = proposing(house(), "propose")
+    chat = proposing(harness(), "propose")
     added = next(e for e in chat.tool_answers(preview=PROPOSED) if isinstance(e, PayloadAdded))
-    chat.stream(SetToolCalls([call("c9", "mail")]))
-    chat.finish()
+    chat.asks(call("c9", "mail"))
     assert chat.state.runtime.paused
     both = [
         Decision(payload_id=added.payload_id, accepted=True),
@@ -259,8 +255,7 @@ def test_one_command_decides_calls_and_previews_and_the_commit_waits_for_the_run
     assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "mail"
     chat.tool_answers("sent")
     chat.command(say("later"))
-    chat.stream(AppendContent("Done."))
-    chat.finish()
+    chat.says("Done.")
     assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "save"
     chat.tool_answers("saved")
     assert isinstance(chat.step, CallModel), "what waited in the queue comes after it"
@@ -285,13 +280,12 @@ def test_a_commit_whose_owner_dies_runs_again_only_where_that_does_no_harm(retry
 
 
 def test_a_decided_preview_whose_owner_dies_before_its_turn_is_still_carried_out_once() -> None:
-    chat = proposing(house())
+    chat = proposing(harness())
     added = next(e for e in chat.tool_answers(preview=PROPOSED) if isinstance(e, PayloadAdded))
     chat.command(decision(added.payload_id))
     assert isinstance(chat.step, CallModel), "the run goes on, the commit waits"
     chat.crash()
-    chat.stream(AppendContent("ok"))
-    chat.finish()
+    chat.says("ok")
     assert isinstance(chat.step, RunTool) and chat.step.call.function.name == "save"
     chat.tool_answers("saved")
     assert chat.is_waiting and not chat.state.private.commits
@@ -321,7 +315,7 @@ def test_a_commit_tool_that_the_operator_has_taken_away_is_not_run(policy: Polic
 
 
 def test_a_commit_tool_is_not_offered_to_models() -> None:
-    tools = house().tools
+    tools = harness().tools
     assert [spec.name for spec in tools.specs()] == ["propose", "mail"]
     assert tools.get("save") is None and tools.commit_tool("save") is not None
 

@@ -11,11 +11,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from protocol.errors import ToolFailed
-from server.tools import process_pool
-from server.tools.process_pool import ENDED_KEPT, OUTPUT_MAX_BYTES, ProcessPool
-from server.tools.processes import ProcessView
 from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast.tools import process_pool
+from threadcast.tools.process_pool import ENDED_KEPT, OUTPUT_MAX_BYTES, ProcessPool
+from threadcast.tools.processes import ProcessView
+from threadcast_protocol.wire.errors import ToolFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ class Bench:
         self.pool = pool
         self.directory = directory
         self._ends: dict[str, ProcessView] = {}
-        self._news = anyio.Event()
+        self._has_ended = anyio.Event()
 
     async def start(self, name: str, *argv: str, env: dict[str, str] | None = None) -> None:
         await self.pool.start(("c1", name), argv, cwd=str(self.directory), env=env or {}, on_end=self._end)
@@ -35,13 +35,13 @@ class Bench:
     def _end(self, view: ProcessView) -> None:
         assert view.process_id not in self._ends, "told once"
         self._ends[view.process_id] = view
-        self._news.set()
-        self._news = anyio.Event()
+        self._has_ended.set()
+        self._has_ended = anyio.Event()
 
     async def end(self, name: str) -> ProcessView:
         with anyio.fail_after(DEADLINE_SECONDS):
             while name not in self._ends:
-                await self._news.wait()
+                await self._has_ended.wait()
         return self._ends[name]
 
     async def printed(self, name: str, text: str) -> None:
@@ -164,7 +164,7 @@ async def test_as_many_run_as_may_and_no_more(bench: Bench) -> None:
 
 
 async def test_the_output_of_the_newest_ended_processes_is_held(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.tools.process_pool.ENDED_KEPT", 2)
+    monkeypatch.setattr("threadcast.tools.process_pool.ENDED_KEPT", 2)
     assert ENDED_KEPT == 256
     for number in range(3):
         await bench.start(str(number), "true")
@@ -184,7 +184,7 @@ async def test_closing_the_pool_ends_everything(bench: Bench) -> None:
 
 WORKER = """
 import asyncio, sys
-from server.tools.process_pool import ProcessPool
+from threadcast.tools.process_pool import ProcessPool
 
 async def main():
     pool = ProcessPool()

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.principal import Principal
-from server.agent.place.payload_types import Action, PayloadType
-from server.agent.place.profile import ChatTools, Profile, Profiles, ScopeTable
-from server.agent.place.scopes import is_within
-from server.tools.traits import Scope, Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, say
+from threadcast.chat.scopes import Scope, is_within
+from threadcast.profiles.payload_types import Action, PayloadType
+from threadcast.profiles.profile import ChatTools, Profile, Profiles, ScopeTable
+from threadcast.tools.traits import Traits
+from threadcast_protocol.wire.principal import Principal
 
 REPORTS, ARTICLES, SALES = ("reports",), ("reports", "articles"), ("sales",)
 CHART, DRAFT = PayloadType(name="chart"), PayloadType(name="draft")
@@ -62,17 +62,19 @@ def test_a_profiles_list_of_tools_is_all_there_is_besides_those_of_its_scopes() 
 
 
 names = st.sampled_from("abc")
-places = st.lists(names, max_size=3).map(tuple)
+scope_tuples = st.lists(names, max_size=3).map(tuple)
 
 
 def _traits(scopes: list[Scope], role: str) -> Traits:
     return Traits(scopes=tuple(scopes), required_role=role)
 
 
-traits = st.tuples(st.lists(places.filter(bool), max_size=2), st.sampled_from(["", "r"])).map(lambda t: _traits(*t))
+traits = st.tuples(st.lists(scope_tuples.filter(bool), max_size=2), st.sampled_from(["", "r"])).map(
+    lambda t: _traits(*t)
+)
 
 
-@given(st.lists(traits, max_size=6), places, st.booleans())
+@given(st.lists(traits, max_size=6), scope_tuples, st.booleans())
 def test_the_selection_is_that_of_the_row_whatever_the_tools(
     wanted: list[Traits], scope: Scope, has_role: bool
 ) -> None:
@@ -125,9 +127,9 @@ def test_payload_types_and_actions_of_all_places_around_are_there() -> None:
     )
     outside = ChatTools(profile, TOOLS, frozenset(), "m", scope=REPORTS)
     inside = ChatTools(profile, TOOLS, frozenset(), "m", scope=ARTICLES)
-    assert (list(outside.payload_types), outside.actions["open"].label) == (["chart"], "")
-    assert (list(inside.payload_types), inside.actions["open"].label) == (["chart", "draft"], "O")
-    assert list(inside.actions) == ["open", "close"]
+    assert (list(outside.profile.payload_types), outside.profile.actions["open"].label) == (["chart"], "")
+    assert (list(inside.profile.payload_types), inside.profile.actions["open"].label) == (["chart", "draft"], "O")
+    assert list(inside.profile.actions) == ["open", "close"]
 
 
 @pytest.mark.row("PAY-7")

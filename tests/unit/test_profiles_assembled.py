@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.answer.guard import INSTRUCTION, ReplyGuard
-from server.assembly.profiles import profiles_of
-from server.settings import Settings
-from server.settings.sources import BadSettings, load_settings
+from threadcast.profiles.reply_guard import ReplyGuard
+from threadcast.settings import Settings
+from threadcast.settings.sources import BadSettings, load_settings
+from threadcast.wiring.profiles import profiles_of
 
 TOML = """
 [models]
@@ -34,13 +34,13 @@ def settings(text: str, tmp_path: Path) -> Settings:
 def test_what_a_profile_leaves_unset_is_what_the_models_section_says(name: str, tmp_path: Path) -> None:
     profile = profiles_of(settings(TOML, tmp_path))[name]
     assert (profile.summarizer, profile.fallback) == ("demo/echo", ["demo/echo", "demo/essay"])
-    assert (profile.reply_guard, profile.context_warn_ratio) == (None, 0.7)
+    assert (profile.reply_guard, profile.context_warn_ratio) == (ReplyGuard(), 0.7)
 
 
 def test_a_profile_may_say_otherwise(tmp_path: Path) -> None:
     profile = profiles_of(settings(TOML, tmp_path))["own"]
     assert (profile.summarizer, profile.fallback, profile.context_warn_ratio) == ("", [], 0.5)
-    assert profile.reply_guard == ReplyGuard(forbid_scripts=["Han", "Hangul"], instruction=INSTRUCTION, max_retries=2)
+    assert profile.reply_guard == ReplyGuard(forbid_scripts=["Han", "Hangul"], max_retries=2)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_a_profile_may_say_otherwise(tmp_path: Path) -> None:
         ('[profiles.a]\nreply_guard = { forbid_scripts = ["Klingon"] }', "must be one of Arabic"),
         ("[profiles.a]\nreply_guard = { max_retries = 0 }", "max_retries"),
         ("[profiles.a]\ncontext_warn_ratio = 0.0", "context_warn_ratio"),
-        ('[models]\nsummarizer = "nobody/x"', "summarizer: 'nobody/x' names no provider"),
-        ('[models]\nfallback = ["demo/echo", "x"]', "fallback: 'x' names no provider"),
+        ('[models]\nsummarizer = "nobody/x"', "summarizer: 'nobody/x' does not begin with the name"),
+        ('[models]\nfallback = ["demo/echo", "x"]', "fallback: 'x' does not begin with the name"),
     ],
 )
 def test_what_cannot_be_is_refused_at_start(text: str, sentence: str, tmp_path: Path) -> None:

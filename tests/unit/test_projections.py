@@ -1,4 +1,4 @@
-"""The projections over recorded runs: whole texts, one last frame, and nothing of anybody else's."""
+"""The projections over recorded runs: they show the whole text, exactly one last frame, and no other run."""
 
 import json
 from collections.abc import Callable
@@ -8,22 +8,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import Abort, CancelQueued
-from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.events import Event, MessageAdded, MessageUpdated, PayloadAdded, RuntimeUpdated, StreamStarted
-from protocol.messages import JsonObject
-from protocol.sse import EventFrame, FrameParser, encode_event
-from server.agent.answer.guard import RETRY_STATUS, ReplyGuard
-from server.agent.outcomes import say_fallback
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.steps import CallModel, RunTool
-from server.projections.agent_chat import AgentChat
-from server.projections.base import OutFrame, Projection, RunSlice
-from server.projections.openai_chunks import OpenAIChunks
-from server.projections.page_chat import PageChat, tool_marker
-from server.projections.text_chat import TextChat
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
+from threadcast.agent_loop.outcomes import say_fallback
+from threadcast.agent_loop.steps import CallModel, RunTool
+from threadcast.chat.internal_commands import CancelQueued
+from threadcast.compat.agent_chat import AgentChat
+from threadcast.compat.base import OutFrame, Projection, RunSlice
+from threadcast.compat.openai_chunks import OpenAIChunks
+from threadcast.compat.page_chat import PageChat, tool_marker
+from threadcast.compat.text_chat import TextChat
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.profiles.reply_guard import RETRY_STATUS, ReplyGuard
+from threadcast_protocol.framing.sse import EventFrame, FrameParser, encode_event
+from threadcast_protocol.wire.commands import Abort
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning, SetToolCalls
+from threadcast_protocol.wire.events import (
+    Event,
+    MessageAdded,
+    MessageUpdated,
+    PayloadAdded,
+    RuntimeUpdated,
+    StreamStarted,
+)
+from threadcast_protocol.wire.messages import JsonObject
 
 TOOLS = {"clock": FakeTool(name="clock"), "mail": FakeTool(name="mail", policy="ask")}
 MINE = "mine"
@@ -37,7 +45,7 @@ WIRES: list[Callable[[str], Projection]] = [TextChat, AgentChat, PageChat, opena
 
 
 def shown(projection: Projection, events: list[Event], request_id: str = MINE) -> list[OutFrame]:
-    """What the endpoint would write of these events."""
+    """Return the frames that the endpoint would send for these events."""
     own = RunSlice(request_id)
     frames = projection.begin()
     for event in events:
@@ -59,7 +67,7 @@ def is_terminal(frame: OutFrame) -> bool:
 
 
 def text_in(frames: list[OutFrame]) -> str:
-    """The answer as a client of any of the wires puts it together."""
+    """Return the answer as a client puts it together from the frames, in any of the formats."""
     pieces: list[str] = []
     for frame in frames:
         if frame.event == "text":
@@ -75,7 +83,7 @@ def text_in(frames: list[OutFrame]) -> str:
 
 
 def answers(chat: PureChat, marked: bool = False) -> str:
-    """The text of the answers in the log, with the calls' places."""
+    """Return the text of the answers in the log; with `marked`, the places of the tool calls too."""
     pieces: list[str] = []
     for key in chat.state.path:
         message = chat.state.nodes[key]
@@ -86,7 +94,7 @@ def answers(chat: PureChat, marked: bool = False) -> str:
 
 
 def play(chat: PureChat, steps: list[str]) -> None:
-    """Drive the open run by drawn steps; at the end it is over."""
+    """Drive the open run by the steps, and then to its end."""
     for number, step in enumerate(steps):
         match chat.step, step:
             case CallModel(), "say" | "say more":
@@ -96,11 +104,9 @@ def play(chat: PureChat, steps: list[str]) -> None:
                 whole = call(f"c{number}", "clock", '{"zone":"UTC"}')
                 chat.stream(AppendContent("I look. "))
                 chat.stream(SetToolCalls([first]))
-                chat.stream(SetToolCalls([whole]))
-                chat.finish()
+                chat.asks(whole)
             case CallModel(), "finish":
-                chat.stream(AppendContent("so."))
-                chat.finish()
+                chat.says("so.")
             case CallModel(), "break":
                 chat.break_off()
             case RunTool(), "fail":
@@ -115,8 +121,7 @@ def play(chat: PureChat, steps: list[str]) -> None:
         if isinstance(chat.step, RunTool):
             chat.tool_answers()
         else:
-            chat.stream(AppendContent("end"))
-            chat.finish()
+            chat.says("end")
 
 
 STEPS = st.lists(st.sampled_from(["say", "say more", "call", "finish", "break", "fail", "abort", "go"]), max_size=12)
@@ -127,8 +132,7 @@ STEPS = st.lists(st.sampled_from(["say", "say more", "call", "finish", "break", 
 def test_of_any_run_the_text_is_whole_and_one_frame_is_the_last(
     wire: Callable[[str], Projection], steps: list[str]
 ) -> None:
-    chat = PureChat(table(TOOLS, max_rounds=3))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS, max_rounds=3), say(MINE))
     play(chat, steps)
     projection = wire("c1")
     frames = shown(projection, chat.events)
@@ -157,8 +161,7 @@ def test_of_any_run_the_text_is_whole_and_one_frame_is_the_last(
 @pytest.mark.row("EVT-1")
 @given(steps=STEPS)
 def test_raw_text_survives_the_framing_with_its_line_ends_as_one(steps: list[str]) -> None:
-    chat = PureChat(table(TOOLS, max_rounds=3))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS, max_rounds=3), say(MINE))
     play(chat, steps)
     parser = FrameParser()
     blocks = b"".join(encode_event(frame.event, frame.data) for frame in shown(TextChat("c1"), chat.events))
@@ -168,13 +171,14 @@ def test_raw_text_survives_the_framing_with_its_line_ends_as_one(steps: list[str
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_only_the_callers_own_run_is_shown(wire: Callable[[str], Projection]) -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say("theirs"))
-    chat.command(say(MINE, params={"merge_queued": False}))
-    chat.command(say("after", params={"merge_queued": False}))
+    chat = PureChat(
+        table(TOOLS),
+        say("theirs"),
+        say(MINE, params={"merge_queued": False}),
+        say("after", params={"merge_queued": False}),
+    )
     for text in ("first", "second", "third"):
-        chat.stream(AppendContent(text))
-        chat.finish()
+        chat.says(text)
     projection = wire("c1")
     assert text_in(shown(projection, chat.events)) == "second"
     assert projection.failure is None
@@ -182,10 +186,12 @@ def test_only_the_callers_own_run_is_shown(wire: Callable[[str], Projection]) ->
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_message_taken_back_ends_with_its_refusal(wire: Callable[[str], Projection]) -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say("theirs"))
-    chat.command(say(MINE, params={"merge_queued": False}))
-    chat.command(CancelQueued(client_request_id="x", target=MINE))
+    chat = PureChat(
+        table(TOOLS),
+        say("theirs"),
+        say(MINE, params={"merge_queued": False}),
+        CancelQueued(client_request_id="x", target=MINE),
+    )
     projection = wire("c1")
     frames = shown(projection, chat.events)
     assert projection.is_done and projection.failure is not None and projection.failure.code == "cancelled"
@@ -194,8 +200,7 @@ def test_a_message_taken_back_ends_with_its_refusal(wire: Callable[[str], Projec
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_pause_is_a_conflict_and_the_last_word(wire: Callable[[str], Projection]) -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS), say(MINE))
     chat.stream(AppendContent("may I?"), SetToolCalls([call("c1", "mail")]))
     chat.finish()
     projection = wire("c1")
@@ -207,25 +212,20 @@ def test_a_pause_is_a_conflict_and_the_last_word(wire: Callable[[str], Projectio
 
 
 def test_a_run_behind_a_pause_is_known_to_be() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say("theirs"))
-    chat.command(say(MINE, params={"merge_queued": False}))
-    chat.stream(SetToolCalls([call("c1", "mail")]))
-    chat.finish()
+    chat = PureChat(table(TOOLS), say("theirs"), say(MINE, params={"merge_queued": False}))
+    chat.asks(call("c1", "mail"))
     own = RunSlice(MINE)
     assert not any(own.take(event) for event in chat.events)
     assert own.is_behind_pause and own.run_id is None
 
 
 def test_openai_argument_fragments_join_to_the_models_json_once() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS), say(MINE))
     for arguments in ("", '{"zo', '{"zone":"UTC"}'):
         chat.stream(SetToolCalls([call("c1", "clock", arguments)]))
     chat.finish()
     chat.tool_answers()
-    chat.stream(SetToolCalls([call("c2", "clock", "{}")]))
-    chat.finish()
+    chat.asks(call("c2", "clock", "{}"))
     chat.tool_answers()
     chat.finish()
     joined: dict[int, str] = {}
@@ -289,15 +289,12 @@ def test_a_preview_of_the_agent_wire_has_its_object_under_the_name_of_its_type(o
 @pytest.mark.row("OLD-2")
 def test_turns_of_the_agent_wire_count_from_0_and_a_guards_retry_stands_between_the_answers() -> None:
     guard = ReplyGuard(forbid_scripts=["Han"])
-    chat = PureChat(ChatTools(Profile(name="agent", reply_guard=guard), {}, frozenset(), "demo/echo"))
-    chat.command(say(MINE))
-    chat.stream(AppendContent("这个问题很有意思"))
-    chat.finish()
-    chat.write(lambda ledger: say_fallback(ledger, "demo/other", None))
+    chat = PureChat(ChatTools(Profile(name="agent", reply_guard=guard), {}, frozenset(), "demo/echo"), say(MINE))
+    chat.says("这个问题很有意思")
+    chat.write(lambda builder: say_fallback(builder, "demo/other", None))
     chat.crash()  # so the round of the second answer is announced again
     assert [e.status_text for e in chat.events if isinstance(e, RuntimeUpdated)].count(RETRY_STATUS) == 2
-    chat.stream(AppendContent("A good question."))
-    chat.finish()
+    chat.says("A good question.")
     agent, quiet = AgentChat("c1"), AgentChat("c1")
     agent.retry_text = guard.retry_text
     frames = [(frame.event, json.loads(frame.data)) for frame in shown(agent, chat.events)]
@@ -314,8 +311,7 @@ def test_turns_of_the_agent_wire_count_from_0_and_a_guards_retry_stands_between_
 
 @pytest.mark.row("OLD-5")
 def test_the_page_wire_names_the_running_tool_and_ends_at_the_round_limit_with_complete_alone() -> None:
-    chat = PureChat(table(TOOLS, max_rounds=1))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS, max_rounds=1), say(MINE))
     chat.stream(AppendContent("I look."), SetToolCalls([call("c1", "clock")]))
     chat.finish()
     chat.tool_answers("noon")
@@ -344,8 +340,7 @@ def test_the_page_wire_names_the_running_tool_and_ends_at_the_round_limit_with_c
 
 @pytest.mark.row("OLD-5")
 def test_a_failed_run_ends_the_page_wire_with_its_error_alone() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS), say(MINE))
     chat.stream(AppendContent("half"))
     chat.break_off()
     page = PageChat("c1")
@@ -362,13 +357,11 @@ def test_a_failed_run_ends_the_page_wire_with_its_error_alone() -> None:
 
 @pytest.mark.row("FE-8")
 def test_the_page_wire_takes_the_cleaned_answer_and_its_suggestions() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS), say(MINE))
     chat.stream(AppendContent("look: "), SetToolCalls([call("c1", "clock")]))
     chat.finish()
     chat.tool_answers("noon")
-    chat.stream(AppendContent("noon ```json raw```"))
-    chat.finish()
+    chat.says("noon ```json raw```")
     final = next(e.message for e in reversed(chat.events) if isinstance(e, MessageAdded))
     suggestions: list[JsonObject] = [{"label": "one"}]
     cleaned = msgspec.structs.replace(final, content="noon", suggested_values=suggestions)
@@ -386,12 +379,10 @@ def test_the_page_wire_takes_the_cleaned_answer_and_its_suggestions() -> None:
 
 
 def test_an_answer_begun_again_after_a_crash_is_whole_in_the_last_payload() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(say(MINE))
+    chat = PureChat(table(TOOLS), say(MINE))
     chat.stream(AppendContent("half of"))
     chat.crash()
-    chat.stream(AppendContent("the whole"))
-    chat.finish()
+    chat.says("the whole")
     page = PageChat("c1")
     shown(page, chat.events)
     assert sum(isinstance(event, StreamStarted) for event in chat.events) == 2

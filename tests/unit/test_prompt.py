@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from protocol.commands import UserMessage
-from protocol.messages import JsonObject
-from server.agent.history.request import build_request
-from server.agent.place.payload_types import Action, PayloadType
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.place.prompt import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat
+from threadcast.agent_loop.history.request import build_request
+from threadcast.profiles.payload_types import Action, PayloadType
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.profiles.prompt import (
     HIGHLIGHT_MAX_CHARACTERS,
     INTERACTION_MAX_CHARACTERS,
     MANIFEST_MAX_COUNT,
@@ -24,11 +24,11 @@ from server.agent.place.prompt import (
     sections_at,
     system_prompt,
 )
-from server.providers.base import ToolSpec
-from server.tools.base import Tool
-from server.tools.traits import Traits
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat
+from threadcast.providers.base import ToolSpec
+from threadcast.tools.base import Tool
+from threadcast.tools.traits import Traits
+from threadcast_protocol.wire.commands import UserMessage
+from threadcast_protocol.wire.messages import JsonObject
 
 CHART = PayloadType(
     name="chart", description="Numbers as bars.", marker="CHART", schema={"type": "object", "required": ["bars"]}
@@ -198,8 +198,8 @@ def test_a_section_that_raises_or_returns_no_text_is_left_out() -> None:
         ("identity", "", "is a standard section"),
         ("a b", "", "1 to 64 characters"),
         ("", "", "'<lambda>': a section's name is 1 to 64 characters"),
-        ("page", "a/b/c/d", "'a/b/c/d' is no place"),
-        ("page", "a/ /b", "is no place"),
+        ("page", "a/b/c/d", "'a/b/c/d' is not valid"),
+        ("page", "a/ /b", "is not valid"),
     ],
 )
 def test_a_section_that_cannot_be_is_refused_when_it_is_decorated(name: str, scope: str, sentence: str) -> None:
@@ -274,8 +274,7 @@ def test_the_capabilities_of_a_request_name_the_tools_payloads_and_actions_of_th
         actions={"publish": Action(action="publish", handler="client")},
     )
     offered = ChatTools(profile, tools, frozenset({"hidden"}), "demo/echo", scope=("reports",))
-    chat = PureChat(offered)
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(offered, UserMessage(client_request_id="a", content="hi"))
     request = build_request(chat.state, offered, "demo", "echo", with_tools=True)
     assert [spec.name for spec in request.tools] == ["clock", "mail"]
     named = re.findall(r"^- (\w+): ", request.system.partition("Tools you can call:")[2].partition("\n\n")[0], re.M)

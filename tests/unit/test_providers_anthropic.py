@@ -2,7 +2,10 @@
 
 import pytest
 
-from protocol.messages import (
+from tests.unit.anthropic_words import asking, body_of, call, message, text, turns_of
+from threadcast.providers.anthropic.request import request_body, takes_prefill
+from threadcast.providers.base import ModelParams, Request, ToolSpec
+from threadcast_protocol.wire.messages import (
     AudioPart,
     FilePart,
     ImagePart,
@@ -13,13 +16,6 @@ from protocol.messages import (
     Part,
     TextPart,
 )
-from server.providers.anthropic.request import request_body, takes_prefill
-from server.providers.base import (
-    ModelParams,
-    Request,
-    ToolSpec,
-)
-from tests.unit.anthropic_words import asking, body_of, call, message, text, turns_of
 
 PIXEL = "data:image/jpg;base64,/9j/4A=="
 

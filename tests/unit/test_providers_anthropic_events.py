@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.deltas import SetThinkingBlocks
-from protocol.errors import ModelFailed
-from protocol.messages import (
-    JsonObject,
-    Usage,
-)
-from server.agent.answer.assembler import Assembler
-from server.providers.anthropic.events import Event, EventReader
-from server.providers.base import (
+from tests.unit.anthropic_words import asking, message, turns_of
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.anthropic.events import Event, EventReader
+from threadcast.providers.base import (
     Citation,
     Delta,
     Finished,
@@ -29,8 +24,10 @@ from server.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
-from server.providers.sse_split import SseSplitter
-from tests.unit.anthropic_words import asking, message, turns_of
+from threadcast.providers.sse_split import SseSplitter
+from threadcast_protocol.wire.deltas import SetThinkingBlocks
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import JsonObject, Usage
 
 
 def event(kind: str, **fields: object) -> bytes:
@@ -172,8 +169,8 @@ def test_every_kind_of_block_becomes_neutral_deltas_and_nothing_opaque_is_public
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=6))
 def test_however_the_bytes_are_cut_the_same_comes_out(cuts: list[int]) -> None:
-    places = [0, *sorted(cuts), len(STREAM)]
-    assert read(*(STREAM[a:b] for a, b in pairwise(places))) == read(STREAM)
+    edges = [0, *sorted(cuts), len(STREAM)]
+    assert read(*(STREAM[a:b] for a, b in pairwise(edges))) == read(STREAM)
 
 
 @pytest.mark.row("PROV-4")

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ModelFailed
-from protocol.messages import FunctionCall, Message, ToolCall, Usage
-from server.agent.answer.assembler import Assembler
-from server.providers.base import (
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.base import (
     Delta,
     Finished,
     ModelNamed,
@@ -23,9 +21,11 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.demo.calls import WantedCall, wanted_calls
-from server.providers.demo.models import Demo
-from server.providers.demo.text import essay, words_of
+from threadcast.providers.demo.calls import WantedCall, wanted_calls
+from threadcast.providers.demo.models import Demo
+from threadcast.providers.demo.text import essay, words_of
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall, Usage
 
 pytestmark = pytest.mark.anyio
 _T = TypeVar("_T")

@@ -8,23 +8,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ModelFailed
-from protocol.messages import (
-    AudioPart,
-    FilePart,
-    FunctionCall,
-    ImagePart,
-    ImageUrl,
-    InputAudio,
-    JsonObject,
-    Message,
-    Part,
-    TextPart,
-    ToolCall,
-    Usage,
-)
-from server.agent.answer.assembler import Assembler
-from server.providers.base import (
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.base import (
     Citation,
     Delta,
     Finished,
@@ -39,8 +24,23 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.google.answer import ChunkReader, read_chunk
-from server.providers.google.request import UNSIGNED, contents_and_config
+from threadcast.providers.google.answer import ChunkReader, read_chunk
+from threadcast.providers.google.request import UNSIGNED, contents_and_config
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import (
+    AudioPart,
+    FilePart,
+    FunctionCall,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonObject,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    Usage,
+)
 
 PIXEL = "data:image/png;base64,iVBORw=="
 

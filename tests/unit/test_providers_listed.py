@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.providers.listed import ENTRIES_MAX, ENTRY_MAX_BYTES, MODELS_MAX, WINDOW_TOKENS, Offer, read_list
+from threadcast.providers.listed import ENTRIES_MAX, ENTRY_MAX_BYTES, MODELS_MAX, Offer, read_list
+from threadcast.settings.models import CONTEXT_TOKENS
 
 
 def names(offer: Offer) -> list[str]:
@@ -25,7 +26,7 @@ def test_servers_of_openais_wire_are_read_with_what_they_add() -> None:
     assert (vllm.windows, vllm.program) == ({"meta/llama": 32768}, "vllm")
     ollama = listed({"id": "llama3.2:latest", "owned_by": "library"}, {"id": "nomic-embed-text", "owned_by": "library"})
     assert (names(ollama), ollama.windows, ollama.program) == (["llama3.2:latest"], {}, "ollama")
-    assert ollama.models[0].context_tokens == WINDOW_TOKENS
+    assert ollama.models[0].context_tokens == CONTEXT_TOKENS
     router = listed(
         {
             "id": "a/b",

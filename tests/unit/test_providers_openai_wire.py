@@ -7,23 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ModelFailed
-from protocol.messages import (
-    AudioPart,
-    FilePart,
-    FunctionCall,
-    ImagePart,
-    ImageUrl,
-    InputAudio,
-    JsonObject,
-    Message,
-    Part,
-    TextPart,
-    ToolCall,
-    Usage,
-)
-from server.agent.answer.assembler import Assembler
-from server.providers.base import (
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.base import (
     Citation,
     Delta,
     Finished,
@@ -37,8 +22,23 @@ from server.providers.base import (
     ToolSpec,
     UsageReported,
 )
-from server.providers.openai.chat import ChunkReader
-from server.providers.openai.chat_wire import CallFragment, CallNumbers, Chunk, finish_reason, request_body
+from threadcast.providers.openai.chat import ChunkReader
+from threadcast.providers.openai.chat_wire import CallFragment, CallNumbers, Chunk, finish_reason, request_body
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import (
+    AudioPart,
+    FilePart,
+    FunctionCall,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonObject,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    Usage,
+)
 
 
 def body_of(request: Request, *, send_reasoning_back: bool = False) -> JsonObject:

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from protocol.errors import ModelFailed
-from server.providers.base import Delta, Finished, ModelInfo, Request
-from server.providers.demo.models import Demo
-from server.providers.registry import Providers
+from threadcast.providers.base import Delta, Finished, ModelInfo, Request
+from threadcast.providers.demo.models import Demo
+from threadcast.providers.registry import Providers
+from threadcast_protocol.wire.errors import ModelFailed
 
 pytestmark = pytest.mark.anyio
 

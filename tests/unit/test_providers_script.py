@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ModelFailed
-from protocol.messages import Message
-from server.providers.base import Delta, Finished, ReasoningDelta, Request, TextDelta, ToolCallDelta
-from server.providers.demo.script import Script, read_scenes
+from threadcast.providers.base import Delta, Finished, ReasoningDelta, Request, TextDelta, ToolCallDelta
+from threadcast.providers.demo.script import Script, read_scenes
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import Message
 
 pytestmark = pytest.mark.anyio
 

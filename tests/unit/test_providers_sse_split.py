@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from server.providers.sse_split import EventTooLarge, SseSplitter
+from threadcast.providers.sse_split import EventTooLarge, SseSplitter
 
 
 def split(*pieces: bytes) -> list[bytes]:
@@ -77,8 +77,8 @@ STREAMS = st.lists(
 @example(stream=b"data: a\r\n\r\ndata: b\r\n\r\n", cuts=[8, 10])
 @example(stream="data: 😀\n\n".encode(), cuts=[7, 8, 9])
 def test_bytes_cut_anywhere_give_the_same_events(stream: bytes, cuts: list[int]) -> None:
-    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    pieces = [stream[start:end] for start, end in pairwise(places)]
+    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
     assert split(*pieces) == split(stream) == split(*(bytes([byte]) for byte in stream))
 
 

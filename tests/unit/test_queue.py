@@ -4,19 +4,25 @@ from typing import Any
 
 import pytest
 
-from protocol.commands import Abort, CancelQueued, EditQueued, Regenerate, SetParams, UpdateMessage, UserMessage
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.messages import TextPart
-from protocol.queue import is_steered
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.chat.internal_commands import CancelQueued
+from threadcast.chat.queue import is_steered
+from threadcast_protocol.wire.commands import (
+    Abort,
+    EditQueued,
+    Regenerate,
+    SetParams,
+    UpdateMessage,
+    UserMessage,
+)
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.messages import TextPart
 
 
 def busy(*waiting: str) -> PureChat:
     """A chat that answers `first`, with these messages behind it."""
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"merge_queued": False}))
-    chat.command(say("first"))
+    chat = PureChat(table(), SetParams(client_request_id="p", patch={"merge_queued": False}), say("first"))
     for name in waiting:
         chat.command(say(name, name))
     return chat
@@ -93,8 +99,8 @@ def test_abort_keeps_the_queue_or_clears_it_when_asked_and_each_cleared_command_
     events = chat.command(Abort(client_request_id="y", clear_queue=True))
     assert sorted(acks(events)) == sorted(
         [
-            ("b", False, {"error": "taken back before it ran", "code": "cancelled"}),
-            ("c", False, {"error": "taken back before it ran", "code": "cancelled"}),
+            ("b", False, {"error": "withdrawn before it ran", "code": "cancelled"}),
+            ("c", False, {"error": "withdrawn before it ran", "code": "cancelled"}),
             ("y", True, {"aborted": True}),
         ]
     )
@@ -130,10 +136,8 @@ def test_edits_wait_for_their_turn_and_are_made_between_runs() -> None:
 
 def test_an_edit_with_priority_that_starts_no_run_does_not_steer() -> None:
     for regenerate in (False, True):
-        chat = PureChat(table({"clock": FakeTool(name="clock")}))
-        chat.command(say("first"))
-        chat.stream(SetToolCalls([call("c0", "clock")]))
-        chat.finish()
+        chat = PureChat(table({"clock": FakeTool(name="clock")}), say("first"))
+        chat.asks(call("c0", "clock"))
         question = chat.state.path[0]
         chat.command(
             UpdateMessage(client_request_id="u", message_id=question, content="x", priority=True, regenerate=regenerate)

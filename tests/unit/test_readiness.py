@@ -1,11 +1,11 @@
-"""What a process says of itself before it is open, while its store fails, and when it was told to stop."""
+"""The readiness of a process before it is open, while its store fails, and while it stops."""
 
 import pytest
 
-from protocol.errors import Failed, Internal, Unavailable
-from server.readiness import Readiness
-from server.store.memory import MemoryStore
-from server.store.standing import Standing
+from threadcast.http.readiness import Readiness
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import Standing
+from threadcast_protocol.wire.errors import Failed, Internal, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_a_process_is_starting_then_ready_then_draining() -> None:
     said.append(await readiness.look())
     readiness.drain()
     said.append(await readiness.look())
-    assert [(status, body["status"]) for status, body in said] == [(503, "starting"), (200, "ready"), (503, "draining")]
+    assert [(status, body.status) for status, body in said] == [(503, "starting"), (200, "ready"), (503, "draining")]
 
 
 async def test_one_that_was_told_to_stop_before_it_was_open_is_never_ready() -> None:
@@ -41,4 +41,4 @@ async def test_whatever_the_store_answers_is_told_and_is_no_crash(trouble: Faile
     readiness = Readiness()
     readiness.open(_Failing(trouble))
     status, body = await readiness.look()
-    assert (status, body["status"], body["store"]) == (503, "unavailable", trouble.message)
+    assert (status, body.status, body.store) == (503, "unavailable", trouble.message)

@@ -8,13 +8,15 @@ import msgspec
 import pytest
 import structlog
 
-from protocol.messages import Message
-from server.actor.traces import RECORD_MAX_BYTES, compose, decompose
-from server.agent.tracing import RoundRecord, ToolTrace
-from server.redaction import Redactor, secrets_of
-from server.settings import Settings
-from server.settings.values import Secret
-from server.telemetry import configure_logging
+from threadcast.actor.traces import compose
+from threadcast.agent_loop.tracing import RoundRecord, ToolTrace
+from threadcast.base.redaction import Redactor
+from threadcast.base.telemetry import configure_logging
+from threadcast.settings import Settings
+from threadcast.settings.secrets import secrets_of
+from threadcast.settings.values import Secret
+from threadcast.store.trace_records import RECORD_MAX_BYTES, decompose
+from threadcast_protocol.wire.messages import Message
 
 KEY = "sk-planted-0123456789"
 

@@ -7,11 +7,35 @@ from hypothesis.strategies import DrawFn
 from msgspec import convert
 from msgspec.structs import replace
 
-from protocol.codec import decode_event, decode_snapshot, decode_state, encode, encode_state
-from protocol.commands import Abort, CancelQueued, Regenerate, SetParams, ToolDecision, UserMessage
-from protocol.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolCalls
-from protocol.entries import RawEntry
-from protocol.events import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, table
+from threadcast.agent_loop.steps import CallModel, RunTool, Summarize
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import decode_state, encode_state
+from threadcast.chat.entry_fold import fold_entry
+from threadcast.chat.internal_commands import CancelQueued
+from threadcast.chat.owner_state import empty_owner_state, resume_is_possible
+from threadcast.profiles.reply_guard import ReplyGuard
+from threadcast_protocol.fold.reducer import (
+    Gap,
+    reduce,
+    reduce_added,
+    reduce_event,
+    reduce_payloads,
+)
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.fold.state import AGENT_STEPS_KEPT
+from threadcast_protocol.framing.codec import decode_event, decode_snapshot, encode
+from threadcast_protocol.wire.commands import (
+    Abort,
+    Regenerate,
+    SetParams,
+    ToolDecision,
+    UserMessage,
+)
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning, MergeExtra, SetToolCalls
+from threadcast_protocol.wire.events import (
+    AgentStep,
     MessageAdded,
     MessageRemoved,
     MessagesTruncated,
@@ -23,15 +47,8 @@ from protocol.events import (
     StreamStarted,
     ToolStatus,
 )
-from protocol.ids import EntryId
-from protocol.messages import FunctionCall, Message, ToolCall
-from protocol.reducer import Gap, fold_entry, reduce, reduce_added, reduce_event, reduce_payloads
-from protocol.snapshot import resume_is_possible, snapshot_of, state_from_snapshot
-from protocol.state import empty_state
-from server.agent.answer.guard import ReplyGuard
-from server.agent.steps import CallModel, RunTool, Summarize
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, table
+from threadcast_protocol.wire.ids import EntryId
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall
 
 TOOLS = {
     "clock": FakeTool(name="clock", retry="safe"),
@@ -40,6 +57,13 @@ TOOLS = {
     "once": FakeTool(name="once"),
     "read": FakeTool(name="read", retry="safe"),
 }
+
+
+def _steps(run_id: str, first: int, count: int, status: str = "running") -> list[AgentStep]:
+    return [
+        AgentStep(run_id=run_id, step_id=str(number), kind="step", name="s", status=status, started_at=number)
+        for number in range(first, first + count)
+    ]
 
 
 @st.composite
@@ -51,11 +75,11 @@ def chats(draw: DrawFn) -> PureChat:
             draw(st.integers(1, 4)),
             max_history_messages=draw(st.integers(0, 3)),
             summarizer=draw(st.sampled_from(["", "demo/echo"])),
-            reply_guard=draw(st.sampled_from([None, ReplyGuard(forbid_scripts=["Latin"])])),
+            reply_guard=draw(st.sampled_from([ReplyGuard(), ReplyGuard(forbid_scripts=["Latin"])])),
         )
     )
     for number in range(draw(st.integers(1, 25))):
-        choice = draw(st.integers(0, 11))
+        choice = draw(st.integers(0, 12))
         request_id = f"r{number}"
         if choice <= 2 and isinstance(chat.step, CallModel):
             text = draw(st.text(max_size=8) | st.just("refused"))
@@ -99,6 +123,9 @@ def chats(draw: DrawFn) -> PureChat:
             chat.command(ToolDecision(client_request_id=request_id, tool_call_id=call_id, accepted=accepted))
         elif choice == 10:
             chat.crash(can_continue=draw(st.booleans()))
+        elif choice == 11:
+            told = _steps(draw(st.sampled_from("ab")), draw(st.integers(0, 120)), draw(st.sampled_from([1, 2, 70])))
+            chat.write(lambda builder, told=told: [builder.say(step) for step in told])  # type: ignore[misc]
         elif isinstance(chat.step, CallModel) and draw(st.booleans()):
             chat.break_off()
         elif draw(st.booleans()):
@@ -139,11 +166,11 @@ def test_a_checkpoint_plus_the_entries_after_it_equals_the_owners_state(chat: Pu
 @settings(max_examples=50, deadline=None)
 @given(chats())
 def test_a_relay_that_never_saw_a_private_fact_shows_the_same_snapshot(chat: PureChat) -> None:
-    state = empty_state("c1")
+    state = empty_owner_state("c1")
     for entry in chat.entries:
         state, _ = fold_entry(state, entry, with_facts=False)
     assert snapshot_of(state) == snapshot_of(chat.state)
-    assert state.private == empty_state("c1").private
+    assert state.private == empty_owner_state("c1").private
 
 
 @settings(max_examples=50, deadline=None)
@@ -184,25 +211,23 @@ def test_every_tool_call_on_the_path_is_answered_when_the_chat_rests(chat: PureC
 
 
 def test_an_event_seen_before_is_skipped_and_a_gap_is_refused() -> None:
-    state = reduce(empty_state("c1"), 1, QueueUpdated(0, []))
+    state = reduce(empty_owner_state("c1"), 1, QueueUpdated(0, []))
     assert reduce(state, 1, QueueUpdated(5, [])) is state
     with pytest.raises(Gap):
         reduce(state, 3, QueueUpdated(0, []))
 
 
 def test_an_entry_that_does_not_continue_the_history_is_refused() -> None:
-    chat = PureChat()
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(), UserMessage(client_request_id="a", content="hi"))
     with pytest.raises(Gap):
-        fold_entry(empty_state("c1"), chat.entries[-1], with_facts=True)
+        fold_entry(empty_owner_state("c1"), chat.entries[-1], with_facts=True)
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
 @pytest.mark.parametrize("with_facts", [True, False])
 def test_an_entry_whose_position_does_not_count_its_events_is_refused(off_by: int, with_facts: bool) -> None:
-    chat = PureChat()
-    chat.command(UserMessage(client_request_id="a", content="hi"))
-    state = empty_state("c1")
+    chat = PureChat(table(), UserMessage(client_request_id="a", content="hi"))
+    state = empty_owner_state("c1")
     for entry in chat.entries[:-1]:
         state, _ = fold_entry(state, entry, with_facts=with_facts)
     last = chat.entries[-1]
@@ -212,7 +237,7 @@ def test_an_entry_whose_position_does_not_count_its_events_is_refused(off_by: in
 
 
 def test_a_message_may_be_inserted_in_the_middle_of_the_path() -> None:
-    state = empty_state("c1")
+    state = empty_owner_state("c1")
     for position, (name, index) in enumerate([("a", 0), ("c", 1), ("b", 1)], start=1):
         message = Message(role="user", content=name, message_id=name)
         state = reduce(state, position, MessageAdded(message, index))
@@ -227,7 +252,7 @@ def test_progress_of_a_call_leaves_what_it_was_begun_with() -> None:
 
     begun = told("running", input={"start": 3}, label="three")
     events = [begun, told("progress", progress=0.5), told("progress", message="soon"), told("running", input={})]
-    state, seen = empty_state("c1"), []
+    state, seen = empty_owner_state("c1"), []
     for position, event in enumerate(events, start=1):
         state = reduce(state, position, event)
         seen.append(state.runtime.tools)
@@ -240,9 +265,32 @@ def test_progress_of_a_call_leaves_what_it_was_begun_with() -> None:
     assert reduce(state, 5, told("done")).runtime.tools == []
 
 
+def test_a_step_replaces_itself_in_its_place_and_only_the_newest_are_kept() -> None:
+    state = empty_owner_state("c1")
+    for step in _steps("r1", 0, AGENT_STEPS_KEPT + 20):
+        state = reduce_event(state, step)
+    assert state.runtime.agent_steps == _steps("r1", 20, AGENT_STEPS_KEPT)
+    (done,) = _steps("r1", 30, 1, "done")
+    state = reduce_event(state, done)
+    assert state.runtime.agent_steps[10] == done
+    assert [step.step_id for step in state.runtime.agent_steps] == [str(number) for number in range(20, 120)]
+
+
+def test_the_steps_of_a_run_stay_after_its_end_until_the_first_step_of_another_run() -> None:
+    state = empty_owner_state("c1")
+    assert b"agent_steps" not in encode(snapshot_of(state))
+    for step in _steps("r1", 0, 2):
+        state = reduce_event(state, step)
+    state = reduce_event(state, RuntimeUpdated(state="idle", run_id="r1", outcome="complete"))
+    assert state.runtime.agent_steps == _steps("r1", 0, 2)
+    state = reduce_event(state, RuntimeUpdated(state="generating", run_id="r2"))
+    assert state.runtime.agent_steps == _steps("r1", 0, 2)
+    state = reduce_event(state, *_steps("r2", 0, 1))
+    assert state.runtime.agent_steps == _steps("r2", 0, 1)
+
+
 def test_long_answers_grow_in_linear_time_by_sharing_their_parts() -> None:
-    chat = PureChat()
-    chat.command(UserMessage(client_request_id="a", content="hi"))
+    chat = PureChat(table(), UserMessage(client_request_id="a", content="hi"))
     before = chat.state
     for _ in range(2_000):
         chat.stream(AppendContent("x"))
@@ -259,7 +307,7 @@ _GROWTH = st.lists(
 def test_messages_and_cuts_of_one_entry_fold_to_what_they_fold_to_one_by_one(
     before: list[tuple[str, int]], together: list[tuple[str, int]]
 ) -> None:
-    state, events = empty_state("c1"), list[MessageAdded | MessagesTruncated]()
+    state, events = empty_owner_state("c1"), list[MessageAdded | MessagesTruncated]()
     path: list[str] = []
     for number, (kind, at) in enumerate([*before, *together]):
         event: MessageAdded | MessagesTruncated
@@ -306,7 +354,7 @@ def test_payloads_of_one_entry_fold_to_what_they_fold_to_one_by_one(
         added = _payload(name, number)
         return added if kind == "a" else PayloadUpdated(**{key: getattr(added, key) for key in added.__struct_fields__})
 
-    state = empty_state("c1")
+    state = empty_owner_state("c1")
     for number, (kind, name) in enumerate(before):
         state = reduce_event(state, event_of(number, kind, name))
     events = [event_of(100 + number, kind, name) for number, (kind, name) in enumerate(together)]

@@ -9,28 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from protocol.deltas import AppendContent
-from protocol.events import BranchSelected, RuntimeUpdated, StreamDelta, StreamStarted
-from protocol.ids import Position
-from protocol.ledger import Ledger
-from protocol.reducer import drafted_message
-from server.actor.writer import Writer
-from server.relay.hub import Hub
-from server.store.memory import MemoryStore
-from tests.unit.actor_house import CHAT, House, is_right, title, titles, turns
+from tests.unit.actor_harness import CHAT, Harness, is_right, title, titles, turns
 from tests.unit.readers import Socket
+from threadcast.actor.writer import Writer
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.fanout.hub import Hub
+from threadcast.store.memory.store import MemoryStore
+from threadcast_protocol.fold.reducer import drafted_message
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.events import BranchSelected, RuntimeUpdated, StreamDelta, StreamStarted
+from threadcast_protocol.wire.ids import Position
 
 
 class Scene:
     """Readers over one chat, driven by drawn steps. Whatever happens, all of them end where the log is."""
 
-    def __init__(self, house: House, hub: Hub, tasks: anyio.abc.TaskGroup, writer: Writer) -> None:
-        self.house, self.hub, self.tasks, self.writer = house, hub, tasks, writer
+    def __init__(self, harness: Harness, hub: Hub, tasks: anyio.abc.TaskGroup, writer: Writer) -> None:
+        self.harness, self.hub, self.tasks, self.writer = harness, hub, tasks, writer
         self.sockets: list[Socket] = []
         self.answers = 0
 
     async def do(self, step: str, number: int) -> None:
-        store = self.house.store
+        store = self.harness.store
         reader = self.sockets[number % len(self.sockets)] if self.sockets else None
         match step:
             case "append":
@@ -41,14 +41,7 @@ class Scene:
                 await self.writer.commit(self.branch)
             case "fence":
                 await MemoryStore.take(store, CHAT, "w1", "retake")
-                self.writer = Writer(
-                    store,
-                    "w1",
-                    await self.house.state(),
-                    owner="local",
-                    new_id=self.house.new_id,
-                    metrics=self.house.metrics,
-                )
+                self.writer = await self.harness.writer_at_head()
             case "lose" | "hear":
                 store.loses_publishes = step == "lose"
             case "again":
@@ -64,38 +57,40 @@ class Scene:
             case "resume" if reader is not None and reader.watcher.state is not None and reader.watcher.last_id:
                 again = Socket()
                 again.watcher.state, again.watcher.last_id = reader.watcher.state, reader.watcher.last_id
-                self.join(again, reader.place)
+                self.join(again, reader.stream_position)
             case "turns":
                 await turns(number)
 
-    def speak(self, ledger: Ledger) -> None:
-        draft = ledger.state.draft
+    def speak(self, builder: EntryBuilder) -> None:
+        draft = builder.state.draft
         if draft is None:
             self.answers += 1
-            ledger.say(RuntimeUpdated(state="generating"))
-            ledger.say(StreamStarted(message_id=f"m{self.answers}"))
+            builder.say(RuntimeUpdated(state="generating"))
+            builder.say(StreamStarted(message_id=f"m{self.answers}"))
         elif len(str(draft.content)) > 20:
-            ledger.add_message(replace(drafted_message(draft), finish_reason="stop"))
-            ledger.say(RuntimeUpdated(state="idle"))
+            builder.add_message(replace(drafted_message(draft), finish_reason="stop"))
+            builder.say(RuntimeUpdated(state="idle"))
         else:
-            ledger.say(StreamDelta(draft.message.message_id, [AppendContent("words ")]))
+            builder.say(StreamDelta(draft.message.message_id, [AppendContent("words ")]))
 
-    def branch(self, ledger: Ledger) -> None:
-        if ledger.state.path and ledger.state.draft is None:
-            ledger.say(BranchSelected(ledger.state.path[0]))
+    def branch(self, builder: EntryBuilder) -> None:
+        if builder.state.path and builder.state.draft is None:
+            builder.say(BranchSelected(builder.state.path[0]))
 
-    def join(self, socket: Socket, place: Position | None) -> None:
+    def join(self, socket: Socket, stream_position: Position | None) -> None:
         if len(self.sockets) < 8:
             self.sockets.append(socket)
             small = {"buffer_max_bytes": 1_500}
-            self.tasks.start_soon(lambda: socket.serve(self.hub, self.house.metrics, place, "local", **small))
+            self.tasks.start_soon(
+                lambda: socket.serve(self.hub, self.harness.metrics, stream_position, "local", **small)
+            )
 
     async def settle(self) -> None:
-        self.house.store.loses_publishes = False
+        self.harness.store.loses_publishes = False
         await self.writer.commit(title("the end"))
         for socket in self.sockets:
             socket.free()
-            await is_right(self.house, socket, self.writer)
+            await is_right(self.harness, socket, self.writer)
             assert socket.mistake is None and socket.ended is None
 
 
@@ -110,10 +105,10 @@ def test_whatever_is_lost_blocked_or_resumed_every_reader_folds_to_what_the_owne
     steps: list[tuple[str, int]],
 ) -> None:
     async def play() -> None:
-        house = House()
-        writer = await house.writer()
-        async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
-            scene = Scene(house, hub, tasks, writer)
+        harness = Harness()
+        writer = await harness.writer()
+        async with Hub(harness.store, harness.metrics).running() as hub, anyio.create_task_group() as tasks:
+            scene = Scene(harness, hub, tasks, writer)
             scene.join(Socket(), None)
             for step, number in steps:
                 await scene.do(step, number)

@@ -3,14 +3,14 @@ history that holds, and what waits for a time of the clock waits longer, but is 
 
 import pytest
 
-from protocol.codec import encode
-from protocol.events import ThreadUpdated
-from protocol.ids import EntryId, Head
-from protocol.snapshot import resume_is_possible
-from server.store.load import fold_loaded
-from server.store.memory import MemoryStore
-from server.store.port import AppendRequest, Claimed
 from tests.unit.test_store_memory import CHAT, Clock, command
+from threadcast.chat.owner_state import resume_is_possible
+from threadcast.store.load import fold_loaded
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import AppendRequest, Claimed
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.events import ThreadUpdated
+from threadcast_protocol.wire.ids import EntryId, Head
 
 pytestmark = pytest.mark.anyio
 

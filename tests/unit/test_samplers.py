@@ -2,15 +2,16 @@
 
 import pytest
 
-from protocol.messages import JsonObject, Message
-from protocol.params import SAMPLERS
-from server.agent.answer.assembler import Assembler
-from server.providers.anthropic.request import request_body as anthropic_body
-from server.providers.base import Delta, ModelNamed, ModelParams, PromptProgress, Request, TextDelta
-from server.providers.google.request import contents_and_config
-from server.providers.listed import Offer
-from server.providers.openai.chat import ChunkReader, OpenAIChat
-from server.providers.openai.samplers import PROGRAMS, takes_samplers
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.chat.params import SAMPLERS
+from threadcast.providers.anthropic.request import request_body as anthropic_body
+from threadcast.providers.base import Delta, ModelNamed, ModelParams, PromptProgress, Request, TextDelta
+from threadcast.providers.google.request import contents_and_config
+from threadcast.providers.listed import Offer
+from threadcast.providers.openai.chat import ChunkReader, OpenAIChat
+from threadcast.providers.openai.samplers import PROGRAMS, takes_samplers
+from threadcast.settings import Provider as ProviderSettings
+from threadcast_protocol.wire.messages import JsonObject, Message
 
 ALL = ModelParams(top_k=40, min_p=0.1, repetition_penalty=1.1, seed=7, stop=["END"])
 NAMES = {*SAMPLERS, "repeat_penalty", "stop_sequences", "return_progress"}
@@ -30,19 +31,19 @@ def samplers_of(body: JsonObject) -> JsonObject:
 @pytest.mark.parametrize(
     ("provider", "sent"),
     [
-        (OpenAIChat("o"), {"seed": 7, "stop": ["END"]}),
-        (OpenAIChat("o", base_url="http://127.0.0.1:9/v1"), {"seed": 7, "stop": ["END"]}),
+        (OpenAIChat("o", ProviderSettings()), {"seed": 7, "stop": ["END"]}),
+        (OpenAIChat("o", ProviderSettings(base_url="http://127.0.0.1:9/v1")), {"seed": 7, "stop": ["END"]}),
         (
-            OpenAIChat("o", program="llama.cpp"),
+            OpenAIChat("o", ProviderSettings(program="llama.cpp")),
             {"top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1, "seed": 7, "stop": ["END"], "return_progress": True},
         ),
         (
-            OpenAIChat("o", program="vllm"),
+            OpenAIChat("o", ProviderSettings(program="vllm")),
             {"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "seed": 7, "stop": ["END"]},
         ),
-        (OpenAIChat("o", program="ollama"), {"seed": 7, "stop": ["END"]}),
-        (OpenAIChat("o", program="vllm", samplers=frozenset({"top_k"})), {"top_k": 40}),
-        (OpenAIChat("o", samplers=frozenset()), {}),
+        (OpenAIChat("o", ProviderSettings(program="ollama")), {"seed": 7, "stop": ["END"]}),
+        (OpenAIChat("o", ProviderSettings(program="vllm", samplers=["top_k"])), {"top_k": 40}),
+        (OpenAIChat("o", ProviderSettings(samplers=[])), {}),
     ],
 )
 def test_a_server_of_chat_completions_is_sent_what_it_takes_under_its_own_names(

@@ -4,17 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.agent.place.scopes import (
+from threadcast.chat.scopes import (
     TOP,
+    Scope,
     is_declared,
     is_within,
     nearest,
     path_of,
     prefixes,
     read_scope,
+    scope_at,
     scope_of_page,
 )
-from server.tools.traits import Scope, scope_at
 
 names = st.sampled_from(["a", "b", "c.d", "e-f"])
 scopes: st.SearchStrategy[Scope] = st.lists(names, max_size=3).map(tuple)

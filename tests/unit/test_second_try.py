@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.harness import ROOT
+from tests.support.server import ROOT
 
 SECONDS = 120
 """Two runs of pytest with a handful of empty tests: two seconds on a quiet machine."""

@@ -8,9 +8,9 @@ from functools import partial
 import anyio
 import pytest
 
-from protocol.errors import Unavailable
-from server.store.route import Address
-from server.store.sentinel import ASK_SECONDS, Sentinels
+from threadcast.store.topology.route import Address
+from threadcast.store.topology.sentinel import ASK_SECONDS, Sentinels
+from threadcast_protocol.wire.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ async def test_one_that_may_not_tell_its_configuration_counts_least() -> None:
         (b"", "within 0.4 s"),
         (b"*-1\r\n", "is its name in store.url right"),
         (b"-NOAUTH Authentication required.\r\n", "sentinel_password"),
-        (b"-ERR nothing\r\n", "cannot be asked"),
+        (b"-ERR nothing\r\n", "the query failed"),
     ],
 )
 async def test_when_none_knows_it_is_said_why(says: bytes, text: str) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from server.console.doctor import Finding, doctor
-from server.console.doctor_models import model_finding
-from server.settings import Provider
-from server.settings.shown import masked
-from server.settings.sources import BadSettings, load_settings
+from threadcast.console.doctor import Finding, doctor
+from threadcast.console.doctor_services import model_finding
+from threadcast.settings import Provider
+from threadcast.settings.shown import masked
+from threadcast.settings.sources import BadSettings, load_settings
 
 TEXT = """
 [server]
@@ -78,10 +78,10 @@ def test_urls_in_sentences_are_masked_and_the_rest_stays(text: str, shown: str) 
         ("[models.providers.a]\nbase_url = 'http://host/v1?key=hunter2'", {}, "a: base_url: .*no query"),
         ("[models.providers.a]\nkind = 'hunter2'", {}, r"a\.kind must be one of openai_chat, "),
         ("[mcp.a]\nurl = 'ftp://ann:hunter2@host'", {}, r"mcp\.a: url: "),
-        ("[tools.a]\ndescription = 'x'\nurl = 'https://ann:hunter2@host'", {}, "credentials belong into headers"),
+        ("[tools.a]\ndescription = 'x'\nurl = 'https://ann:hunter2@host'", {}, "credentials belong in headers"),
         ("[tools.a]\ndescription = 'x'\nurl = 'https://host?key=hunter2#x'", {}, "it has a fragment"),
-        ("[server]\ncors_origins = ['https://ann:hunter2@host/']", {}, r"'https://ann:\*\*\*@host/' is no origin"),
-        ("", {"THREADCAST_SERVER__PORT": "hunter2"}, "the value is no int"),
+        ("[server]\ncors_origins = ['https://ann:hunter2@host/']", {}, r"'https://ann:\*\*\*@host/' is not an origin"),
+        ("", {"THREADCAST_SERVER__PORT": "hunter2"}, "the value is not a valid int"),
         ("", {"THREADCAST_MCP__A__POLICY": "hunter2"}, "must be one of auto, ask, deny"),
     ],
 )

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.codec import encode
-from protocol.deltas import AppendContent
-from protocol.errors import BadRequest, Internal, ThreadcastError, TooLarge
-from protocol.events import PauseCleared, StreamDelta
-from protocol.ids import Position
-from protocol.sse import (
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.framing.sse import (
     CommentFrame,
     EventFrame,
     Frame,
@@ -26,6 +22,10 @@ from protocol.sse import (
     snapshot_frame,
     transient_frame,
 )
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.errors import BadRequest, Internal, ThreadcastError, TooLarge
+from threadcast_protocol.wire.events import PauseCleared, StreamDelta
+from threadcast_protocol.wire.ids import Position
 
 EPOCH = 1_763_690_000_000
 
@@ -187,8 +187,8 @@ _streams = st.lists(_pieces | st.binary(max_size=8), max_size=40).map(b"".join)
 
 @given(_streams, st.lists(st.integers(0, 400), max_size=12), st.sampled_from([20, 80, 1000]))
 def test_bytes_cut_anywhere_parse_to_the_same_frames(stream: bytes, cuts: list[int], max_bytes: int) -> None:
-    places = [0, *sorted(cuts), len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(places)]
+    edges = [0, *sorted(cuts), len(stream)]
+    chunks = [stream[a:b] for a, b in pairwise(edges)]
     whole = parse(stream, max_bytes=max_bytes)
     assert parse(*chunks, max_bytes=max_bytes) == whole
     assert parse(*(bytes([byte]) for byte in stream), max_bytes=max_bytes) == whole

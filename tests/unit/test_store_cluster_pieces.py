@@ -3,13 +3,13 @@
 import pytest
 from redis import exceptions as redis_errors
 
-from protocol.errors import Unavailable
-from server.settings.store_url import parse_cluster_url
-from server.store.connection import Redirected, explain_error
-from server.store.keys import Keys, never_of
-from server.store.listener import Listener
-from server.store.scripts import SCRIPTS, SHARDED_SCRIPTS
-from server.store.slots import View, at, parse_view, slot_of
+from threadcast.store.redis.connection import Redirected, explain_error
+from threadcast.store.redis.keys import Keys, never_of
+from threadcast.store.redis.listener import Listener
+from threadcast.store.redis.scripts import SCRIPTS, SHARDED_SCRIPTS
+from threadcast.store.topology.slots import View, at, parse_view, slot_of
+from threadcast.store.url import parse_cluster_url
+from threadcast_protocol.wire.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ def test_all_buckets_lie_in_slots_of_their_own_all_over_the_cluster() -> None:
 
 def test_the_key_that_never_exists_lies_beside_the_script_s_own() -> None:
     keys = Keys(16)
-    for key in (keys.chat("c1").log, keys.bell(3), keys.turns("ann")):
+    for key in (keys.chat("c1").log, keys.bell(3), keys.allowances("ann")):
         assert slot_of(never_of(key)) == slot_of(key)
 
 

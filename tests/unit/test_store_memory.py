@@ -2,11 +2,11 @@
 
 import pytest
 
-from protocol.errors import Internal
-from protocol.ids import EntryId, Head
-from server.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
-from server.store.memory import MemoryStore
-from server.store.port import AppendRequest, Claimed, PostOutcome, PostRequest, Store
+from threadcast.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import AppendRequest, Claimed, PostOutcome, PostRequest, Store
+from threadcast_protocol.wire.errors import Internal
+from threadcast_protocol.wire.ids import EntryId, Head
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +112,7 @@ async def test_meta_without_an_owner_is_a_mistake_that_shows_at_once(store: Memo
 
 
 async def test_interrupted_listeners_are_told_that_they_may_have_missed_something(store: MemoryStore) -> None:
-    async with store.follow(CHAT) as notices, store.mail("w1") as mail:
+    async with store.follow(CHAT) as log_messages, store.inbox_signals("w1") as signals:
         store.interrupt()
-        assert (await anext(notices)).kind == "reconnected"
-        assert await anext(mail) is None
+        assert (await anext(log_messages)).kind == "reconnected"
+        assert await anext(signals) is None

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions as redis_errors
 
-from protocol.errors import Internal, ThreadcastError, Unavailable
-from server.store import checkpoint
-from server.store.connection import AccessRefused, explain_error
-from server.store.keys import Keys
-from server.store.listener import QUEUE_MAX_BYTES, QUEUE_MAX_MESSAGES, Listener
-from server.store.news import parse_notice
-from server.store.scripts import SCRIPTS
+from threadcast.store.redis import checkpoint
+from threadcast.store.redis.connection import AccessRefused, explain_error
+from threadcast.store.redis.keys import Keys
+from threadcast.store.redis.listener import QUEUE_MAX_BYTES, QUEUE_MAX_MESSAGES, Listener
+from threadcast.store.redis.log_messages import parse_log_message
+from threadcast.store.redis.scripts import SCRIPTS
+from threadcast_protocol.wire.errors import Internal, StoreFull, ThreadcastError, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ def test_all_keys_of_a_chat_share_the_hash_tag_of_its_bucket(chat_id: str) -> No
     keys = Keys(16).chat(chat_id)
     tag = b"{b%02d}" % (crc32(chat_id.encode()) % 16)
     names = (keys.log, keys.head, keys.snap, keys.inbox, keys.meta, keys.seen, keys.seen_old, keys.due, keys.own)
-    channels = (keys.log_channel, keys.mail_prefix, keys.feed_channel("ann"))
+    channels = (keys.log_channel, keys.inbox_signal_prefix, keys.feed_channel("ann"))
     assert all(name.startswith(b"tc:" + tag + b":") for name in (*names, keys.bell, keys.chats("ann"), *channels))
     assert len(set(names)) == len(names)
 
@@ -32,8 +32,8 @@ def test_all_keys_of_a_chat_share_the_hash_tag_of_its_bucket(chat_id: str) -> No
 def test_a_database_has_channels_of_its_own_beside_keys_that_it_tells_apart_itself() -> None:
     def channels(keys: Keys) -> set[bytes]:
         chat = keys.chat("a")
-        several = {*keys.feed_channels("ann"), *keys.mail_channels("w"), keys.whisper_channel("t")}
-        assert {chat.feed_channel("ann"), chat.mail_prefix + b"w"} < several
+        several = {*keys.feed_channels("ann"), *keys.inbox_signal_channels("w"), keys.topic_channel("t")}
+        assert {chat.feed_channel("ann"), chat.inbox_signal_prefix + b"w"} < several
         return several | {chat.log_channel}
 
     first, fourth = Keys(16), Keys(16, 3)
@@ -90,14 +90,14 @@ async def test_a_message_is_offered_at_once_only_while_none_is_queued_before_it(
 
 
 @given(st.binary() | st.text().map(str.encode))
-def test_any_bytes_on_a_channel_are_a_notice(payload: bytes) -> None:
-    assert parse_notice("c1", payload).chat_id == "c1"
+def test_any_bytes_on_a_channel_are_a_log_message(payload: bytes) -> None:
+    assert parse_log_message("c1", payload).chat_id == "c1"
 
 
 @pytest.mark.parametrize(
     ("wrong", "kind", "words"),
     [
-        (redis_errors.OutOfMemoryError("command not allowed"), Unavailable, "memory is full"),
+        (redis_errors.OutOfMemoryError("command not allowed"), StoreFull, "memory is full"),
         (redis_errors.ReadOnlyError("You can't write"), Unavailable, "read-only"),
         (redis_errors.BusyLoadingError("loading"), Unavailable, "loading"),
         (redis_errors.ResponseError("MISCONF Errors writing to the AOF file"), Unavailable, "disk"),
@@ -119,10 +119,19 @@ def test_foreign_errors_become_ours(wrong: Exception, kind: type[ThreadcastError
 
 
 def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> None:
-    leaving = {"beat", "release", "handover", "delete", "quarantine", "turn_return"}
+    leaving = {
+        "beat",
+        "release",
+        "handover",
+        "delete",
+        "quarantine",
+        "allowance_return",
+        "erase_done",
+        "account_measure",
+    }
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
-        reading = name in {"load", "blob_get"}
+        reading = name in {"load", "blob_get", "account"}
         flags = " flags=no-writes" if reading else " flags=allow-oom" if name in leaving else ""
         assert (first, second.startswith(f"-- {name}: ")) == (f"#!lua{flags}", True)
         assert "-- Repeat: " in script.source.decode() or name == "writable"

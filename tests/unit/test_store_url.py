@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.settings.store_url import SentinelUrl, parse_sentinel_url
+from threadcast.store.url import SentinelUrl, parse_sentinel_url
 
 
 def test_a_list_of_sentinels_a_service_and_a_database() -> None:

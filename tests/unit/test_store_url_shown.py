@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.settings.store_url import shown_url
+from threadcast.store.url import shown_url
 
 
 @pytest.mark.parametrize(

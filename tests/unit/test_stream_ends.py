@@ -1,6 +1,6 @@
-"""A stream that ends while it begins: its chat is taken away as it opens, its process stops meanwhile.
+"""Streams that end while they begin: the chat is deleted, or the process stops.
 
-What stands behind the stream is a stand-in that does nothing but open, or join, at the moment a test wants.
+The relay is a substitute that opens and joins at the moment that a test chooses.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -12,19 +12,21 @@ import anyio
 import pytest
 from starlette.types import Message
 
-from protocol.errors import Unavailable
-from protocol.ids import Position
-from protocol.principal import LOCAL
-from server.api import stream
-from server.api.opening import lingering
-from server.relay.connection import Connection
-from server.relay.hub import Hub
-from server.relay.many import ManyChats
-from server.relay.subscriber import Subscriber
-from server.store.memory import MemoryStore
-from server.telemetry import Metrics
+from tests.unit.actor_harness import turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.test_subscriber import turns
+from threadcast.api import stream
+from threadcast.base.telemetry import Metrics
+from threadcast.fanout.admissions import Admissions
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.many_chats import ManyChats
+from threadcast.fanout.subscriber import Subscriber
+from threadcast.http.extensions import lingering
+from threadcast.settings.limits import Limits
+from threadcast.store.memory.store import MemoryStore
+from threadcast_protocol.wire.errors import Unavailable
+from threadcast_protocol.wire.ids import Position
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +34,8 @@ REMOVED = b'data: {"chat_id":"c1","type":"chat_removed","reason":"removed"}\n\n'
 
 
 class StandIn:
-    """A hub of one relay, and the relay. `opens`: when; `trouble`: and then fails; `joins`: how."""
+    """A hub of one relay, and the relay. It opens when `opens` is set, and fails then if `trouble` is true; readers
+    join when `joins` is set."""
 
     presence = None
 
@@ -43,9 +46,12 @@ class StandIn:
         self.joins.set()
         self.left = 0
 
+    async def is_hidden(self, *_: object) -> bool:
+        return False
+
     @asynccontextmanager
-    async def relay(self, _: str) -> AsyncIterator["StandIn"]:
-        with anyio.move_on_after(DEADLINE_SECONDS):  # as the hub's; a wait that is over is not cancelled any more
+    async def relay(self, _: str, *, is_hidden: bool = False) -> AsyncIterator["StandIn"]:
+        with anyio.move_on_after(DEADLINE_SECONDS):  # like the hub's: a wait that is over is not cancelled any more
             await self.opens.wait()
         if self.trouble:
             raise Unavailable("the store is away")
@@ -67,8 +73,8 @@ class StandIn:
         yield
 
     @contextmanager
-    def kept_alive(self, connection: Connection) -> Iterator[None]:
-        """As a process does that is told to stop just now."""
+    def kept_alive(self, connection: ReaderConnection) -> Iterator[None]:
+        """Begin to stop, as a process does after SIGTERM."""
         connection.end("shutdown")
         yield
 
@@ -83,8 +89,10 @@ async def test_a_chat_taken_away_in_the_turn_in_which_it_opens_says_nothing_more
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             hub = StandIn()
-            connection = Connection(send, tasks, Metrics(), principal_id="ann", abort=lambda: None)
-            many = ManyChats(cast(Hub, hub), MemoryStore(), connection, tasks, has_presence=False)  # cast: a stand-in
+            connection = ReaderConnection(send, tasks, Metrics(), principal_id="ann", abort=lambda: None)
+            stand_in = cast(Hub, hub)  # cast: it has the methods that are used
+            admission = Admissions(Limits()).taken("local")
+            many = ManyChats(stand_in, MemoryStore(), connection, tasks, admission, has_presence=False)
             many.add("c1", None)
             await turns()
             hub.trouble = trouble
@@ -108,21 +116,18 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
         await anyio.sleep_forever()
         raise AssertionError
 
-    async def own_or_new(*_: object) -> None:
-        pass
-
     edge = SimpleNamespace(
         hub=hub,
         metrics=Metrics(),
-        buffer_max_bytes=1_000,
-        stall_seconds=5.0,
+        limits=Limits(subscriber_buffer_bytes=1_000, subscriber_stall_seconds=5.0),
         store=MemoryStore(),
         principal=lambda _: LOCAL,
-        own_or_new=own_or_new,
+        is_hidden=hub.is_hidden,
     )
     scope: dict[str, Any] = {  # Any: as ASGI has it
         "threadcast.started": lambda _: None,
         "type": "http",
+        "method": "GET",
         "path": "/v1/chats/subscribe",
         "query_string": b"chat_id=c1&from=1-1-1",
         "headers": [(b"cookie", b"session=1")],

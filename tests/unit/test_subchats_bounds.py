@@ -2,28 +2,19 @@
 
 import pytest
 
-from protocol.commands import (
-    Abort,
-    SetParams,
-    StopSubchat,
-    SubchatFinished,
-)
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.errors import Conflict, Forbidden, Refused
-from protocol.events import BackgroundAgentUpdated
-from protocol.ledger import Ledger
-from protocol.outbox import OPENING_MAX_MAIL, OUTBOX_MAX, owe
-from protocol.principal import Principal
-from protocol.relations import Child, Parent
-from protocol.state import AGENTS_KEPT
-from protocol.subchats import (
-    CHILDREN_KEPT_MAX,
-    DEPTH_MAX,
-    RUNNING_MAX,
-)
 from tests.unit.pure_chat import PureChat, call, say, table
-from tests.unit.pure_family import TOOLS, begun, calling, deliver, letters, opened
+from tests.unit.pure_family import TOOLS, begun, calling, deliver, opened, outbound_of
 from tests.unit.test_tree import check_law
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.internal_commands import StopSubchat, SubchatFinished
+from threadcast.chat.outbound import OPENING_MAX_OUTBOUND, OUTBOX_MAX, owe
+from threadcast.chat.relations import Child, Parent
+from threadcast.chat.subchats import CHILDREN_KEPT_MAX, DEPTH_MAX, RUNNING_MAX
+from threadcast_protocol.fold.state import AGENTS_KEPT
+from threadcast_protocol.wire.commands import Abort, SetParams
+from threadcast_protocol.wire.errors import Conflict, Forbidden, Refused
+from threadcast_protocol.wire.events import BackgroundAgentUpdated
+from threadcast_protocol.wire.principal import Principal
 
 # what is passed on, and what is not
 
@@ -67,16 +58,17 @@ def test_what_cannot_be_said_to_a_child_is_refused_before_anything_is_written(mo
     chat = calling()
     with pytest.raises(Refused):
         opened(chat, **more)
-    assert letters(chat) == []
+    assert outbound_of(chat) == []
 
 
 def test_a_thread_that_claims_a_parent_has_none() -> None:
-    chat = PureChat(table(TOOLS))
-    chat.command(SetParams(client_request_id="set", patch={"parent_id": "victim", "link_type": "subchat"}))
-    chat.command(say("hello"))
-    chat.stream(AppendContent("hi"))
-    chat.finish()
-    assert letters(chat) == []
+    chat = PureChat(
+        table(TOOLS),
+        SetParams(client_request_id="set", patch={"parent_id": "victim", "link_type": "subchat"}),
+        say("hello"),
+    )
+    chat.says("hi")
+    assert outbound_of(chat) == []
 
 
 # bounds
@@ -90,8 +82,7 @@ def test_chats_are_nested_four_deep_and_no_deeper() -> None:
         parent = Parent(chat_id=above.chat_id, depth=depth, epoch=above.state.epoch)
         assert chat.state.private.relations.parent == parent
         assert chat.state.thread.root_chat_id == "c1"
-        chat.stream(SetToolCalls([call("c0", "delegate")]))
-        chat.finish()
+        chat.asks(call("c0", "delegate"))
     with pytest.raises(Conflict, match="nested 4 deep"):
         opened(chat)
 
@@ -115,28 +106,28 @@ def test_sixty_four_children_of_open_calls_are_kept_and_no_more() -> None:
         opened(chat, name="one more")
 
 
-def test_while_letters_pile_up_no_child_is_opened_and_the_outbox_stays_within_its_bound() -> None:
+def test_while_outbound_messages_pile_up_no_child_is_opened_and_the_outbox_stays_within_its_bound() -> None:
     chat = calling()
-    for number in range(OPENING_MAX_MAIL // 2):
+    for number in range(OPENING_MAX_OUTBOUND // 2):
         opened(chat, name=str(number))
 
-    def pile(ledger: Ledger) -> None:
-        for number in range(OPENING_MAX_MAIL // 2):
-            owe(ledger, f"x{number}", StopSubchat(client_request_id=f"stop:x{number}"))
+    def pile(builder: EntryBuilder) -> None:
+        for number in range(OPENING_MAX_OUTBOUND // 2):
+            owe(builder, f"x{number}", StopSubchat(client_request_id=f"stop:x{number}"))
 
     chat.write(pile)
     with pytest.raises(Conflict):
         opened(chat, name="one more")
     chat.command(Abort(client_request_id="stop"))
-    assert len(chat.state.private.relations.outbox) == OPENING_MAX_MAIL + RUNNING_MAX <= OUTBOX_MAX
+    assert len(chat.state.private.relations.outbox) == OPENING_MAX_OUTBOUND + RUNNING_MAX <= OUTBOX_MAX
 
 
 def test_a_snapshot_shows_the_agents_told_of_last() -> None:
     chat = PureChat(table(TOOLS))
 
-    def tell(ledger: Ledger) -> None:
+    def tell(builder: EntryBuilder) -> None:
         for number in range(AGENTS_KEPT + 2):
-            ledger.say(BackgroundAgentUpdated({"id": str(number)}))
+            builder.say(BackgroundAgentUpdated({"id": str(number)}))
 
     chat.write(tell)
     assert chat.state.background_agents[0]["id"] == "2"

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import anyio
@@ -11,28 +11,22 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import TaskGroup
 
-from protocol.events import ThreadUpdated
-from protocol.ids import Position
-from protocol.ledger import Ledger
-from protocol.principal import LOCAL
-from protocol.sse import CommentFrame, Frame, RetryFrame
-from server.relay.connection import Connection
-from server.relay.hub import Hub
-from server.relay.subscriber import Subscriber
-from server.telemetry import Metrics
-from tests.unit.actor_house import CHAT, House
+from tests.unit.actor_harness import CHAT, Harness, title, turns
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.readers import Socket, reading
+from threadcast.base.telemetry import Metrics
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.subscriber import Subscriber
+from threadcast_protocol.framing.sse import CommentFrame, Frame, RetryFrame
+from threadcast_protocol.wire.ids import Position
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.anyio
 
 
 GREETING = rb"retry: 500\n: hb \d+\n"
 """What follows the first snapshot: the pause after a cut, and a sign of life. Neither ends an event."""
-
-
-def title(text: str) -> Callable[[Ledger], None]:
-    return lambda ledger: ledger.say(ThreadUpdated(title=text))
 
 
 class Source:
@@ -93,7 +87,7 @@ class Setting:
         self.source = Source(size)
         self.aborts = 0
         self.metrics = Metrics()
-        self.connection = Connection(
+        self.connection = ReaderConnection(
             self.pipe.send,
             tasks,
             self.metrics,
@@ -106,12 +100,6 @@ class Setting:
 
     def abort(self) -> None:
         self.aborts += 1
-
-
-async def turns(count: int = 20) -> None:
-    """Let everybody else go on; for showing that nothing happens."""
-    for _ in range(count):
-        await anyio.lowlevel.checkpoint()
 
 
 async def test_while_nothing_blocks_no_task_is_made_and_bytes_are_sent_where_they_are_written() -> None:
@@ -290,13 +278,13 @@ async def test_a_connection_that_fails_ends_its_own_reader_alone(fails_at: str) 
 
 @pytest.mark.row("NET-6")
 async def test_a_slow_reader_folds_to_the_same_state_with_a_new_base_and_seq_from_0() -> None:
-    house = House()
-    writer = await house.writer()
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as fast:
+    harness = Harness()
+    writer = await harness.writer()
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as fast:
         slow = Socket(CHAT)
         async with reading(hub, socket=slow, buffer_max_bytes=2_000):
             await slow.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
-            first = slow.place.base
+            first = slow.stream_position.base
             slow.is_blocked = True
             for number in range(40):
                 await writer.commit(title(f"{number} " + "x" * 100))
@@ -307,15 +295,15 @@ async def test_a_slow_reader_folds_to_the_same_state_with_a_new_base_and_seq_fro
             await writer.commit(title("last"))
             await slow.watcher.until(lambda w: w.state is not None and w.state.thread.title == "last", DEADLINE_SECONDS)
             await fast.watcher.until(lambda w: w.state is not None and w.state.thread.title == "last", DEADLINE_SECONDS)
-        assert slow.place.base > first
-        assert slow.watcher.frames[-1]["seq"] == str(slow.place.seq) == "1"
-        assert slow.watcher.snapshot == fast.watcher.snapshot == await house.snapshot()
+        assert slow.stream_position.base > first
+        assert slow.watcher.frames[-1]["seq"] == str(slow.stream_position.seq) == "1"
+        assert slow.watcher.snapshot == fast.watcher.snapshot == await harness.snapshot()
         assert fast.watcher.snapshots == 1
 
 
 async def test_the_first_snapshot_is_followed_by_the_pause_after_a_cut_and_a_heartbeat() -> None:
-    house = House()
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub) as socket:
+    harness = Harness()
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
         await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(socket.frames) < 3:
@@ -325,8 +313,8 @@ async def test_the_first_snapshot_is_followed_by_the_pause_after_a_cut_and_a_hea
 
 
 async def test_at_shutdown_every_stream_ends_and_says_when_to_come_back() -> None:
-    house = House()
-    async with Hub(house.store, house.metrics).running() as hub, reading(hub, "a") as one, reading(hub, "b") as two:
+    harness = Harness()
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub, "a") as one, reading(hub, "b") as two:
         for socket in (one, two):
             await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
         await turns()

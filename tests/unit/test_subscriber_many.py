@@ -7,14 +7,16 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from protocol.ids import Position
-from protocol.places import parse_places
-from protocol.sse import EventFrame, Frame, FrameParser, snapshot_frame
-from server.relay.hub import Hub
-from server.relay.many import ManyChats
-from server.relay.subscriber import Subscriber
-from tests.unit.actor_house import CHAT, House, title
-from tests.unit.test_subscriber import Setting, turns
+from tests.unit.actor_harness import CHAT, Harness, title, turns
+from tests.unit.test_subscriber import Setting
+from threadcast.fanout.admissions import Admissions
+from threadcast.fanout.hub import Hub
+from threadcast.fanout.many_chats import ManyChats
+from threadcast.fanout.subscriber import Subscriber
+from threadcast.settings.limits import Limits
+from threadcast_protocol.framing.sse import EventFrame, Frame, FrameParser, snapshot_frame
+from threadcast_protocol.framing.stream_ids import parse_stream_ids
+from threadcast_protocol.wire.ids import Position
 
 pytestmark = pytest.mark.anyio
 
@@ -24,19 +26,19 @@ class Many(Setting):
 
     def __init__(self, tasks: TaskGroup, **bounds: Any) -> None:  # Any: bounds of a Connection
         super().__init__(tasks, **bounds)
-        self.a = Subscriber(self.connection, LetterSource("a"), "a", is_one_of_many=True)
-        self.b = Subscriber(self.connection, LetterSource("b"), "b", is_one_of_many=True)
+        self.a = Subscriber(self.connection, NamedSource("a"), "a", is_one_of_many=True)
+        self.b = Subscriber(self.connection, NamedSource("b"), "b", is_one_of_many=True)
 
-    def frame(self, letter: str, position: int) -> list[Frame]:
-        return [Frame(letter, b'{"type":"%b%d"}' % (letter.encode(), position), 1, position)]
+    def frame(self, name: str, position: int) -> list[Frame]:
+        return [Frame(name, b'{"type":"%b%d"}' % (name.encode(), position), 1, position)]
 
 
-class LetterSource:
-    def __init__(self, letter: str) -> None:
-        self.letter = letter
+class NamedSource:
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def snapshot(self) -> tuple[bytes, int]:
-        return snapshot_frame(self.letter, b'{"type":"snapshot"}', 1, 10), 10
+        return snapshot_frame(self.name, b'{"type":"snapshot"}', 1, 10), 10
 
 
 def blocks(taken: bytes) -> list[tuple[str, str, dict[str, Position]]]:
@@ -44,7 +46,7 @@ def blocks(taken: bytes) -> list[tuple[str, str, dict[str, Position]]]:
     frames = [frame for frame in FrameParser().feed(taken) if isinstance(frame, EventFrame)]
     bodies = [json.loads(frame.data) for frame in frames]
     return [
-        (body["chat_id"], body["type"], parse_places(frame.last_event_id, ["a", "b"]))
+        (body["chat_id"], body["type"], parse_stream_ids(frame.last_event_id, ["a", "b"]))
         for body, frame in zip(bodies, frames, strict=True)
     ]
 
@@ -60,8 +62,8 @@ async def test_each_block_of_many_tells_where_its_reader_stands_in_all_chats_at_
         await turns()
         many.b.write_frames([*many.frame("b", 11), *many.frame("b", 12)])
         told = [
-            (kind, {chat: place.position for chat, place in places.items()})
-            for _, kind, places in blocks(many.pipe.taken)
+            (kind, {chat: told.position for chat, told in stream_positions.items()})
+            for _, kind, stream_positions in blocks(many.pipe.taken)
         ]
         assert told == [
             ("snapshot", {"a": 10}),
@@ -114,12 +116,13 @@ async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone()
 @pytest.mark.parametrize("what", ["an event", "a snapshot"])
 async def test_of_a_chat_that_was_taken_from_a_stream_nothing_comes_afterwards(what: str) -> None:
     """Not even what its relay offers in the very same step, or a snapshot that its reader had no room for yet."""
-    house = House()
-    writer = await house.writer()
+    harness = Harness()
+    writer = await harness.writer()
     await writer.commit(title("kept"))
-    async with Hub(house.store, house.metrics).running() as hub, anyio.create_task_group() as tasks:
+    async with Hub(harness.store, harness.metrics).running() as hub, anyio.create_task_group() as tasks:
         setting = Setting(tasks)
-        many = ManyChats(hub, house.store, setting.connection, tasks, has_presence=False)
+        admission = Admissions(Limits()).taken("local")
+        many = ManyChats(hub, harness.store, setting.connection, tasks, admission, has_presence=False)
         many.add(CHAT, None)
         await setting.pipe.until(b'"title":"kept"')
         await turns()
@@ -135,5 +138,5 @@ async def test_of_a_chat_that_was_taken_from_a_stream_nothing_comes_afterwards(w
             await setting.pipe.until(b"chat_removed")
             await turns()
         assert setting.pipe.taken.partition(b"chat_removed")[2].count(b"data:") == 0
-        assert setting.connection.places == {}
+        assert setting.connection.stream_id_words == {}
         tasks.cancel_scope.cancel()

@@ -5,35 +5,41 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 
-from protocol.codec import encode
-from protocol.commands import Abort, Regenerate, SelectBranch, SetParams
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import ErrorHappened, RuntimeUpdated, ThreadUpdated
-from protocol.facts import ResultWithheld
-from protocol.messages import FilePart, Message, Part, TextPart, Usage
-from protocol.runtime import say_runtime
-from protocol.snapshot import snapshot_of
-from server.agent import loop
-from server.agent.history.compaction import ATTACHED_TOKENS, tokens_of
-from server.agent.history.summaries import HEADING, MESSAGE_MAX_CHARACTERS, TRANSCRIPT_MAX_CHARACTERS, summary_request
-from server.agent.history.view import model_view
-from server.agent.place.profile import Profile
-from server.agent.steps import CallModel, Summarize
-from server.providers.base import Delta, Request, TextDelta
-from tests.unit.actor_house import House, params
-from tests.unit.actor_house import say as ask
+from tests.unit.actor_harness import Harness, params
+from tests.unit.actor_harness import say as ask
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
 from tests.unit.test_fallback import Moody
 from tests.unit.test_history import history
+from threadcast.agent_loop import loop
+from threadcast.agent_loop.history.compaction import ATTACHED_TOKENS, tokens_of
+from threadcast.agent_loop.history.summaries import (
+    HEADING,
+    MESSAGE_MAX_CHARACTERS,
+    TRANSCRIPT_MAX_CHARACTERS,
+    summary_request,
+)
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.steps import CallModel, Summarize
+from threadcast.chat.facts import ResultWithheld
+from threadcast.chat.runtime import say_runtime
+from threadcast.profiles.profile import Profile
+from threadcast.providers.base import Delta, Request, TextDelta
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import Abort, Regenerate, SelectBranch, SetParams
+from threadcast_protocol.wire.events import ErrorHappened, RuntimeUpdated, ThreadUpdated
+from threadcast_protocol.wire.messages import FilePart, Message, Part, TextPart, Usage
 
 TOOLS = {"clock": FakeTool(name="clock")}
 
 
 def chat_with(max_messages: int, *questions: str, max_rounds: int = 20) -> PureChat:
     """A chat that is summed up beyond so many messages, after these questions and their answers."""
-    chat = PureChat(table(TOOLS, max_rounds, summarizer="demo/short"))
-    chat.command(SetParams(client_request_id="p", patch={"max_history_messages": max_messages}))
+    chat = PureChat(
+        table(TOOLS, max_rounds, summarizer="demo/short"),
+        SetParams(client_request_id="p", patch={"max_history_messages": max_messages}),
+    )
     for question in questions:
         talk(chat, question)
     return chat
@@ -41,8 +47,7 @@ def chat_with(max_messages: int, *questions: str, max_rounds: int = 20) -> PureC
 
 def talk(chat: PureChat, question: str) -> None:
     chat.command(say(question, question))
-    chat.stream(AppendContent(f"re {question}"))
-    chat.finish()
+    chat.says(f"re {question}")
 
 
 def read(chat: PureChat) -> list[str]:
@@ -76,13 +81,11 @@ def test_before_a_round_that_is_too_long_the_rest_is_summed_up_and_nothing_is_de
 def test_the_summarizer_is_asked_for_little_and_reads_what_the_model_reads() -> None:
     chat = chat_with(3)
     chat.command(say("one", "one"))
-    chat.stream(SetToolCalls([call("c1", "clock", '{"zone":"utc"}')]))
-    chat.finish()
+    chat.asks(call("c1", "clock", '{"zone":"utc"}'))
     chat.tool_answers("noon")
-    chat.stream(AppendContent("it is noon"))
-    chat.finish()
+    chat.says("it is noon")
     result = chat.state.path[2]
-    chat.write(lambda ledger: ledger.note(ResultWithheld(message_id=result, content="noon in Utrecht")))
+    chat.write(lambda builder: builder.note(ResultWithheld(message_id=result, content="noon in Utrecht")))
     chat.command(say("two", "two"))
     request = summary_request(chat.state, {}, "short")
     assert (request.params.max_tokens, request.params.temperature, request.model) == (500, 0.2, "short")
@@ -100,8 +103,7 @@ def test_a_later_summary_covers_the_earlier_one_and_stands_alone() -> None:
     chat = chat_with(2, "one")
     chat.command(say("two", "two"))
     chat.summarizer_answers("of one")
-    chat.stream(AppendContent("re two"))
-    chat.finish()
+    chat.says("re two")
     chat.command(say("three", "three"))
     assert isinstance(chat.step, Summarize)
     assert chat.step.first == chat.state.path[0]
@@ -120,7 +122,7 @@ def test_a_later_summary_covers_the_earlier_one_and_stands_alone() -> None:
 def test_a_summary_ends_before_a_question_and_leaves_pairs_together(shape: str, most: int, shown: str) -> None:
     """S stands for the summary; the last question is the one that the next round answers, or has answered."""
     chat = chat_with(0)
-    chat.write(lambda ledger: ledger.begin_with(history(shape)))
+    chat.write(lambda builder: builder.begin_with(history(shape)))
     chat.command(SetParams(client_request_id="q", patch={"max_history_messages": most}))
     chat.command(Regenerate(client_request_id="r") if shape[-1] == "A" else say("r", "U"))
     while isinstance(chat.step, Summarize):
@@ -135,14 +137,12 @@ def test_a_summary_holds_only_where_the_path_leads_through_what_it_covers() -> N
     chat = chat_with(3, "one", "two")
     chat.command(say("three", "three"))
     chat.summarizer_answers("of one")
-    chat.stream(AppendContent("re three"))
-    chat.finish()
+    chat.says("re three")
     leaf = chat.state.path[-1]
     answer_to_one = chat.state.path[1]
     chat.command(Regenerate(client_request_id="again", message_id=answer_to_one))
     assert read(chat) == ["one"]
-    chat.stream(AppendContent("another"))
-    chat.finish()
+    chat.says("another")
     assert read(chat) == ["one", "another"]
     chat.command(SelectBranch(client_request_id="back", message_id=leaf))
     assert read(chat) == ["of one", "three", "re three"]
@@ -157,12 +157,10 @@ def test_when_it_fails_the_oldest_messages_go_unsummed_and_it_is_tried_again_onl
     assert read(chat) == ["two"]
     assert told(chat) == [{"strategy": "truncate", "before": 3, "after": 1, "covered": 2, "elapsed_ms": 0}]
     assert not [event for event in chat.events if isinstance(event, ErrorHappened)]
-    chat.stream(SetToolCalls([call("c1", "clock")]))
-    chat.finish()
+    chat.asks(call("c1", "clock"))
     chat.tool_answers("noon")
     assert isinstance(chat.step, CallModel), "not tried again in this run"
-    chat.stream(AppendContent("re two"))
-    chat.finish()
+    chat.says("re two")
     chat.command(say("three", "three"))
     assert isinstance(chat.step, Summarize)
 
@@ -171,9 +169,9 @@ def test_that_it_is_being_written_is_said_even_when_nothing_else_changes() -> No
     chat = chat_with(0)
     chat.command(say("one", "one"))
     since = len(chat.events)
-    chat.write(lambda ledger: say_runtime(ledger, "generating", is_compressing=True))
-    chat.write(lambda ledger: say_runtime(ledger, "generating"))
-    chat.write(lambda ledger: say_runtime(ledger, "generating"))
+    chat.write(lambda builder: say_runtime(builder, "generating", is_compressing=True))
+    chat.write(lambda builder: say_runtime(builder, "generating"))
+    chat.write(lambda builder: say_runtime(builder, "generating"))
     assert [e.is_compressing for e in chat.events[since:] if isinstance(e, RuntimeUpdated)] == [True, False]
 
 
@@ -192,8 +190,7 @@ def test_at_the_limit_the_history_is_summed_up_before_the_last_word_and_the_limi
     chat = chat_with(0, "one", max_rounds=1)
     chat.command(SetParams(client_request_id="q", patch={"on_limit": "summarize"}))
     chat.command(say("two", "two"))
-    chat.stream(SetToolCalls([call("c1", "clock")]))
-    chat.finish()
+    chat.asks(call("c1", "clock"))
     chat.command(SetParams(client_request_id="r", patch={"max_history_messages": 3}))
     chat.tool_answers("noon")
     assert isinstance(chat.step, Summarize)
@@ -218,7 +215,7 @@ def test_what_a_model_reads_is_counted_whatever_it_is_made_of() -> None:
 def test_a_transcript_is_bounded_whatever_the_chat_holds() -> None:
     chat = chat_with(2)
     long = [Message(role="user", content="x" * 2 * MESSAGE_MAX_CHARACTERS, message_id=f"m{n}") for n in range(90)]
-    chat.write(lambda ledger: ledger.begin_with(long))
+    chat.write(lambda builder: builder.begin_with(long))
     chat.command(say("last", "last"))
     words = str(summary_request(chat.state, {}, "m").messages[0].content)
     assert len(words) < 1.1 * TRANSCRIPT_MAX_CHARACTERS
@@ -240,12 +237,10 @@ async def test_a_summarizer_in_trouble_costs_the_run_nothing(trouble: str, monke
     monkeypatch.setattr(loop, "SUMMARY_SECONDS", 0.05)
     broken = Silent("short") if trouble == "silent" else Moody("short", "server_error")
     model = "nobody/m" if trouble == "gone" else "short/m"
-    house = House(providers=[broken], profile=Profile(name="agent", summarizer=model))
-    await house.post(params(max_history_messages=2), ask("one"))
-    await house.own("w1")
-    await house.post(ask("two"))
-    await house.own("w1")
-    events = await house.events()
+    harness = Harness(providers=[broken], profile=Profile(name="agent", summarizer=model))
+    await harness.own("w1", params(max_history_messages=2), ask("one"))
+    await harness.own("w1", ask("two"))
+    events = await harness.events()
     assert [e.outcome for e in events if isinstance(e, RuntimeUpdated) and e.outcome] == ["complete", "complete"]
     (said,) = [e.compaction for e in events if isinstance(e, ThreadUpdated) and isinstance(e.compaction, dict)]
     assert said["strategy"] == "truncate"

@@ -1,4 +1,4 @@
-"""A supervisor over small programs that are not ours: who dies, who never starts, who does not end."""
+"""A supervisor over small programs that die, never become ready, or do not end."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from server import supervisor
-from server.console.serving import Many, web, worker
-from server.settings import Settings
-from server.settings.sources import BadSettings
-from server.supervisor import supervise
+from threadcast.console.serving import Many, half
+from threadcast.process import supervisor
+from threadcast.process.supervisor import supervise
+from threadcast.settings import Settings
+from threadcast.settings.sources import BadSettings
 
 PROGRAM = """
 import json, os, signal, sys
@@ -30,7 +30,7 @@ def small(body: str) -> list[str]:
 
 
 def lives(path: Path) -> list[str]:
-    """A line for each process that ran, written by itself."""
+    """Return a line for each process that ran; every process writes its own."""
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -46,7 +46,7 @@ if seat["number"] == 2: ready(); sys.exit(3)
 """
     assert supervise(Settings(), "worker", small(body), 2) == 1
     said = capfd.readouterr()
-    assert "worker process 2 died 4 times in a row, at last with exit status 3; the log says" in said.err
+    assert "worker process 2 died 4 times in a row, the last time with exit status 3; the log shows" in said.err
     assert "small program is ready, 2 processes" in said.out
     assert sorted(lives(record)) == ["1", "2", "2", "2", "2"], "the other one was let be"
     told = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
@@ -59,7 +59,8 @@ if seat["number"] == 2: ready(); sys.exit(3)
 def test_who_cannot_even_start_for_a_while_is_tried_while_others_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As when the store is away: the others find it again by themselves, and must not end for one that is new."""
+    """This happens while the store is unreachable: the running processes recover by themselves, and must not end
+    because a new process cannot start."""
     monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0, 0.01))
     record = tmp_path / "lives"
     body = f"""
@@ -81,7 +82,8 @@ if seat["number"] == 2:
 def test_who_lived_long_begins_a_new_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its ninth life lasts; four deaths in a row would end all, if they were one."""
+    """The process dies eight times. With PAUSES_SECONDS of one number, the second death in a row would end everything,
+    but here every life counts as long."""
     monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
     record = tmp_path / "lives"
@@ -101,7 +103,7 @@ def test_who_never_gets_ready_ends_the_start_and_the_others(capfd: pytest.Captur
     assert supervise(Settings(), "worker", small(body), 3) == 1
     said = capfd.readouterr()
     assert "no store" in said.err
-    assert "threadcast: worker process 2 did not start (exit status 1); what it said stands above" in said.err
+    assert "threadcast: worker process 2 did not start (exit status 1); see its output above" in said.err
     assert said.out == ""
 
 
@@ -113,28 +115,29 @@ def test_who_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch, capfd: pyt
 
 
 def test_a_second_signal_ends_all_at_once() -> None:
-    """In a process of its own, since it ends."""
+    """Run the supervisor in a process of its own, because it ends its process."""
     body = """
 ready(); sys.stdin.read(); os.kill(os.getppid(), signal.SIGINT)
 while True: signal.pause()
 """
     code = f"""
-from server.settings import Settings
-from server.supervisor import supervise
+from threadcast.settings import Settings
+from threadcast.process.supervisor import supervise
 supervise(Settings(), "worker", {small(body)!r}, 1)
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as house:
-        assert house.stdout is not None
-        assert b"is ready" in house.stdout.readline()
-        house.send_signal(signal.SIGINT)
-        assert house.wait(30) == 128 + signal.SIGINT
-        assert house.stdout.read() == b"", "nobody has it any more"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as harness:
+        assert harness.stdout is not None
+        assert b"is ready" in harness.stdout.readline()
+        harness.send_signal(signal.SIGINT)
+        assert harness.wait(30) == 128 + signal.SIGINT
+        assert harness.stdout.read() == b"", "nobody has it any more"
 
 
 def test_a_program_that_cannot_live_any_more_takes_nobodys_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The first life of each lasts; what SIGHUP starts ends at once, so the old ones stay."""
+    """The first process of each slot keeps running. The replacements that SIGHUP starts end at once, so the old
+    processes stay."""
     replace = supervisor._Crew._replace
 
     async def replace_and_stop(crew: supervisor._Crew) -> None:
@@ -160,21 +163,16 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("total", [0, -1, 65])
 def test_a_number_of_processes_that_makes_no_sense_is_refused(total: int) -> None:
-    with pytest.raises(BadSettings, match=f"--processes {total}: from 1 to 64; as many as the machine has cores"):
-        web({"store.url": "redis://127.0.0.1:1"}, None, Many(total, None, []))
+    with pytest.raises(BadSettings, match=f"--processes {total} must be from 1 to 64; one for each core"):
+        half("web", {"store.url": "redis://127.0.0.1:1"}, None, Many(total, None, []))
 
 
 def test_where_the_kernel_does_not_spread_connections_web_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(
-        BadSettings, match=r"--processes needs Linux, .* each with a --port of its own, behind a balanc"
-    ):
-        web({"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(BadSettings, match=r"--processes is not for Windows; start `threadcast worker` as often as you"):
-        worker({"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
+    with pytest.raises(BadSettings, match=r"--processes needs Linux, .* each with its own --port, behind a load bal"):
+        half("web", {"store.url": "redis://127.0.0.1:1"}, None, Many(2, None, []))
 
 
-def test_a_seat_that_nobody_gave_is_refused() -> None:
-    with pytest.raises(BadSettings, match=r"--seat is what --processes gives"):
-        web({"store.url": "redis://127.0.0.1:1"}, None, Many(1, "{}", []))
+def test_a_process_slot_that_no_supervisor_gave_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"--seat is only for processes that --processes starts"):
+        half("web", {"store.url": "redis://127.0.0.1:1"}, None, Many(1, "{}", []))

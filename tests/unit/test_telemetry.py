@@ -10,8 +10,8 @@ from typing import Any, TextIO
 import pytest
 import structlog
 
-from server.settings import Secret
-from server.telemetry import METRICS_CONTENT_TYPE, Metrics, configure_logging
+from threadcast.base.telemetry import METRICS_CONTENT_TYPE, Metrics, configure_logging
+from threadcast.settings import Secret
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import encode
-from protocol.errors import BadRequest
-from protocol.events import ThreadUpdated
-from protocol.messages import JsonObject
-from protocol.thread import OBJECT_MAX_BYTES, Thread, ThreadChanges, ThreadPatch, apply_changes, read_patch
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.events import ThreadUpdated
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.thread import (
+    OBJECT_MAX_BYTES,
+    Thread,
+    ThreadChanges,
+    ThreadPatch,
+    apply_changes,
+    read_patch,
+)
 
 NAME = "x" * 256
 LARGEST_OBJECT = {"a": "x" * (OBJECT_MAX_BYTES - len('{"a":""}'))}

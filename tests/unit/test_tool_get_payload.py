@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from protocol.events import PayloadAdded
-from protocol.principal import LOCAL
-from server.tools.base import ToolContext
-from server.tools.payloads import NAMED_MAX_COUNT, get_payload
-from server.tools.runner import ToolRunner
+from tests.unit.tool_desk import tool_context
+from threadcast.tools.context import ToolContext
+from threadcast.tools.payloads import NAMED_MAX_COUNT, get_payload
+from threadcast.tools.runner import ToolRunner
+from threadcast_protocol.wire.events import PayloadAdded
 
 pytestmark = pytest.mark.anyio
 
@@ -24,19 +24,7 @@ def context(*payload_ids: str) -> ToolContext:
         )
         for each in payload_ids
     }
-    return ToolContext(
-        chat_id="c1",
-        run_id="r1",
-        tool_call_id="t1",
-        idempotency_key="k",
-        principal=LOCAL,
-        metadata={},
-        context={},
-        data_dir="",
-        report=lambda report: None,
-        is_cancelled=lambda: False,
-        payloads=payloads,
-    )
+    return tool_context(payloads=payloads)
 
 
 async def ask(payload_id: str, *known: str) -> tuple[str, bool]:

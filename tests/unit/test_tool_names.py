@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.tool_names import SERVER_NAME, all_of_server, covers, mcp_server_of, mcp_tool_name
+from threadcast_protocol.wire.tool_names import SERVER_NAME, all_of_server, covers, mcp_server_of, mcp_tool_name
 
 PIECES = st.text("ab-Z09", min_size=1, max_size=12)
 SERVERS = st.lists(PIECES, min_size=1, max_size=4).map("_".join).filter(SERVER_NAME.fullmatch)

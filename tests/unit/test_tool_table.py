@@ -3,28 +3,31 @@
 import msgspec
 import pytest
 
-from protocol.commands import SetParams, ToolDecision, UserMessage
-from protocol.deltas import SetToolCalls
-from protocol.errors import ToolFailed
-from protocol.events import MessageAdded, PayloadAdded, ToolStatus
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL, Principal
-from server.agent.calls.bindings import bound
-from server.agent.calls.gates import input_hash
-from server.agent.calls.telling import HIDDEN, summarized, tell
-from server.agent.history.view import model_view
-from server.agent.outcomes import tool_done
-from server.agent.place.profile import ChatTools, Profile
-from server.agent.steps import RunTool
-from server.settings import Tool as ToolSettings
-from server.tools.base import ToolContext, ToolResult
-from server.tools.http import expand
-from server.tools.operated import OperatedTool
-from server.tools.python import tool
-from server.tools.resolvers import resolver
-from server.tools.traits import Binding, Traits
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, table
+from tests.unit.tool_desk import tool_context
+from threadcast.agent_loop.calls.bindings import bound
+from threadcast.agent_loop.calls.gates import input_hash
+from threadcast.agent_loop.calls.permissions import digest_of
+from threadcast.agent_loop.calls.telling import HIDDEN, summarized, tell
+from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.outcomes import tool_done
+from threadcast.agent_loop.steps import RunTool
+from threadcast.profiles.profile import ChatTools, Profile
+from threadcast.settings import Tool as ToolSettings
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import ToolContext
+from threadcast.tools.http import expand
+from threadcast.tools.operated import OperatedTool
+from threadcast.tools.python import tool
+from threadcast.tools.resolvers import resolver
+from threadcast.tools.traits import Binding, Traits
+from threadcast_protocol.wire.commands import SetParams, ToolDecision, UserMessage
+from threadcast_protocol.wire.deltas import SetToolCalls
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.events import MessageAdded, PayloadAdded, ToolStatus
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
 
@@ -54,24 +57,26 @@ def test_what_is_executed_is_what_the_question_its_hash_and_the_status_show() ->
     chat = PureChat(ChatTools(Profile(name="agent", bindings={"read": (BINDING,)}), {"read": read}, frozenset(), "m"))
     assert "required" not in chat.tools.specs()[0].input_schema
     chat.command(UserMessage(client_request_id="a", content="hi", context=CONTEXT))
-    chat.stream(SetToolCalls([call("c0", "read", '{"id":"?"}')]))
-    chat.finish()
+    chat.asks(call("c0", "read", '{"id":"?"}'))
     (reason,) = chat.state.runtime.pause_reasons
     run = chat.state.private.run
     assert run is not None
     assert reason.input == {"id": ID}
-    assert reason.input_hash == input_hash("c1", run.run_id, "c0", {"id": ID})
+    tool = chat.tools.get(reason.tool_name)
+    assert tool is not None
+    assert reason.input_hash == input_hash("c1", run.run_id, "c0", {"id": ID}, digest_of(tool))
     assert ID in reason.command
 
 
 @pytest.mark.row("LOOP-11")
 def test_a_call_is_asked_about_again_when_the_context_that_completes_it_changes_after_the_question() -> None:
     write = FakeTool(name="write", policy="ask", traits=Traits(bindings=(BINDING,)))
-    chat = PureChat(table({"write": write, "other": FakeTool(name="other", policy="ask")}))
-    chat.command(SetParams(client_request_id="p", patch={"context": CONTEXT}))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
-    chat.stream(SetToolCalls([call("c0", "write"), call("c1", "other")]))
-    chat.finish()
+    chat = PureChat(
+        table({"write": write, "other": FakeTool(name="other", policy="ask")}),
+        SetParams(client_request_id="p", patch={"context": CONTEXT}),
+        UserMessage(client_request_id="a", content="hi"),
+    )
+    chat.asks(call("c0", "write"), call("c1", "other"))
     accept = ToolDecision(client_request_id="d", tool_call_id="c0", accepted=True)
     chat.command(accept)
     chat.command(SetParams(client_request_id="q", patch={"context": {"page": {"id": OTHER}}}))
@@ -85,8 +90,7 @@ def test_a_call_is_asked_about_again_when_the_context_that_completes_it_changes_
 @pytest.mark.row("LOOP-11")
 def test_a_bound_call_runs_with_its_completed_arguments() -> None:
     read = FakeTool(name="read", traits=Traits(bindings=(BINDING,)))
-    chat = PureChat(table({"read": read}))
-    chat.command(UserMessage(client_request_id="a", content="hi", context=CONTEXT))
+    chat = PureChat(table({"read": read}), UserMessage(client_request_id="a", content="hi", context=CONTEXT))
     chat.stream(SetToolCalls([call("c0", "read")]))
     events = chat.finish()
     assert isinstance(chat.step, RunTool) and msgspec.json.decode(chat.step.arguments) == {"id": ID}
@@ -123,10 +127,8 @@ def test_clients_see_of_a_result_what_its_tool_allows_and_the_model_reads_all_of
     visibility: str, shown: str
 ) -> None:
     made = FakeTool(name="t", traits=Traits(visibility=visibility))  # type: ignore[arg-type]  # of the table above
-    chat = PureChat(table({"t": made}))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
-    chat.stream(SetToolCalls([call("c0", "t")]))
-    chat.finish()
+    chat = PureChat(table({"t": made}), UserMessage(client_request_id="a", content="hi"))
+    chat.asks(call("c0", "t"))
     step = chat.step
     assert isinstance(step, RunTool)
     told = tell(ToolResult(content="one\ntwo"), made)
@@ -148,18 +150,7 @@ def test_of_a_hidden_result_no_image_and_no_rest_gets_an_address() -> None:
 
 
 def context(who: Principal = LOCAL, page: str = "") -> ToolContext:
-    return ToolContext(
-        chat_id="c",
-        run_id="r",
-        tool_call_id="t",
-        idempotency_key="k",
-        principal=who,
-        metadata={},
-        context={"page": page},
-        data_dir="/nowhere",
-        report=lambda report: None,
-        is_cancelled=lambda: False,
-    )
+    return tool_context(principal=who, context={"page": page})
 
 
 @pytest.mark.row("TOOL-9")
@@ -225,9 +216,10 @@ def test_an_argument_stays_in_its_segment(value: str, path: str) -> None:
 
 
 def test_the_question_about_a_call_with_hidden_input_does_not_show_it() -> None:
-    chat = PureChat(table({"t": FakeTool(name="t", policy="ask", hide_input=True)}))
-    chat.command(UserMessage(client_request_id="a", content="hi"))
-    chat.stream(SetToolCalls([call("c0", "t", '{"pin":"1234"}')]))
-    chat.finish()
+    chat = PureChat(
+        table({"t": FakeTool(name="t", policy="ask", hide_input=True)}),
+        UserMessage(client_request_id="a", content="hi"),
+    )
+    chat.asks(call("c0", "t", '{"pin":"1234"}'))
     (reason,) = chat.state.runtime.pause_reasons
     assert (reason.command, reason.input) == ("t", {})

@@ -3,37 +3,18 @@
 import re
 from pathlib import Path
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ToolFailed
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL
-from server.tools.base import Progress, ToolContext, ToolOutput, ToolResult
-from server.tools.demo import DEMO_TOOLS, calculator, clock, countdown, write_note
-from server.tools.python import PythonTool
-from server.tools.registry import Tools
+from tests.unit.tool_desk import outputs_of
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress
+from threadcast.tools.demo import DEMO_TOOLS, NOTES_MAX, calculator, clock, countdown, write_note
+from threadcast.tools.registry import Tools
+from threadcast_protocol.wire.errors import ToolFailed
 
 pytestmark = pytest.mark.anyio
-
-
-async def outputs_of(made: PythonTool, arguments: JsonObject, data_dir: Path = Path("/nowhere")) -> list[ToolOutput]:
-    context = ToolContext(
-        chat_id="chat",
-        run_id="run",
-        tool_call_id="call",
-        idempotency_key="chat:call",
-        principal=LOCAL,
-        metadata={},
-        context={},
-        data_dir=str(data_dir),
-        report=lambda progress: None,
-        is_cancelled=lambda: False,
-    )
-    with anyio.fail_after(30):
-        return [output async for output in made.run(arguments, context)]
 
 
 def test_they_are_a_registry_of_their_own_and_only_the_writing_one_asks() -> None:
@@ -127,29 +108,39 @@ async def test_calculator_bounds_its_input() -> None:
 @pytest.mark.parametrize("name", ["a.md", "trip/packing.md", "./a.md", "x/../a.md", "ä b.txt"])
 async def test_note_is_written_below_the_notebook_and_replaced_as_a_whole(tmp_path: Path, name: str) -> None:
     for text in ("first, and longer", "é\r\n"):
-        (said,) = await outputs_of(write_note, {"name": name, "text": text}, tmp_path)
+        (said,) = await outputs_of(write_note, {"name": name, "text": text}, data_dir=str(tmp_path))
     (written,) = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert written == (tmp_path / "notes" / name).resolve()
+    assert written == (tmp_path / "notes" / "local" / name).resolve()
     assert written.read_bytes() == "é\r\n".encode()
-    assert said == ToolResult(content=f"Wrote {written.relative_to(tmp_path / 'notes')} (4 bytes).")
+    assert said == ToolResult(content=f"Wrote {written.relative_to(tmp_path / 'notes' / 'local')} (4 bytes).")
+
+
+async def test_a_full_notebook_takes_no_further_note_but_replaces_those_it_has(tmp_path: Path) -> None:
+    for number in range(NOTES_MAX):
+        await outputs_of(write_note, {"name": str(number), "text": "x"}, data_dir=str(tmp_path))
+    with pytest.raises(ToolFailed, match="The notebook is full"):
+        await outputs_of(write_note, {"name": "more", "text": "x"}, data_dir=str(tmp_path))
+    await outputs_of(write_note, {"name": "7", "text": "replaced"}, data_dir=str(tmp_path))
+    assert (tmp_path / "notes" / "local" / "7").read_text() == "replaced"
+    assert len(list((tmp_path / "notes" / "local").iterdir())) == NOTES_MAX
 
 
 @pytest.mark.parametrize("name", ["../a.md", "x/../../a.md", "/tmp/a.md", "..", ".", "out/a.md", "out"])
 async def test_name_that_leads_out_of_the_notebook_is_refused(tmp_path: Path, name: str) -> None:
     data_dir, outside = tmp_path / "data", tmp_path / "outside"
-    (data_dir / "notes").mkdir(parents=True)
+    (data_dir / "notes" / "local").mkdir(parents=True)
     outside.mkdir()
-    (data_dir / "notes" / "out").symlink_to(outside)
+    (data_dir / "notes" / "local" / "out").symlink_to(outside)
     with pytest.raises(ToolFailed, match="leads out of the notebook"):
-        await outputs_of(write_note, {"name": name, "text": "x"}, data_dir)
+        await outputs_of(write_note, {"name": name, "text": "x"}, data_dir=str(data_dir))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 async def test_note_that_cannot_be_written_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "notes" / "folder").mkdir(parents=True)
+    (tmp_path / "notes" / "local" / "folder").mkdir(parents=True)
     for name, words in (("folder", "Is a directory"), ("a\0b", "not a file name")):
         with pytest.raises(ToolFailed, match=words):
-            await outputs_of(write_note, {"name": name, "text": "x"}, tmp_path)
+            await outputs_of(write_note, {"name": name, "text": "x"}, data_dir=str(tmp_path))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

@@ -8,8 +8,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from server.tools.base import Progress, ToolContext, ToolResult
 from tests.unit.tool_desk import Desk, made
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
 
 pytestmark = pytest.mark.anyio
 
@@ -69,27 +70,38 @@ async def test_sync_tool_that_overstays_is_told_so() -> None:
     assert await anyio.to_thread.run_sync(told.wait, DEADLINE_SECONDS)
 
 
-@pytest.mark.row("LOOP-15")
-async def test_tool_that_swallows_its_cancellation_is_abandoned_and_logged() -> None:
-    desk = Desk()
-    release, cancelled = asyncio.Event(), []
+class Stubborn:
+    """A tool that swallows its cancellation until it is released."""
 
-    async def stubborn() -> str:
-        while not release.is_set():
+    def __init__(self) -> None:
+        self.started, self.released = asyncio.Event(), asyncio.Event()
+        self.cancelled_count = 0
+
+    async def call(self) -> str:
+        self.started.set()
+        while not self.released.is_set():
             try:
-                await release.wait()
+                await self.released.wait()
             except asyncio.CancelledError:
-                cancelled.append(1)
+                self.cancelled_count += 1
         return "too late"
 
+    async def ends(self, desk: Desk) -> None:
+        """Release it; then closing the runner finds nothing left behind."""
+        self.released.set()
+        with anyio.fail_after(30), capture_logs() as logs:
+            await desk.runner.aclose()
+        assert logs == []
+
+
+@pytest.mark.row("LOOP-15")
+async def test_tool_that_swallows_its_cancellation_is_abandoned_and_logged() -> None:
+    desk, stubborn = Desk(), Stubborn()
     with capture_logs() as logs:
-        done = await desk.run(made(stubborn, timeout_seconds=0.01))
-    assert (done.is_abandoned, cancelled) == (True, [1])
+        done = await desk.run(made(stubborn.call, timeout_seconds=0.01))
+    assert (done.is_abandoned, stubborn.cancelled_count) == (True, 1)
     assert logs == [{"event": "tool.abandoned", "task": "tool t call", "chat_id": "chat", "log_level": "warning"}]
-    release.set()
-    with anyio.fail_after(30), capture_logs() as logs:
-        await desk.runner.aclose()
-    assert logs == []
+    await stubborn.ends(desk)
 
 
 async def cancel_when(started: asyncio.Event, run: Coroutine[None, None, object], kind: str) -> None:
@@ -114,27 +126,12 @@ async def cancel_when(started: asyncio.Event, run: Coroutine[None, None, object]
 
 @pytest.mark.parametrize("kind", ["scope", "task"])
 async def test_cancelling_the_run_ends_within_the_grace_even_if_the_tool_hangs(kind: str) -> None:
-    desk = Desk()
-    started, release = asyncio.Event(), asyncio.Event()
-    cancelled = []
-
-    async def stubborn() -> str:
-        started.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                cancelled.append(1)
-        return "too late"
-
+    desk, stubborn = Desk(), Stubborn()
     with capture_logs() as logs:
-        await cancel_when(started, desk.run(made(stubborn)), kind)
-    assert cancelled == [1]
+        await cancel_when(stubborn.started, desk.run(made(stubborn.call)), kind)
+    assert stubborn.cancelled_count == 1
     assert [line["event"] for line in logs] == ["tool.abandoned"]
-    release.set()
-    with anyio.fail_after(30), capture_logs() as logs:
-        await desk.runner.aclose()
-    assert logs == []
+    await stubborn.ends(desk)
 
 
 @pytest.mark.parametrize("kind", ["scope", "task"])
@@ -157,22 +154,12 @@ async def test_cancelled_tool_may_clean_up_before_the_run_ends(kind: str) -> Non
 
 
 async def test_closing_says_what_is_left_behind() -> None:
-    desk = Desk()
-    release = asyncio.Event()
-
-    async def stubborn() -> None:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-
+    desk, stubborn = Desk(), Stubborn()
     with capture_logs() as logs:
-        await desk.run(made(stubborn, timeout_seconds=0.01))
+        await desk.run(made(stubborn.call, timeout_seconds=0.01))
         await desk.runner.aclose()
     assert [line["event"] for line in logs] == ["tool.abandoned", "tool.left_behind"]
-    release.set()
-    await desk.runner.aclose()
+    await stubborn.ends(desk)
 
 
 async def test_tool_that_only_reports_can_still_be_cancelled() -> None:

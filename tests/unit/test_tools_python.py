@@ -1,46 +1,22 @@
 """Functions become tools: schema from type hints, four kinds of function, every kind of result."""
 
-import sqlite3
-import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Annotated, Literal
 
-import anyio
 import msgspec
 import pytest
 from msgspec import Meta
 
-from protocol.errors import ToolFailed
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL
-from server.tools.base import Progress, ToolContext, ToolOutput, ToolResult
-from server.tools.python import PythonTool, tool
+from tests.unit.tool_desk import outputs_of, result_of, tool_context
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.python import PythonTool, tool
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
-CONTEXT = ToolContext(
-    chat_id="chat",
-    run_id="run",
-    tool_call_id="call",
-    idempotency_key="chat:call",
-    principal=LOCAL,
-    metadata={},
-    context={},
-    data_dir="/nowhere",
-    report=lambda progress: None,
-    is_cancelled=lambda: False,
-)
-
-
-async def outputs_of(made: PythonTool, arguments: JsonObject | None = None) -> list[ToolOutput]:
-    with anyio.fail_after(30):
-        return [output async for output in made.run(arguments or {}, CONTEXT)]
-
-
-async def result_of(made: PythonTool, arguments: JsonObject | None = None) -> str:
-    last = (await outputs_of(made, arguments))[-1]
-    assert isinstance(last, ToolResult)
-    return last.content
+CONTEXT = tool_context()
 
 
 class Place(msgspec.Struct):
@@ -80,6 +56,66 @@ def test_definition_comes_from_name_docstring_and_type_hints() -> None:
         "required": ["place"],
         "additionalProperties": False,
     }
+
+
+GOOGLE = """The wind at a place.
+
+    Args:
+        place: a city,
+            or a summit
+        days: not said here
+
+    Returns:
+        Metres per second.
+    """
+NUMPY = """The wind at a place.
+
+    Parameters
+    ----------
+    place : str
+        a city, or a summit
+    days
+        not said here
+
+    Returns
+    -------
+    float
+        Metres per second.
+    """
+SPHINX = """The wind at a place.
+
+    :param place: a city, or a summit
+    :param int days: not said here
+    :returns: Metres per second.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX])
+def test_a_docstring_describes_the_tool_its_result_and_each_parameter_without_words_of_its_own(docstring: str) -> None:
+    def wind(place: str, days: Annotated[int, "how far ahead", Meta(ge=1)] = 3, unit: str = "m/s") -> float:
+        return 1.0
+
+    wind.__doc__ = docstring
+    made = PythonTool(wind)
+    assert made.description == "The wind at a place.\n\nReturns: Metres per second."
+    assert made.input_schema["properties"] == {
+        "place": {"type": "string", "description": "a city, or a summit"},
+        "days": {"type": "integer", "minimum": 1, "description": "how far ahead", "default": 3},
+        "unit": {"type": "string", "default": "m/s"},
+    }
+
+
+def test_a_docstring_without_a_list_of_parameters_is_the_description_as_it_is() -> None:
+    @tool()
+    def note(text: str) -> str:
+        """Keep a note.
+
+        Example:
+            note("milk")
+        """
+        return text
+
+    assert note.description == 'Keep a note.\n\nExample:\n    note("milk")'
 
 
 def test_name_and_description_can_be_given_and_nothing_is_required() -> None:
@@ -189,26 +225,27 @@ async def test_all_four_kinds_of_function_give_their_result() -> None:
     assert await outputs_of(async_generator) == [progress, result]
 
 
+WHOLE = ToolResult(content="a", failed=True, metadata_patch={"b": 1}, end_run="completed")
+
+
 @pytest.mark.parametrize(
-    ("value", "content"),
-    [("text", "text"), ({"a": [1]}, '{"a":[1]}'), (Place("Nice"), '{"city":"Nice","country":"FR"}'), (None, "null")],
+    ("value", "result"),
+    [
+        ("text", ToolResult(content="text")),
+        ({"a": [1]}, ToolResult(content='{"a":[1]}', is_json=True)),
+        (Place("Nice"), ToolResult(content='{"city":"Nice","country":"FR"}', is_json=True)),
+        (None, ToolResult(content="null", is_json=True)),
+        (WHOLE, WHOLE),
+    ],
 )
-async def test_any_value_that_json_can_say_is_a_result(value: object, content: str) -> None:
+async def test_any_value_that_json_can_say_is_a_result_and_a_result_passes_as_it_is(
+    value: object, result: ToolResult
+) -> None:
     @tool()
     def give() -> object:
         return value
 
-    assert await result_of(give) == content
-
-
-async def test_tool_result_passes_as_it_is() -> None:
-    whole = ToolResult(content="a", failed=True, metadata_patch={"b": 1}, end_run="completed")
-
-    @tool()
-    async def give() -> ToolResult:
-        return whole
-
-    assert await outputs_of(give) == [whole]
+    assert await outputs_of(give) == [result]
 
 
 async def test_value_that_json_cannot_say_is_a_failure() -> None:
@@ -253,113 +290,3 @@ async def test_generators_may_end_early_with_a_yielded_result_and_may_not_yield_
     assert await outputs_of(silent) == [ToolResult(content="")]
     with pytest.raises(ToolFailed, match="yielded a int"):
         await outputs_of(odd)
-
-
-@pytest.mark.row("TOOL-4")
-async def test_progress_of_a_sync_generator_is_live() -> None:
-    """The tool goes on only when its progress has been seen; were it not live, both would wait for ever."""
-    seen = threading.Event()
-
-    @tool()
-    def work() -> Generator[str, None, str]:
-        yield "half"
-        return "seen" if seen.wait(5) else "nobody saw it"
-
-    outputs = []
-    with anyio.fail_after(30):
-        async for output in work.run({}, CONTEXT):
-            outputs.append(output)
-            seen.set()
-    assert outputs == [Progress(message="half"), ToolResult(content="seen")]
-
-
-async def test_sync_code_runs_outside_the_loops_thread_and_a_generator_in_one_thread_only() -> None:
-    @tool()
-    def thread() -> int:
-        return threading.get_ident()
-
-    @tool()
-    def database() -> Generator[str, None, str]:
-        connection = sqlite3.connect(":memory:")  # refuses every thread but its own
-        yield "open"
-        connection.execute("select 1")
-        yield "asked"
-        connection.close()
-        return "done"
-
-    assert await result_of(thread) != str(threading.get_ident())
-    assert await result_of(database) == "done"
-
-
-async def test_many_reports_of_a_sync_generator_all_arrive_in_order() -> None:
-    @tool()
-    def count() -> Generator[str, None, str]:
-        for number in range(200):
-            yield str(number)
-        return "done"
-
-    outputs = await outputs_of(count)
-    assert outputs == [*(Progress(message=str(number)) for number in range(200)), ToolResult(content="done")]
-
-
-async def test_failure_inside_any_kind_comes_out_as_it_is() -> None:
-    @tool()
-    def sync() -> str:
-        raise KeyError("a")
-
-    @tool()
-    def generator() -> Iterator[str]:
-        yield "on it"
-        raise KeyError("a")
-
-    for failing in (sync, generator):
-        with pytest.raises(KeyError):
-            await outputs_of(failing)
-
-
-async def test_sync_generator_that_nobody_hears_is_closed() -> None:
-    closed = threading.Event()
-
-    @tool()
-    def endless() -> Iterator[str]:
-        try:
-            while True:
-                yield "again"
-        finally:
-            closed.set()
-
-    with anyio.move_on_after(5) as scope:
-        async for _ in endless.run({}, CONTEXT):
-            scope.cancel()
-    assert await anyio.to_thread.run_sync(closed.wait, 5)
-
-
-async def test_sync_function_is_left_behind_when_its_caller_is_cancelled() -> None:
-    started, release, ended = threading.Event(), threading.Event(), threading.Event()
-
-    @tool()
-    def hangs() -> None:
-        started.set()
-        release.wait(5)
-        ended.set()
-
-    async def run() -> None:
-        async for _ in hangs.run({}, CONTEXT):
-            pass
-
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            await anyio.to_thread.run_sync(started.wait, 5)
-            group.cancel_scope.cancel()
-    assert not ended.is_set()
-    release.set()
-    assert await anyio.to_thread.run_sync(ended.wait, 5)
-
-
-def test_a_decorator_without_parentheses_says_what_to_write() -> None:
-    def plain() -> str:
-        return ""
-
-    with pytest.raises(TypeError, match="write @tool\\(\\)"):
-        tool(plain)

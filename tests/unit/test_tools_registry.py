@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from server.providers.base import ToolSpec
-from server.tools.python import PythonTool, tool
-from server.tools.registry import Tools, collect, load_module
-from server.tools.traits import Traits
+from threadcast.providers.base import ToolSpec
+from threadcast.tools.python import PythonTool, tool
+from threadcast.tools.registry import Tools, collect, load_module
+from threadcast.tools.traits import Traits
 
 
 def made(name: str) -> PythonTool:
@@ -57,7 +57,7 @@ def test_scope_that_could_never_match_stops_the_start(scope: Any) -> None:  # An
 APP = """
 from __future__ import annotations
 from neighbour_of_app import GREETING
-from server.tools.python import tool
+from threadcast.tools.python import tool
 
 @tool()
 def greet(name: str) -> str:

@@ -9,10 +9,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from protocol.mending import MENDED
-from server.tools.base import Progress, ToolContext, ToolResult
-from server.tools.runner import PROGRESS_DATA_MAX_BYTES
 from tests.unit.tool_desk import Desk, made
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import Progress, ToolContext
+from threadcast.tools.runner import PROGRESS_DATA_MAX_BYTES
+from threadcast_protocol.wire.mending import MENDED
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.errors import ToolFailed
-from protocol.mending import MENDED
-from server.tools.base import Payload, Progress, ToolResult
-from server.tools.python import PythonTool
-from server.tools.runner import RESULT_MAX_BYTES
 from tests.unit.tool_desk import Desk, failure_of, made
+from threadcast.tools.base import Payload, ToolResult
+from threadcast.tools.context import Progress
+from threadcast.tools.python import PythonTool
+from threadcast.tools.runner import TOOL_RESULT_MAX_BYTES
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.mending import MENDED
 
 pytestmark = pytest.mark.anyio
 
@@ -112,14 +113,14 @@ async def test_generator_that_refuses_to_close_is_a_failure_and_no_more() -> Non
 
 @pytest.mark.parametrize("head", ["x", "xx"])
 async def test_result_is_cut_at_its_bound_inside_no_character_and_says_so(head: str) -> None:
-    fits = "é" * (RESULT_MAX_BYTES // 2)
+    fits = "é" * (TOOL_RESULT_MAX_BYTES // 2)
     assert (await Desk().run(made(lambda: fits))).result.content == fits
     whole = head + fits
     cut = (await Desk().run(made(lambda: whole))).result.content
     text, note = cut.split("\n")
     assert note == f"[cut: {len(whole)} characters in all]"
     assert text == whole[: len(text)]
-    assert RESULT_MAX_BYTES - 2 <= len(cut.encode()) <= RESULT_MAX_BYTES
+    assert TOOL_RESULT_MAX_BYTES - 2 <= len(cut.encode()) <= TOOL_RESULT_MAX_BYTES
 
 
 @pytest.mark.row("TOOL-5", "PAY-8")

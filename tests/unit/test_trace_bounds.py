@@ -2,10 +2,11 @@
 
 import msgspec
 
-from protocol.messages import Message
-from server.actor.traces import RECORD_MAX_BYTES, TEXT_MAX_BYTES, compose, decompose
-from server.agent.tracing import RoundRecord
-from server.redaction import Redactor
+from threadcast.actor.traces import compose
+from threadcast.agent_loop.tracing import RoundRecord
+from threadcast.base.redaction import Redactor
+from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES, decompose
+from threadcast_protocol.wire.messages import Message
 
 
 class Counting(Redactor):
@@ -37,7 +38,7 @@ def record_of(messages: int, text: str) -> RoundRecord:
 def test_a_request_of_any_size_leaves_a_record_of_its_two_ends() -> None:
     redactor = Counting()
     (record,) = compose([record_of(4_000, "x" * 10_000)], redactor)
-    assert redactor.seen < TEXT_MAX_BYTES, "all of it is 40 MB"
+    assert redactor.seen < RECORD_TEXT_MAX_BYTES, "all of it is 40 MB"
     assert len(record.data) <= RECORD_MAX_BYTES
     read = decompose(record.data)
     assert "messages" in msgspec.convert(read["cut"], list[str])

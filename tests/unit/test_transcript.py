@@ -1,14 +1,15 @@
 """What a person sees: events in, text out, nothing shown twice and nothing harmful."""
 
+from datetime import datetime
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.console.standing import Standing
-from server.console.transcript import Transcript
+from threadcast.console.standing import Standing
+from threadcast.console.transcript import Transcript
 
-Json = dict[str, Any]  # Any: events as they stand on the wire
+Json = dict[str, Any]  # Any: events as JSON objects
 
 
 def snapshot(*messages: Json, state: str = "idle", **runtime: object) -> Json:
@@ -60,6 +61,11 @@ def ack(request_id: str, accepted: bool = True) -> Json:
 
 def tool_status(status: str, **fields: object) -> Json:
     return {"type": "tool_status", "tool_call_id": "k1", "name": "clock", "message_id": "a", "status": status, **fields}
+
+
+def agent_step(step_id: str, status: str, name: str = "plan", **fields: object) -> Json:
+    step = {"run_id": "r1", "step_id": step_id, "kind": "step", "name": name, "status": status, "started_at": 1}
+    return {"type": "agent_step", **step, **fields}
 
 
 CALL = {"id": "k1", "index": 0, "type": "function", "function": {"name": "clock", "arguments": '{"zone": "UTC"}'}}
@@ -175,7 +181,7 @@ def test_questions_name_the_call_and_its_arguments() -> None:
     reason = {"type": "confirmation", "tool_name": "write", "tool_call_id": "k1", "input": {"name": "a.md"}}
     limit = {"type": "round_limit", "tool_name": "", "tool_call_id": "limit-r"}
     asked = {"type": "pause_required", "reasons": [reason, limit]}
-    expected = '? allow write(name="a.md")?\n? the limit of model calls is reached; go on?\n'
+    expected = '? allow write(name="a.md")?\n? the limit of model calls is reached; continue?\n'
     assert shown(snapshot(), asked) == HEAD + expected
     assert shown(snapshot(state="paused", pause_reasons=[reason, limit])) == HEAD + expected
 
@@ -264,3 +270,54 @@ def test_a_question_is_asked_until_it_is_answered_here_or_elsewhere() -> None:
     assert (chat.wants_line, chat.questions) == (False, [])
     chat.feed({"type": "pause_required", "reasons": reasons[:1]})
     assert chat.questions == reasons[:1]
+
+
+def test_a_step_of_an_agent_gets_a_line_when_it_waits_and_when_it_has_ended() -> None:
+    until = datetime(2031, 3, 9, 8, 0)
+    assert (
+        shown(
+            snapshot(state="generating"),
+            agent_step("1", "running"),
+            agent_step("1", "done", elapsed_ms=1240),
+            agent_step("1", "done", elapsed_ms=1240),
+            agent_step("2", "failed", "fetch", error="ValueError", elapsed_ms=30),
+            agent_step("3", "waiting", "Which one?", kind="ask"),
+            agent_step("4", "waiting", "", kind="sleep", until=int(until.timestamp() * 1_000)),
+            agent_step("5", "waiting", "", kind="sleep", until=10**18),
+            agent_step("6", "waiting", "reader", kind="chat"),
+            agent_step("7", "unknown", "pay"),
+            agent_step("7", "cancelled", "pay\x1b[2J"),
+        )
+        == HEAD
+        + """\
+* plan → done (1240 ms)
+! fetch → ValueError (30 ms)
+* Which one? (waits for an answer)
+* sleep (until 2031-03-09 08:00)
+* sleep (until a distant day)
+* reader (waits)
+! pay → outcome unknown
+! pay[2J → cancelled
+"""
+    )
+
+
+def test_a_step_that_works_is_shown_until_the_next_output() -> None:
+    live = shown(snapshot(), agent_step("1", "running"), agent_step("1", "done"), is_live=True)
+    assert live == HEAD + "* plan\r\x1b[K* plan → done\n"
+
+
+def test_a_snapshot_adds_the_steps_that_are_not_on_the_screen() -> None:
+    done, failed = agent_step("1", "done"), agent_step("2", "failed", "fetch")
+    again = snapshot(state="idle", run_id="r1", agent_steps=[done, failed])
+    assert shown(again) == HEAD, "the steps of a run that is over"
+    assert shown(snapshot(state="generating", run_id="r2", agent_steps=[done])) == HEAD
+    begun = snapshot(state="generating", run_id="r1", agent_steps=[done])
+    assert shown(begun, again) == HEAD + "* plan → done\n! fetch → failed\n"
+    assert shown(again, agent_step("1", "done", run_id="r3")) == HEAD + "* plan → done\n"
+
+
+def test_steps_stand_before_the_answer_that_a_snapshot_shows_unfinished() -> None:
+    open_answer = message("a", "assistant", "So fa")
+    begun = snapshot(open_answer, state="generating", run_id="r1", agent_steps=[agent_step("1", "done")])
+    assert shown(begun, delta("a", ("append_content", "r."))) == HEAD + "* plan → done\nSo far."

@@ -1,4 +1,4 @@
-"""The edge of imports over a store that fails and a worker that is late: what is kept is said to be kept, once."""
+"""Imports while the store fails or the worker is late: a chat that is stored is reported as stored, once."""
 
 import json
 
@@ -6,21 +6,16 @@ import anyio
 import httpx2
 import pytest
 
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL
-from server.api import transfer
-from tests.unit.actor_house import House, say
+from tests.unit.actor_harness import Harness, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.test_commands_edge import edge
+from threadcast.api import transfer
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.anyio
 
 NOTHING: JsonObject = {"imported": [], "skipped": [], "accepted": [], "failed": []}
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
 
 
 def export(*chat_ids: str) -> bytes:
@@ -41,22 +36,22 @@ async def send(client: httpx2.AsyncClient, body: bytes) -> JsonObject:
 
 
 async def test_what_no_worker_takes_up_in_time_is_accepted_and_imported_later(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
-    async with edge(house) as client:
+    async with edge(harness) as client:
         assert await send(client, export("a", "b")) == {**NOTHING, "accepted": ["a", "b"]}
         monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", DEADLINE_SECONDS)
-        async with house.hosting("w1"):
+        async with harness.hosting("w1"):
             with anyio.fail_after(DEADLINE_SECONDS):
-                while await house.store.count_chats("local") < 2:
+                while await harness.store.count_chats("local") < 2:
                     await anyio.sleep(0.01)
             assert await send(client, export("a", "b", "c")) == {**NOTHING, "skipped": ["a", "b"], "imported": ["c"]}
 
 
-async def test_the_same_import_sent_twice_at_once_takes_effect_once(house: House) -> None:
+async def test_the_same_import_sent_twice_at_once_takes_effect_once(harness: Harness) -> None:
     reports: list[JsonObject] = []
-    async with edge(house) as client, house.hosting("w1"):
+    async with edge(harness) as client, harness.hosting("w1"):
 
         async def again() -> None:
             reports.append(await send(client, export("a")))
@@ -67,38 +62,38 @@ async def test_the_same_import_sent_twice_at_once_takes_effect_once(house: House
         assert len((await client.get("/v1/chats/a")).json()["messages"]) == 1
     assert all(report["failed"] == [] for report in reports)
     assert any(report["imported"] == ["a"] for report in reports)
-    assert len([request for request in house.store.requests if b"import-" in request.acks]) == 1
+    assert len([request for request in harness.store.requests if b"import-" in request.acks]) == 1
 
 
 @pytest.mark.parametrize("call", ["meta", "follow", "post"])
-async def test_what_cannot_be_laid_down_is_reported_and_can_be_sent_again(house: House, call: str) -> None:
-    async with edge(house) as client, house.hosting("w1"):
-        house.store.away.add(call)
+async def test_what_cannot_be_laid_down_is_reported_and_can_be_sent_again(harness: Harness, call: str) -> None:
+    async with edge(harness) as client, harness.hosting("w1"):
+        harness.store.away.add(call)
         report = await send(client, export("a"))
         (failed,) = report["failed"]
         assert (failed["id"], failed["code"]) == ("a", "unavailable")
-        house.store.away.clear()
+        harness.store.away.clear()
         assert await send(client, export("a")) == {**NOTHING, "imported": ["a"]}
 
 
-async def test_a_post_whose_answer_is_lost_is_one_import(house: House) -> None:
-    async with edge(house) as client, house.hosting("w1"):
-        house.store.fail("post", "lost reply")
+async def test_a_post_whose_answer_is_lost_is_one_import(harness: Harness) -> None:
+    async with edge(harness) as client, harness.hosting("w1"):
+        harness.store.fail("post", "lost reply")
         assert await send(client, export("a")) == {**NOTHING, "imported": ["a"]}
-    assert house.store.calls["post"] == 2
+    assert harness.store.calls["post"] == 2
 
 
 async def test_an_import_that_revives_a_chat_and_is_sent_again_before_it_is_taken_up_is_one(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
-    await house.post(say("first"), chat_id="a")
-    await house.store.delete("a", LOCAL.id, "n")
-    async with edge(house) as client:
+    await harness.post(say("first"), chat_id="a")
+    await harness.store.delete("a", LOCAL.id, "n")
+    async with edge(harness) as client:
         for _ in range(2):
             assert await send(client, export("a")) == {**NOTHING, "accepted": ["a"]}
-        assert len(await house.store.read_inbox("a", 9)) == 1
-        house.store.clock.now_ms += 1
-        await house.store.delete("a", LOCAL.id, "n2")
+        assert len(await harness.store.read_inbox("a", 9)) == 1
+        harness.store.clock.now_ms += 1
+        await harness.store.delete("a", LOCAL.id, "n2")
         assert await send(client, export("a")) == {**NOTHING, "accepted": ["a"]}
-    assert len(await house.store.read_inbox("a", 9)) == 1, "after another delete it is a new one"
+    assert len(await harness.store.read_inbox("a", 9)) == 1, "after another delete it is a new one"

@@ -8,11 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from protocol.codec import encode
-from protocol.commands import RestoreMessages, SetParams, UserMessage, decode_command
-from protocol.deltas import AppendContent
-from protocol.errors import BadRequest, TooLarge
-from protocol.events import (
+from tests.unit.import_files import read_exports
+from tests.unit.pure_chat import PureChat, acks, say
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.exports import export_lines, export_of, tree_of
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.chat.restores import read_messages
+from threadcast_protocol.fold.reducer import reduce
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import RestoreMessages, SetParams, UserMessage, decode_command
+from threadcast_protocol.wire.deltas import AppendContent
+from threadcast_protocol.wire.errors import BadRequest, TooLarge
+from threadcast_protocol.wire.events import (
     BackgroundAgentUpdated,
     BranchSelected,
     MessageRemoved,
@@ -22,19 +30,11 @@ from protocol.events import (
     StreamStarted,
     ThreadUpdated,
 )
-from protocol.exports import export_lines, export_of, tree_of
-from protocol.ledger import Ledger
-from protocol.messages import JsonObject, Message, Part, TextPart
-from protocol.principal import SYSTEM
-from protocol.reducer import reduce
-from protocol.restores import read_messages
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from protocol.state import ChatState, empty_state
-from tests.unit.import_files import read_exports
-from tests.unit.pure_chat import PureChat, acks, say
+from threadcast_protocol.wire.messages import JsonObject, Message, Part, TextPart
+from threadcast_protocol.wire.principal import SYSTEM
 
 
-def lines(state: ChatState) -> bytes:
+def lines(state: OwnerState) -> bytes:
     return b"".join(export_lines(export_of(state)))
 
 
@@ -49,7 +49,7 @@ def nested(depth: int) -> JsonObject:
     return value
 
 
-def grown(steps: list[tuple[str, int]]) -> ChatState:
+def grown(steps: list[tuple[str, int]]) -> OwnerState:
     """A chat by drawn steps: messages anywhere in the tree, removals, cuts, an answer being written."""
     count = 0
 
@@ -58,32 +58,32 @@ def grown(steps: list[tuple[str, int]]) -> ChatState:
         count += 1
         return f"{prefix}_{count}"
 
-    ledger = Ledger(empty_state("c1"), 1_000, new_id)
+    builder = EntryBuilder(empty_owner_state("c1"), 1_000, new_id)
     for step, number in steps:
-        nodes = list(ledger.state.nodes)
-        path = ledger.state.path
+        nodes = list(builder.state.nodes)
+        path = builder.state.path
         match step:
             case "say":
                 role = ("user", "assistant", "event")[number % 3]
                 content: str | list[Part] = [TextPart(f"part {number}")] if number % 2 else f"text {number} \u2028 \n"
-                ledger.add_message(Message(role=role, content=content, message_id=new_id("msg"), created_at=number))
+                builder.add_message(Message(role=role, content=content, message_id=new_id("msg"), created_at=number))
             case "cut":
-                ledger.say(MessagesTruncated(number % (len(path) + 1)))
+                builder.say(MessagesTruncated(number % (len(path) + 1)))
             case "branch" if nodes:
-                ledger.say(BranchSelected(nodes[number % len(nodes)]))
+                builder.say(BranchSelected(nodes[number % len(nodes)]))
             case "remove" if nodes:
-                ledger.say(MessageRemoved(nodes[number % len(nodes)]))
+                builder.say(MessageRemoved(nodes[number % len(nodes)]))
             case "speak":
                 parent = path[-1] if path else None
-                ledger.say(StreamStarted(message_id=new_id("msg"), parent_id=parent, created_at=number))
-                draft = ledger.state.draft
+                builder.say(StreamStarted(message_id=new_id("msg"), parent_id=parent, created_at=number))
+                draft = builder.state.draft
                 assert draft is not None
-                ledger.say(StreamDelta(draft.message.message_id, [AppendContent(f"so far {number}")]))
+                builder.say(StreamDelta(draft.message.message_id, [AppendContent(f"so far {number}")]))
             case "rename":
-                ledger.say(ThreadUpdated(title=f"Title {number}", temperature=number / 100, metadata={"n": number}))
+                builder.say(ThreadUpdated(title=f"Title {number}", temperature=number / 100, metadata={"n": number}))
             case "payload":
                 name = new_id("pay")
-                ledger.say(
+                builder.say(
                     PayloadAdded(
                         payload_id=name,
                         payload_type="t",
@@ -94,8 +94,8 @@ def grown(steps: list[tuple[str, int]]) -> ChatState:
                     )
                 )
             case "agent":
-                ledger.say(BackgroundAgentUpdated({"id": f"agent{number % 3}", "n": number}))
-    return ledger.state
+                builder.say(BackgroundAgentUpdated({"id": f"agent{number % 3}", "n": number}))
+    return builder.state
 
 
 STEPS = st.lists(
@@ -193,30 +193,27 @@ def test_what_a_body_may_nest_an_export_of_it_may_too() -> None:
 
 @pytest.mark.row("SES-6")
 def test_payloads_and_agents_of_a_chat_go_over_with_it() -> None:
-    chat = PureChat()
-    chat.command(say("a"))
+    chat = PureChat(None, say("a"))
     chat.finish()
     message_id = chat.state.path[-1]
     payload = PayloadAdded(
         payload_id="pl_1", payload_type="chart", data={"bars": [1]}, summary="one", source="tool", message_id=message_id
     )
     agent = {"id": "c2", "chat_id": "c2", "title": "t", "status": "completed", "outcome": "complete"}
-    chat.write(lambda ledger: ledger.say(payload))
-    chat.write(lambda ledger: ledger.say(BackgroundAgentUpdated(agent)))
+    chat.write(lambda builder: builder.say(payload))
+    chat.write(lambda builder: builder.say(BackgroundAgentUpdated(agent)))
     (there,) = read_exports(lines(chat.state))
     assert [each.payload_id for each in there.payloads] == ["pl_1"]
     assert [each["id"] for each in there.agents] == ["c2"]
 
 
 def test_a_finished_conversation_goes_over_with_its_branches() -> None:
-    chat = PureChat()
-    chat.command(say("r1", "hello"))
-    chat.stream(AppendContent("hi"))
-    chat.finish()
-    ledger = Ledger(chat.state, 1, chat.new_id)
-    ledger.say(MessagesTruncated(1))
-    ledger.add_message(Message(role="assistant", content="other", message_id="other"))
-    (read,) = read_exports(lines(ledger.state))
+    chat = PureChat(None, say("r1", "hello"))
+    chat.says("hi")
+    builder = EntryBuilder(chat.state, 1, chat.new_id)
+    builder.say(MessagesTruncated(1))
+    builder.add_message(Message(role="assistant", content="other", message_id="other"))
+    (read,) = read_exports(lines(builder.state))
     fresh = PureChat()
     read.imported_into(fresh)
     tree = tree_of(fresh.state)
@@ -227,8 +224,7 @@ def test_a_finished_conversation_goes_over_with_its_branches() -> None:
 
 
 def test_an_unfinished_answer_goes_over_as_it_stands_and_is_called_partial() -> None:
-    chat = PureChat()
-    chat.command(say("r1"))
+    chat = PureChat(None, say("r1"))
     chat.stream(AppendContent("half an ans"))
     (read,) = read_exports(lines(chat.state))
     half = read.messages[-1]
@@ -243,8 +239,7 @@ def test_messages_whose_parent_was_removed_keep_their_place_on_the_path() -> Non
 
 
 def test_an_import_sets_back_what_it_does_not_name() -> None:
-    chat = PureChat()
-    chat.command(SetParams(client_request_id="p", patch={"temperature": 1, "title": "mine", "max_tokens": 5}))
+    chat = PureChat(None, SetParams(client_request_id="p", patch={"temperature": 1, "title": "mine", "max_tokens": 5}))
     first = lines(grown([("say", 0), ("rename", 50)]))
     (read,) = read_exports(first)
     read.imported_into(chat)
@@ -254,10 +249,8 @@ def test_an_import_sets_back_what_it_does_not_name() -> None:
 
 
 def test_a_chat_with_messages_refuses_an_import_and_stays_as_it_was() -> None:
-    chat = PureChat()
-    chat.command(say("r1"))
-    chat.stream(AppendContent("hi"))
-    chat.finish()
+    chat = PureChat(None, say("r1"))
+    chat.says("hi")
     before = lines(chat.state)
     (read,) = read_exports(lines(grown([("say", 0)])))
     (ack,) = acks(chat.command(read.parts[0], by=SYSTEM))

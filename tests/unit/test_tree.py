@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import encode
-from protocol.commands import (
+from tests.unit.fake_tools import FakeTool
+from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast.agent_loop.history.request import build_request
+from threadcast.agent_loop.steps import CallModel
+from threadcast_protocol.fold.reducer import reduce
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.commands import (
     Command,
     ContinueMessage,
     Regenerate,
@@ -16,26 +22,20 @@ from protocol.commands import (
     SelectBranch,
     UpdateMessage,
 )
-from protocol.deltas import AppendContent, SetToolCalls
-from protocol.events import BranchSelected, MessageAdded, MessageUpdated
-from protocol.reducer import reduce
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from server.agent.history.request import build_request
-from tests.unit.fake_tools import FakeTool
-from tests.unit.pure_chat import PureChat, acks, call, say, table
+from threadcast_protocol.wire.events import BranchSelected, MessageAdded, MessageUpdated
 
 
 def talk(*questions: str) -> PureChat:
     chat = PureChat()
     for number, question in enumerate(questions):
-        chat.command(say(f"q{number}", question))
-        answer(chat, f"re {question}")
+        answered(chat, say(f"q{number}", question), f"re {question}")
     return chat
 
 
-def answer(chat: PureChat, text: str) -> None:
-    chat.stream(AppendContent(text))
-    chat.finish()
+def answered(chat: PureChat, command: Command, text: str) -> None:
+    """Posts `command`, which the model answers with `text`."""
+    chat.command(command)
+    chat.says(text)
 
 
 def texts(chat: PureChat) -> list[str]:
@@ -71,10 +71,11 @@ def test_a_regenerated_answer_is_a_sibling_and_the_old_one_comes_back_byte_for_b
     old = chat.state.nodes[chat.state.path[-1]]
     since = len(chat.events)
     chat.command(Regenerate(client_request_id="r", model="demo/essay"))
-    assert "messages_truncated" in chat.types(since)
+    assert chat.types(since)[:5] == ["queue_updated", "ack", "runtime_updated", "queue_updated", "messages_truncated"]
+    assert isinstance(chat.step, CallModel) and chat.step.model == "demo/essay"
     request = build_request(chat.state, chat.tools, "demo", "m", with_tools=True)
     assert [message.content for message in request.messages] == ["one"]
-    answer(chat, "another")
+    chat.says("another")
     new = chat.state.nodes[chat.state.path[-1]]
     assert (new.sibling_ids, new.sibling_index) == ([old.message_id, new.message_id], 1)
     assert refusal(chat.command(SelectBranch(client_request_id="s", message_id=old.message_id))) == []
@@ -88,8 +89,11 @@ def test_a_regenerated_answer_is_a_sibling_and_the_old_one_comes_back_byte_for_b
 def test_editing_a_user_message_as_a_branch_keeps_the_old_subtree_and_answers_anew() -> None:
     chat = talk("one", "two")
     first = chat.state.path[0]
-    chat.command(UpdateMessage(client_request_id="u", message_id=first, content="uno", mode="branch", regenerate=True))
-    answer(chat, "re uno")
+    answered(
+        chat,
+        UpdateMessage(client_request_id="u", message_id=first, content="uno", mode="branch", regenerate=True),
+        "re uno",
+    )
     assert texts(chat) == ["uno", "re uno"]
     edited = chat.state.nodes[chat.state.path[0]]
     assert edited.sibling_ids == [first, edited.message_id]
@@ -103,12 +107,13 @@ def test_editing_a_user_message_as_a_branch_keeps_the_old_subtree_and_answers_an
 def test_a_branch_that_is_selected_goes_on_along_its_newest_children_to_their_end() -> None:
     chat = talk("one", "two")
     old = chat.state.path
-    chat.command(Regenerate(client_request_id="newer"))
-    answer(chat, "newer")
-    chat.command(say("three", "three"))
-    answer(chat, "re three")
-    chat.command(UpdateMessage(client_request_id="u", message_id=old[0], content="uno", mode="branch", regenerate=True))
-    answer(chat, "re uno")
+    answered(chat, Regenerate(client_request_id="newer"), "newer")
+    answered(chat, say("three", "three"), "re three")
+    answered(
+        chat,
+        UpdateMessage(client_request_id="u", message_id=old[0], content="uno", mode="branch", regenerate=True),
+        "re uno",
+    )
     assert texts(chat) == ["uno", "re uno"]
     chat.command(SelectBranch(client_request_id="s", message_id=old[0]))
     assert texts(chat) == ["one", "re one", "two", "newer", "three", "re three"]
@@ -132,8 +137,7 @@ def test_editing_in_place_and_regenerating_answers_the_new_words() -> None:
     chat = talk("one", "two")
     first = chat.state.path[0]
     old_answer = chat.state.path[1]
-    chat.command(UpdateMessage(client_request_id="u", message_id=first, content="uno", regenerate=True))
-    answer(chat, "re uno")
+    answered(chat, UpdateMessage(client_request_id="u", message_id=first, content="uno", regenerate=True), "re uno")
     assert texts(chat) == ["uno", "re uno"]
     assert chat.state.nodes[chat.state.path[1]].sibling_ids[0] == old_answer
     check_law(chat)
@@ -153,12 +157,10 @@ def test_an_answer_is_edited_in_place_or_as_a_sibling() -> None:
 
 
 def test_an_edited_sibling_of_an_answer_with_calls_has_none_since_they_were_answered_elsewhere() -> None:
-    chat = PureChat(table({"clock": FakeTool(name="clock")}))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c0", "clock")]))
-    chat.finish()
+    chat = PureChat(table({"clock": FakeTool(name="clock")}), say("q"))
+    chat.asks(call("c0", "clock"))
     chat.tool_answers("noon")
-    answer(chat, "It is noon.")
+    chat.says("It is noon.")
     asking = chat.state.path[1]
     chat.command(UpdateMessage(client_request_id="u", message_id=asking, content="no tools", mode="branch"))
     assert chat.state.nodes[chat.state.path[-1]].tool_calls == []
@@ -169,8 +171,7 @@ def test_an_edited_sibling_of_an_answer_with_calls_has_none_since_they_were_answ
 def test_removing_a_message_takes_what_hangs_below_and_the_path_goes_on_along_the_newest_sibling() -> None:
     chat = talk("one", "two")
     old_answer = chat.state.path[1]
-    chat.command(Regenerate(client_request_id="r", message_id=old_answer))
-    answer(chat, "newer")
+    answered(chat, Regenerate(client_request_id="r", message_id=old_answer), "newer")
     newer = chat.state.path[1]
     since = len(chat.events)
     events = chat.command(RemoveMessage(client_request_id="d", message_id=newer))
@@ -188,11 +189,9 @@ def test_removing_a_message_takes_what_hangs_below_and_the_path_goes_on_along_th
 def test_of_several_siblings_that_are_left_the_newest_ones_deepest_leaf_ends_the_path() -> None:
     chat = talk("one")
     for text in ("second", "third", "fourth"):
-        chat.command(Regenerate(client_request_id=text, message_id=chat.state.path[1]))
-        answer(chat, text)
+        answered(chat, Regenerate(client_request_id=text, message_id=chat.state.path[1]), text)
         if text == "third":
-            chat.command(say("deeper", "deeper"))
-            answer(chat, "deepest")
+            answered(chat, say("deeper", "deeper"), "deepest")
     chat.command(RemoveMessage(client_request_id="d", message_id=chat.state.path[1]))
     assert texts(chat) == ["one", "third", "deeper", "deepest"]
     check_law(chat)
@@ -202,8 +201,7 @@ def test_of_several_siblings_that_are_left_the_newest_ones_deepest_leaf_ends_the
 def test_removing_a_message_aside_tells_the_sibling_on_the_path() -> None:
     chat = talk("one")
     old = chat.state.path[1]
-    chat.command(Regenerate(client_request_id="r"))
-    answer(chat, "newer")
+    answered(chat, Regenerate(client_request_id="r"), "newer")
     chat.command(RemoveMessage(client_request_id="d", message_id=old))
     left = chat.state.nodes[chat.state.path[1]]
     assert (left.sibling_ids, left.sibling_index) == ([left.message_id], 0)
@@ -212,8 +210,7 @@ def test_removing_a_message_aside_tells_the_sibling_on_the_path() -> None:
 
 def test_removing_and_regenerating_answers_what_is_left_or_changes_nothing() -> None:
     chat = talk("one", "two")
-    chat.command(RemoveMessage(client_request_id="d", message_id=chat.state.path[2], regenerate=True))
-    answer(chat, "again")
+    answered(chat, RemoveMessage(client_request_id="d", message_id=chat.state.path[2], regenerate=True), "again")
     assert texts(chat) == ["one", "again"]
     before = chat.state.path
     assert refusal(chat.command(RemoveMessage(client_request_id="e", message_id=before[0], regenerate=True))) == [
@@ -231,7 +228,7 @@ def test_retry_cuts_at_the_index_and_runs_from_there(prune: bool) -> None:
     chat.command(RetryFromIndex(client_request_id="t", index=2, content="zwei", prune=prune))
     assert ("messages_truncated" in chat.types(since)) is not prune
     assert chat.types(since).count("message_removed") == (2 if prune else 0)
-    answer(chat, "re zwei")
+    chat.says("re zwei")
     assert texts(chat) == ["one", "re one", "zwei", "re zwei"]
     assert all((key in chat.state.nodes) is not prune for key in old)
     check_law(chat)
@@ -240,8 +237,7 @@ def test_retry_cuts_at_the_index_and_runs_from_there(prune: bool) -> None:
 def test_retry_beyond_the_end_is_refused_and_at_the_end_appends() -> None:
     chat = talk("one")
     assert refusal(chat.command(RetryFromIndex(client_request_id="t", index=3, content="x"))) == ["not_found"]
-    chat.command(RetryFromIndex(client_request_id="u", index=2, content="two"))
-    answer(chat, "re two")
+    answered(chat, RetryFromIndex(client_request_id="u", index=2, content="two"), "re two")
     assert texts(chat) == ["one", "re one", "two", "re two"]
 
 
@@ -249,8 +245,7 @@ def test_retry_beyond_the_end_is_refused_and_at_the_end_appends() -> None:
 def test_select_branch_goes_down_the_newest_children_and_waits_for_no_run() -> None:
     chat = talk("one", "two")
     first_answer = chat.state.path[1]
-    chat.command(Regenerate(client_request_id="r", message_id=first_answer))
-    answer(chat, "newer")
+    answered(chat, Regenerate(client_request_id="r", message_id=first_answer), "newer")
     events = chat.command(SelectBranch(client_request_id="s", message_id=first_answer))
     assert [type(e).__name__ for e in events] == ["BranchSelected", "Ack"]
     assert texts(chat) == ["one", "re one", "two", "re two"]
@@ -312,7 +307,7 @@ def test_any_mix_of_edits_keeps_the_tree_sound_and_every_reader_equal(edits: lis
         command = edit_of(kind, f"e{number}", keys[pick % len(keys)], pick % (len(chat.state.path) + 1), pick)
         chat.command(command)
         if not chat.is_waiting:
-            answer(chat, f"a{number}")
+            chat.says(f"a{number}")
         nodes, path = chat.state.nodes, chat.state.path
         assert all(key in nodes for key in path)
         parents = [nodes[key].parent_id for key in path]

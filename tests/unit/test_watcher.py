@@ -4,10 +4,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from protocol.commands import Regenerate
-from tests.integration.harness import Watcher
-from tests.unit.actor_house import CHAT, House, say
+from tests.support.reader import Watcher
+from tests.unit.actor_harness import CHAT, Harness, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast_protocol.wire.commands import Regenerate
 
 pytestmark = pytest.mark.anyio
 
@@ -31,24 +31,24 @@ async def test_waiting_on_a_stream_that_broke_fails_at_once_and_says_why() -> No
 
 
 async def test_rest_is_counted_by_runs_and_not_by_messages() -> None:
-    house = House()
-    async with house.watching() as watcher, house.hosting("w1"):
-        await house.post(say("one"))
+    harness = Harness()
+    async with harness.watching() as watcher, harness.hosting("w1"):
+        await harness.post(say("one"))
         await watcher.at_rest(1, DEADLINE_SECONDS)
-        await house.post(Regenerate(client_request_id="again"))
+        await harness.post(Regenerate(client_request_id="again"))
         await watcher.at_rest(2, DEADLINE_SECONDS)
         assert [role for role, _ in watcher.messages] == ["user", "assistant"]
-        async with house.watching() as late:
-            await house.post(say("two"))
+        async with harness.watching() as late:
+            await harness.post(say("two"))
             await late.at_rest(2, DEADLINE_SECONDS)
             await watcher.at_rest(3, DEADLINE_SECONDS)
     assert watcher.runs_ended == 3
 
 
 async def test_messages_that_were_answered_together_are_one_run() -> None:
-    house = House()
-    await house.post(say("one"), say("two"), say("three"))
-    async with house.watching() as watcher, house.hosting("w1"):
+    harness = Harness()
+    await harness.post(say("one"), say("two"), say("three"))
+    async with harness.watching() as watcher, harness.hosting("w1"):
         await watcher.at_rest(2, DEADLINE_SECONDS)
         assert len([role for role, _ in watcher.messages if role == "user"]) == 3
         with pytest.raises(TimeoutError):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from server.agent.place.welcome import Starter, Welcome
-from server.assembly import furnish
-from server.assembly.app_file import app_file_of
-from server.assembly.profiles import profiles_of
-from server.settings import Settings
-from server.settings.sources import BadSettings, load_settings
+from threadcast.profiles.welcome import Starter, Welcome
+from threadcast.settings import Settings
+from threadcast.settings.sources import BadSettings, load_settings
+from threadcast.wiring.app_file import app_file_of
+from threadcast.wiring.components import build_components
+from threadcast.wiring.profiles import profiles_of
 
 TOML = """
 [profiles.desk]
@@ -82,7 +82,7 @@ def test_a_welcome_names_a_profile_and_a_place_that_there_are(tmp_path: Path, we
         ({"starters": [Starter(title="t", text="x" * 4_001)]}, r"starters\[0\].text: it has 4001 characters"),
         ({"starters": [Starter(title="t", text="a"), Starter(title="t", text="b")]}, r"\[1\].title: another starter"),
         ({"starters": [Starter(title="t", text="a", context={"x": "y" * 65_536})]}, r"starters\[0\]: context"),
-        ({"scope": "a/b/c/d"}, "the scope 'a/b/c/d' is no place"),
+        ({"scope": "a/b/c/d"}, "the scope 'a/b/c/d' is not valid"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_where_it_is_written(more: dict[str, object], sentence: str) -> None:
@@ -110,11 +110,11 @@ def test_settings_that_cannot_be_name_their_place(tmp_path: Path, text: str, sen
 def test_a_starters_model_must_be_one_that_somebody_serves(tmp_path: Path) -> None:
     wrong = "[profiles.a]\nstarters = [{ title = 'a', text = 'b', model = 'nobody/x' }]"
     with pytest.raises(ValueError, match=r"profiles.a.starters\[0\].model = 'nobody/x': There is no model provider"):
-        furnish(settings(tmp_path, wrong))
+        build_components(settings(tmp_path, wrong))
 
 
 APP = """
-from server.authoring import Starter, Welcome, companion
+from threadcast import Starter, Welcome, companion
 
 hello = Welcome(greeting="Hello.", starters=[Starter(title="a", text="b")])
 

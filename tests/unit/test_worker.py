@@ -8,9 +8,9 @@ import anyio
 import pytest
 import structlog
 
-from protocol.errors import Conflict, Unavailable
-from server.process import Startup, run_process
-from server.settings import Server, Settings
+from threadcast.process.lifecycle import Startup, run_process
+from threadcast.settings import Server, Settings
+from threadcast_protocol.wire.errors import Conflict, Unavailable
 
 SETTINGS = Settings(server=Server(log_format="json"))
 

@@ -4,20 +4,19 @@ import json
 
 import pytest
 
-from protocol.commands import ToolDecision
-from protocol.deltas import SetToolCalls
-from protocol.events import PayloadAdded, PayloadUpdated
-from protocol.messages import JsonObject
-from protocol.principal import LOCAL
-from server.settings import Tool as ToolSettings
-from server.tools.base import ToolContext, ToolResult
-from server.tools.operated import OperatedTool
-from server.tools.preview import Preview
-from server.tools.python import PythonTool
-from server.tools.runner import ToolRunner
-from server.tools.workflow import ActionKind, draft_tools
-from server.tools.workflow.drafts import ACTIONS_MAX, DRAFT_SECONDS
 from tests.unit.pure_chat import PureChat, call, say, table
+from tests.unit.tool_desk import tool_context
+from threadcast.settings import Tool as ToolSettings
+from threadcast.tools.base import ToolResult
+from threadcast.tools.operated import OperatedTool
+from threadcast.tools.preview import Preview
+from threadcast.tools.python import PythonTool
+from threadcast.tools.runner import ToolRunner
+from threadcast.tools.workflow import ActionKind, draft_tools
+from threadcast.tools.workflow.drafts import ACTIONS_MAX, DRAFT_SECONDS
+from threadcast_protocol.wire.commands import ToolDecision
+from threadcast_protocol.wire.events import PayloadAdded, PayloadUpdated
+from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -31,19 +30,7 @@ class Desk:
         self.memory: JsonObject = {}
 
     async def call(self, tool: PythonTool, **arguments: object) -> ToolResult:
-        context = ToolContext(
-            chat_id="c1",
-            run_id="r1",
-            tool_call_id="t1",
-            idempotency_key="c1:t1",
-            principal=LOCAL,
-            metadata={},
-            context={},
-            data_dir=".",
-            report=print,
-            is_cancelled=lambda: False,
-            memory=self.memory,
-        )
+        context = tool_context(memory=self.memory)
         ran = await ToolRunner().run(tool, tool.name, json.dumps({"draft": "d", **arguments}), context)
         self.memory = {**self.memory, **ran.result.memory_patch}
         return ran.result
@@ -77,10 +64,8 @@ async def test_a_draft_is_started_grows_shrinks_and_is_shown_with_its_edges() ->
 
 @pytest.mark.row("OLD-7", "GATE-3")
 async def test_a_shown_draft_can_be_approved_as_the_pack_comes() -> None:
-    chat = PureChat(table({tool.name: OperatedTool(tool, ToolSettings(), 30.0) for tool in TOOLS}))
-    chat.command(say("q"))
-    chat.stream(SetToolCalls([call("c1", "preview_draft")]))
-    chat.finish()
+    chat = PureChat(table({tool.name: OperatedTool(tool, ToolSettings(), 30.0) for tool in TOOLS}), say("q"))
+    chat.asks(call("c1", "preview_draft"))
     desk = Desk()
     await desk.call(TOOLS.start)
     await desk.add("Tell")
@@ -107,7 +92,7 @@ async def test_every_use_keeps_it_for_ten_minutes_more() -> None:
     [
         ("A", "mail", "A", "called 'A' already"),
         ("B", "mail", "", "A, B have none"),
-        ("B", "mail", "C", "which is no action"),
+        ("B", "mail", "C", "which is not an action"),
         ("B", "fly", "A", "no action type 'fly'"),
         ("B:b", "mail", "A", "colon"),
     ],

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from protocol.errors import ToolFailed
-from server.tools.workflow import Action, ActionKind, Edge, expand_edges
-from server.tools.workflow.edges import kinds_by_type
+from threadcast.tools.workflow import Action, ActionKind, Edge, expand_edges
+from threadcast.tools.workflow.edges import kinds_by_type
+from threadcast_protocol.wire.errors import ToolFailed
 
 KINDS = kinds_by_type([ActionKind("mail"), ActionKind("approve", ports=("yes", "no"))])
 
@@ -35,7 +35,7 @@ def test_each_action_gets_one_edge_from_where_it_says() -> None:
         ([], "No action begins the workflow"),
         ([Action("A", "mail", after="A")], "No action begins the workflow"),
         ([Action("A", "mail"), Action("B", "mail")], "A, B have none"),
-        ([Action("A", "mail"), Action("B", "mail", after="C")], "'C', which is no action. Known actions: A"),
+        ([Action("A", "mail"), Action("B", "mail", after="C")], "'C', which is not an action. Known actions: A"),
         ([Action("A", "mail"), Action("B", "mail", after="A:left")], "no port 'left'. Ports of a mail: out"),
         ([Action("A", "mail"), Action("B", "mail", after="A:")], "no port ''"),
         ([Action("A", "fly")], "no action type 'fly'. Known types: mail, approve"),
@@ -83,7 +83,7 @@ def test_every_tree_expands_to_one_edge_for_each_action_in_their_order(actions: 
     for action, edge in zip(actions, edges, strict=True):
         if edge.source is not None:
             name, _, port = action.after.partition(":")
-            assert (edge.source, edge.port) == (name, port or KINDS[types[name]].default_port)
+            assert (edge.source, edge.port) == (name, port or KINDS[types[name]].ports[0])
 
 
 NAMES = st.sampled_from(["a", "b", "c", "a:yes", "b:out", "", ":"])

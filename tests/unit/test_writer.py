@@ -1,56 +1,26 @@
 """The writer: what stands in the log and what the actor thinks never differ by more than the append in flight."""
 
 import asyncio
-from collections.abc import Callable
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from protocol.codec import decode_events
-from protocol.decider import decide
-from protocol.deltas import AppendContent, AppendReasoning, SetToolCalls
-from protocol.events import StreamDelta, ThreadUpdated, ToolStatus
-from protocol.ids import Head
-from protocol.ledger import Ledger
-from protocol.messages import FunctionCall, ToolCall
-from protocol.principal import LOCAL
-from server.actor.writer import Writer
-from server.agent.plan import advance
-from server.store.bounds import EMPTY_CHAT_TTL_SECONDS
-from server.store.port import AppendRequest, Fenced
-from tests.unit.actor_house import CHAT, House, params, say
+from tests.unit.actor_harness import CHAT, Harness, answering, begin_answer, is_as_the_log_says, nothing, params, title
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.pure_chat import table
+from threadcast.actor.writer import Writer
+from threadcast.chat.decider import decide
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
+from threadcast.store.ports import AppendRequest, Fenced
+from threadcast_protocol.framing.codec import decode_events
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning, SetToolCalls
+from threadcast_protocol.wire.events import StreamDelta, ThreadUpdated, ToolStatus
+from threadcast_protocol.wire.ids import Head
+from threadcast_protocol.wire.messages import FunctionCall, ToolCall
+from threadcast_protocol.wire.principal import LOCAL
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-def title(text: str) -> Callable[[Ledger], None]:
-    return lambda ledger: ledger.say(ThreadUpdated(title=text))
-
-
-def nothing(_: Ledger) -> None:
-    return None
-
-
-async def begin_answer(house: House, writer: Writer) -> None:
-    """Consume the first command: a run is open, and an answer waits for its deltas."""
-
-    def write(ledger: Ledger) -> None:
-        decide(ledger, say("first"), LOCAL)
-        advance(ledger, table())
-
-    await writer.commit(write, tuple(await house.store.read_inbox(CHAT, 1)))
-
-
-async def is_as_the_log_says(house: House, writer: Writer) -> None:
-    assert await house.state() == writer.state
 
 
 def deltas(request: AppendRequest) -> list[StreamDelta]:
@@ -62,46 +32,46 @@ def text_of(requests: list[AppendRequest]) -> str:
     return "".join(op.text for op in ops if isinstance(op, AppendContent | AppendReasoning))
 
 
-async def test_an_append_repeated_after_a_lost_reply_counts_as_done_and_nothing_is_written_twice(house: House) -> None:
-    writer = await house.writer()
-    waiting = tuple(await house.store.read_inbox(CHAT, 1))
-    house.store.fail("append", "lost reply")
+async def test_an_append_repeated_after_a_lost_reply_counts_as_done_and_nothing_is_written_twice(
+    harness: Harness,
+) -> None:
+    writer = await harness.writer()
+    waiting = tuple(await harness.store.read_inbox(CHAT, 1))
+    harness.store.fail("append", "lost reply")
     await writer.commit(title("once"), waiting)
-    first, second = house.store.requests
+    first, second = harness.store.requests
     assert first == second
-    assert len(await house.store.read_log(CHAT)) == 2, "the fence and one entry"
-    assert await house.store.read_inbox(CHAT, 1) == []
-    await is_as_the_log_says(house, writer)
+    assert len(await harness.store.read_log(CHAT)) == 2, "the fence and one entry"
+    assert await harness.store.read_inbox(CHAT, 1) == []
+    await is_as_the_log_says(harness, writer)
     await writer.commit(title("twice"))
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
-async def test_trap_16_a_repeat_sends_the_same_bytes_whatever_was_offered_meanwhile(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_trap_16_a_repeat_sends_the_same_bytes_whatever_was_offered_meanwhile(harness: Harness) -> None:
+    writer = await answering(harness)
     writer.offer(AppendContent("one "))
-    held = house.store.hold("append")
-    house.store.away.add("append")
+    held = harness.store.hold("append")
+    harness.store.away.add("append")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.commit, nothing)
         await held.entered()
         held.let_go()
-        await house.store.called("append", 3)
+        await harness.store.called("append", 3)
         writer.offer(AppendContent("two"))
-        house.store.away.clear()
-    _, *repeats = house.store.requests
+        harness.store.away.clear()
+    _, *repeats = harness.store.requests
     assert len(repeats) >= 2 and all(request == repeats[0] for request in repeats)
     assert text_of(repeats[:1]) == "one "
     await writer.commit(nothing)
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
     assert writer.state.draft is not None and str(writer.state.draft.content) == "one two"
 
 
-async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_written(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_written(harness: Harness) -> None:
+    writer = await answering(harness)
     before = writer.state
-    held = house.store.hold("append")
+    held = harness.store.hold("append")
     ends: list[str] = []
 
     async def commit(name: str) -> None:
@@ -110,8 +80,10 @@ async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_writ
         ends.append(name)
 
     async def stream() -> None:
-        await writer.offer_and_wait(AppendContent("x" * 2_000_000))
-        await writer.offer_and_wait(AppendContent("never"))
+        await writer.has_room()
+        writer.offer(AppendContent("x" * 2_000_000))
+        await writer.has_room()
+        writer.offer(AppendContent("never"))
         ends.append("stream")
 
     async with anyio.create_task_group() as tasks:
@@ -119,43 +91,44 @@ async def test_fenced_ends_the_writer_for_every_caller_and_nothing_later_is_writ
         await held.entered()
         tasks.start_soon(commit, "second")
         tasks.start_soon(stream)
-        await house.store.take(CHAT, "w1", "retake")
+        await harness.store.take(CHAT, "w1", "retake")
         held.let_go()
     assert sorted(ends) == ["first", "second", "stream"]
-    calls = house.store.calls["append"]
+    calls = harness.store.calls["append"]
     with pytest.raises(Fenced):
         await writer.commit(title("later"))
-    assert house.store.calls["append"] == calls, "a writer that is over does not even ask"
-    assert (await house.store.read_log(CHAT))[-1].fence is not None
+    assert harness.store.calls["append"] == calls, "a writer that is over does not even ask"
+    assert (await harness.store.read_log(CHAT))[-1].fence is not None
     assert writer.state == before
 
 
-async def test_a_stream_that_waits_for_room_is_let_go_when_the_writer_is_fenced(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
-    held = house.store.hold("append")
+async def test_a_stream_that_waits_for_room_is_let_go_when_the_writer_is_fenced(harness: Harness) -> None:
+    writer = await answering(harness)
+    held = harness.store.hold("append")
 
     async def commit() -> None:
         with pytest.raises(Fenced):
             await writer.commit(title("in flight"))
 
     async def stream() -> None:
-        await writer.offer_and_wait(AppendContent("x" * 2_000_000))
-        await writer.offer_and_wait(AppendContent("never"))
+        await writer.has_room()
+        writer.offer(AppendContent("x" * 2_000_000))
+        await writer.has_room()
+        writer.offer(AppendContent("never"))
 
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(commit)
             await held.entered()
             tasks.start_soon(stream)
-            await house.store.take(CHAT, "w1", "retake")
+            await harness.store.take(CHAT, "w1", "retake")
             held.let_go()
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: House, is_written: bool) -> None:
-    writer = await house.writer()
-    held = house.store.hold("append", reply_only=is_written)
+async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(harness: Harness, is_written: bool) -> None:
+    writer = await harness.writer()
+    held = harness.store.hold("append", reply_only=is_written)
     results: list[str] = []
 
     async def commit(name: str) -> None:
@@ -173,16 +146,16 @@ async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(house: Ho
     assert results == [], "both were cancelled"
     await writer.commit(nothing)
     assert writer.state.thread.title == "in flight"
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
 @pytest.mark.parametrize("is_written", [False, True])
 async def test_a_task_that_is_cancelled_once_during_an_append_ends_when_it_is_known(
-    house: House, is_written: bool
+    harness: Harness, is_written: bool
 ) -> None:
     """As a tool that opens a sub-chat is, by an abort: no scope of anyio cancels it again."""
-    writer = await house.writer()
-    held = house.store.hold("append", reply_only=is_written)
+    writer = await harness.writer()
+    held = harness.store.hold("append", reply_only=is_written)
 
     async def work() -> None:
         await writer.commit(title("in flight"))
@@ -194,12 +167,12 @@ async def test_a_task_that_is_cancelled_once_during_an_append_ends_when_it_is_kn
     done, _ = await asyncio.wait({task}, timeout=DEADLINE_SECONDS)
     assert done and task.cancelled() and task.cancelling() == 1
     assert writer.state.thread.title == "in flight"
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
-async def test_who_waits_for_an_append_that_is_given_up_hears_fenced_and_is_not_cancelled(house: House) -> None:
-    writer = await house.writer()
-    held = house.store.hold("append")
+async def test_who_waits_for_an_append_that_is_given_up_hears_fenced_and_is_not_cancelled(harness: Harness) -> None:
+    writer = await harness.writer()
+    held = harness.store.hold("append")
     task = asyncio.create_task(writer.commit(title("in flight")))
     await held.entered()
     writer.give_up()
@@ -209,10 +182,9 @@ async def test_who_waits_for_an_append_that_is_given_up_hears_fenced_and_is_not_
     assert task.cancelling() == 0
 
 
-async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_append(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
-    held = house.store.hold("append")
+async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_append(harness: Harness) -> None:
+    writer = await answering(harness)
+    held = harness.store.hold("append")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.flush_forever)
         writer.offer(AppendContent("a"))
@@ -223,35 +195,34 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
         writer.offer(AppendReasoning("hm"))
         writer.offer(AppendReasoning("m"))
         held.let_go()
-        await house.store.called("append", 3)
+        await harness.store.called("append", 3)
         await writer.commit(nothing)  # after it: an append whose caller is cancelled is sent once more
         tasks.cancel_scope.cancel()
-    _, first, second = house.store.requests
+    _, first, second = harness.store.requests
     assert [event.ops for event in deltas(first)] == [[AppendContent("a")]]
     assert [event.ops for event in deltas(second)] == [[AppendContent("bcd"), AppendReasoning("hmm")]]
     await writer.commit(nothing)
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
 async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_began_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.actor.pace.pace_seconds", lambda _: 3_600.0)
-    writer = await house.writer()
+    monkeypatch.setattr("threadcast.actor.append_group.pace_seconds", lambda _: 3_600.0)
+    writer = await harness.writer()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.flush_forever)
-        await begin_answer(house, writer)
+        await begin_answer(harness, writer)
         writer.offer(AppendContent("a"))
         with anyio.fail_after(DEADLINE_SECONDS):
-            await house.store.called("append", 2)
+            await harness.store.called("append", 2)
             await writer.commit(nothing)  # after it, as above
         tasks.cancel_scope.cancel()
-    assert text_of(house.store.requests) == "a"
+    assert text_of(harness.store.requests) == "a"
 
 
-async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(harness: Harness) -> None:
+    writer = await answering(harness)
     said = ""
     for number in range(300):
         op = (AppendContent, AppendReasoning)[number % 2](str(number))
@@ -261,7 +232,7 @@ async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: H
         said += piece
         writer.offer(AppendContent(piece))
     await writer.commit(nothing)
-    request = house.store.requests[-1]
+    request = harness.store.requests[-1]
     assert text_of([request]) == said
     events = deltas(request)
     assert max(len(event.ops) for event in events) == 128
@@ -271,31 +242,30 @@ async def test_an_event_holds_at_most_128_operations_and_64_kib_of_text(house: H
     ]
     assert max(sizes) <= 65_536
     assert len(events) == 9, "three of small operations, then as full as they can be"
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
-async def test_only_the_latest_list_of_tool_calls_is_written(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_only_the_latest_list_of_tool_calls_is_written(harness: Harness) -> None:
+    writer = await answering(harness)
     for arguments in ("{", '{"a"', '{"a":1}'):
         writer.offer(SetToolCalls([ToolCall("call-1", 0, FunctionCall("clock", arguments))]))
     await writer.commit(nothing)
-    (event,) = deltas(house.store.requests[-1])
+    (event,) = deltas(harness.store.requests[-1])
     (op,) = event.ops
     assert isinstance(op, SetToolCalls) and op.tool_calls[0].function.arguments == '{"a":1}'
 
 
-async def test_a_stream_waits_while_a_megabyte_is_not_yet_durable(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_a_stream_waits_while_a_megabyte_is_not_yet_durable(harness: Harness) -> None:
+    writer = await answering(harness)
     taken: list[int] = []
 
     async def stream() -> None:
         for number in range(5):
-            await writer.offer_and_wait(AppendContent(str(number) * 300_000))
+            await writer.has_room()
+            writer.offer(AppendContent(str(number) * 300_000))
             taken.append(number)
 
-    held = house.store.hold("append")
+    held = harness.store.hold("append")
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.commit, title("holds the store"))
@@ -309,41 +279,39 @@ async def test_a_stream_waits_while_a_megabyte_is_not_yet_durable(house: House) 
     assert taken == [0, 1, 2, 3, 4]
     await writer.commit(nothing)
     assert writer.state.draft is not None and len(str(writer.state.draft.content)) == 1_500_000
-    await is_as_the_log_says(house, writer)
+    await is_as_the_log_says(harness, writer)
 
 
-async def test_of_a_calls_progress_reports_the_latest_wins_and_none_comes_after_its_end(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_of_a_calls_progress_reports_the_latest_wins_and_none_comes_after_its_end(harness: Harness) -> None:
+    writer = await answering(harness)
 
     def status(call: str, state: str, message: str = "") -> ToolStatus:
         return ToolStatus(tool_call_id=call, name="t", message_id="m", index=0, status=state, message=message)
 
-    def start(ledger: Ledger) -> None:
-        ledger.say(status("a", "running"))
-        ledger.say(status("b", "running"))
+    def start(builder: EntryBuilder) -> None:
+        builder.say(status("a", "running"))
+        builder.say(status("b", "running"))
 
     await writer.commit(start)
     for call, message in [("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")]:
         writer.offer(status(call, "progress", message))
     await writer.commit(nothing)
-    said = decode_events(house.store.requests[-1].events)
+    said = decode_events(harness.store.requests[-1].events)
     assert said == [status("b", "progress", "1"), status("a", "progress", "3")]
-    await writer.commit(lambda ledger: ledger.say(status("a", "done")))
-    count = house.store.calls["append"]
+    await writer.commit(lambda builder: builder.say(status("a", "done")))
+    count = harness.store.calls["append"]
     writer.offer(status("a", "progress", "late"))
     await writer.commit(nothing)
-    assert house.store.calls["append"] == count
+    assert harness.store.calls["append"] == count
 
 
-async def test_what_lists_show_is_sent_only_when_it_changed(house: House) -> None:
-    writer = await house.writer()
-    await begin_answer(house, writer)
+async def test_what_lists_show_is_sent_only_when_it_changed(harness: Harness) -> None:
+    writer = await answering(harness)
     for _ in range(2):
         writer.offer(AppendContent("x"))
         await writer.commit(nothing)
     await writer.commit(title("new"))
-    metas = [dict(request.meta) for request in house.store.requests]
+    metas = [dict(request.meta) for request in harness.store.requests]
     assert [meta.get("title") for meta in metas] == ["first", None, None, "new"]
     assert metas[0] == {
         "state": "generating",
@@ -352,45 +320,46 @@ async def test_what_lists_show_is_sent_only_when_it_changed(house: House) -> Non
         "mode": "agent",
         "message_count": "2",
         "queue": "0",
+        "waits": "",
     }
 
 
-async def test_a_chat_without_messages_expires_and_stays_with_its_first_message(house: House) -> None:
-    writer = await house.writer()
+async def test_a_chat_without_messages_expires_and_stays_with_its_first_message(harness: Harness) -> None:
+    writer = await harness.writer()
 
-    def set_title(ledger: Ledger) -> None:
-        decide(ledger, params(title="empty"), LOCAL)
+    def set_title(builder: EntryBuilder) -> None:
+        decide(builder, params(title="empty"), LOCAL)
 
     await writer.commit(set_title)
-    await begin_answer(house, writer)
+    await begin_answer(harness, writer)
     await writer.commit(title("x"))
-    assert [request.lifetime for request in house.store.requests] == ["expire", "persist", ""]
-    house.store.clock.now_ms += 2 * EMPTY_CHAT_TTL_SECONDS * 1_000
-    assert (await house.store.load(CHAT)).head == writer.state.head
+    assert [request.lifetime for request in harness.store.requests] == ["expire", "persist", ""]
+    harness.store.clock.now_ms += 2 * EMPTY_CHAT_TTL_SECONDS * 1_000
+    assert (await harness.store.load(CHAT)).head == writer.state.head
 
 
-async def test_a_commit_that_fails_in_its_own_code_writes_nothing_and_the_next_one_goes_on(house: House) -> None:
-    writer = await house.writer()
+async def test_a_commit_that_fails_in_its_own_code_writes_nothing_and_the_next_one_goes_on(harness: Harness) -> None:
+    writer = await harness.writer()
 
-    def wrong(ledger: Ledger) -> None:
-        ledger.say(ThreadUpdated(title="half"))
+    def wrong(builder: EntryBuilder) -> None:
+        builder.say(ThreadUpdated(title="half"))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await writer.commit(wrong)
     with anyio.fail_after(DEADLINE_SECONDS):
         await writer.commit(title("whole"))
-    assert len(house.store.requests) == 1
-    await is_as_the_log_says(house, writer)
+    assert len(harness.store.requests) == 1
+    await is_as_the_log_says(harness, writer)
 
 
-async def test_two_workers_that_write_the_very_same_entry_make_two_histories(house: House) -> None:
-    writer = await house.writer()
-    other = Writer(house.store, "w2", writer.state, owner="local", new_id=house.new_id, metrics=house.metrics)
+async def test_two_workers_that_write_the_very_same_entry_make_two_histories(harness: Harness) -> None:
+    writer = await harness.writer()
+    other = Writer(harness.store, "w2", writer.state, owner="local", new_id=harness.new_id, metrics=harness.metrics)
     await writer.commit(title("same"))
-    house.store.roll_back(CHAT, 1)
+    harness.store.roll_back(CHAT, 1)
     await other.commit(title("same"))
-    first, second = house.store.requests
+    first, second = harness.store.requests
     assert first.events == second.events
     assert Head.parse(first.head).entry_id == Head.parse(second.head).entry_id
     assert first.head != second.head

@@ -6,21 +6,46 @@ For the tests of the runner; the grace is short, so that tests of tools that nev
 from collections.abc import Callable
 
 import anyio
+from msgspec.structs import replace
 
-from protocol.principal import LOCAL
-from server.tools.base import Report, ToolContext
-from server.tools.python import PythonTool, tool
-from server.tools.runner import ToolRun, ToolRunner
+from threadcast.tools.base import ToolOutput, ToolResult
+from threadcast.tools.context import Report, ToolContext
+from threadcast.tools.python import PythonTool, tool
+from threadcast.tools.runner import ToolRun, ToolRunner
+from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.principal import LOCAL
 
 __all__ = [
     "GRACE_SECONDS",
     "Desk",
     "failure_of",
     "made",
+    "outputs_of",
+    "result_of",
+    "tool_context",
 ]
 
 GRACE_SECONDS = 0.05
 """Short, so that tests of tools that never end are short."""
+
+
+_ANYWHERE = ToolContext(
+    chat_id="chat",
+    run_id="run",
+    tool_call_id="call",
+    idempotency_key="chat:call",
+    principal=LOCAL,
+    metadata={},
+    context={},
+    data_dir="/nowhere",
+    report=lambda report: None,
+    is_cancelled=lambda: False,
+)
+
+
+def tool_context(**fields: object) -> ToolContext:
+    """The context of a call that reports to nobody, with these fields changed."""
+    return replace(_ANYWHERE, **fields)
 
 
 class Desk:
@@ -29,18 +54,7 @@ class Desk:
     def __init__(self) -> None:
         self.runner = ToolRunner(cancel_grace_seconds=GRACE_SECONDS)
         self.reports: list[Report] = []
-        self.context = ToolContext(
-            chat_id="chat",
-            run_id="run",
-            tool_call_id="call",
-            idempotency_key="chat:call",
-            principal=LOCAL,
-            metadata={},
-            context={},
-            data_dir="/nowhere",
-            report=self.reports.append,
-            is_cancelled=lambda: False,
-        )
+        self.context = tool_context(report=self.reports.append)
 
     async def run(self, made: PythonTool | None, arguments: str = "{}") -> ToolRun:
         with anyio.fail_after(30):
@@ -55,3 +69,15 @@ async def failure_of(made: PythonTool | None, arguments: str = "{}") -> str:
     done = await Desk().run(made, arguments)
     assert done.result.failed
     return done.result.content
+
+
+async def outputs_of(made: PythonTool, arguments: JsonObject | None = None, **fields: object) -> list[ToolOutput]:
+    """What a tool yields by itself, without a runner; `fields` are those of its context."""
+    with anyio.fail_after(30):
+        return [output async for output in made.run(arguments or {}, tool_context(**fields))]
+
+
+async def result_of(made: PythonTool, arguments: JsonObject | None = None) -> str:
+    last = (await outputs_of(made, arguments))[-1]
+    assert isinstance(last, ToolResult)
+    return last.content

@@ -1,1 +1,2 @@
-"""The TypeScript client and the page, tested against the real server: by node's own test runner, and in a browser."""
+"""Tests the TypeScript client and the parts of the page that need no browser, with node's test runner and a real
+server."""

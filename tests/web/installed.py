@@ -1,7 +1,7 @@
-"""The node side of these tests: compiled once a session, skipped with a sentence where node is missing.
+"""Runs tests with node: compiles them once a session, and skips them with a reason if node is missing.
 
-`scripts/web` installs what is needed into `web/node_modules`; nothing here reaches for the network. Each room of `web/`
-has its tests in `test/*.test.ts`, those of the page for the parts of it that need no browser.
+`scripts/web` installs the needed packages into `web/node_modules`; these tests do not use the network. Each package of
+`web/` has its tests in `test/*.test.ts`; those of the page test the parts that need no browser.
 """
 
 import os
@@ -25,7 +25,7 @@ NODE_SECONDS = 120
 
 @cache
 def node_is_missing() -> str:
-    """Why there is nothing to run; empty when there is something."""
+    """Return why these tests cannot run; "" if they can."""
     if shutil.which("node") is None:
         return "node is not installed; with it, `scripts/web` installs what this test needs"
     if not _compiler().exists():
@@ -44,10 +44,10 @@ def _compile(config: Path) -> None:
 
 
 def node_test(name: str, environment: Mapping[str, str] | None = None, room: Path = CLIENT) -> None:
-    """Run `test/<name>.test.ts` of a room; fails with what node printed."""
+    """Run `test/<name>.test.ts` of a package. A failure shows the output of node."""
     if missing := node_is_missing():
         pytest.skip(missing)
-    if room == APP:  # which imports the client as who installs it does
+    if room == APP:  # the page imports the built client
         _compile(CLIENT / "tsconfig.json")
     _compile(room / "tsconfig.test.json")
     done = subprocess.run(

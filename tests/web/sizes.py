@@ -1,34 +1,60 @@
-"""What a browser loads, as a server may pack it (gzip): the client alone, the page's first sight, all of the page.
+"""Measures the files that a browser loads, compressed like the server does (gzip).
 
-Measured on built files; `tests/web/test_sizes.py` holds the bars and `python -m bench.page` prints the figures.
+It reads the built files. `tests/web/test_sizes.py` checks the limits, and `python -m bench.page` prints the figures.
 """
 
 import gzip
+import json
 import re
 import subprocess
 from pathlib import Path
 
-from server.api.page import STATIC
 from tests.web.installed import CLIENT, WEB
+from threadcast.api.page import STATIC
 
-__all__ = ["CLIENT_MAX_BYTES", "PAGE_MAX_BYTES", "client_bytes", "first_files", "packed_bytes", "page_files"]
+__all__ = [
+    "CLIENT_MAX_BYTES",
+    "PAGE_MAX_BYTES",
+    "client_bytes",
+    "first_files",
+    "opened_files",
+    "packed_bytes",
+    "page_files",
+]
 
 CLIENT_MAX_BYTES = 13_500
-"""gzipped. The ways for browsers where a SharedWorker fails stand in it, since what fails to load cannot be loaded
-then."""
+"""gzipped. It includes the code for browsers without a SharedWorker, because that code may not be loadable when it is
+needed."""
 
 PAGE_MAX_BYTES = 90_000
-"""gzipped; kB are thousands. The page's is for what is loaded before anything is shown: highlighting, settings and the
-like come when they are wanted, and the worker beside the page."""
+"""gzipped; kB are thousands. All scripts and style sheets that a browser fetches until an open chat with an answer in
+Markdown is painted, the SharedWorker's script among them. Formulas, diagrams, colours of code and settings are loaded
+later."""
+
+GZIP_LEVEL = 6
+"""That of `server/threadcast/api/page.py`."""
+
+CLIENT_GZIP_LEVEL = 9
+"""The best compression of gzip, as for a bundle that is compressed once."""
 
 BUNDLE_SECONDS = 60
 
 STATIC_IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*["']\./([\w.-]+\.js)["']""")
 """`import … from "./a.js"`, `import "./a.js"`: loaded before the page runs; `import("./a.js")` is not."""
 
+LATER_IMPORT = re.compile(
+    r"""import\([`"']\./(?:markdown|queue)-[\w-]+\.js[`"']\)[^[]*?__vite__mapDeps\(\[([\d,]+)\]\)"""
+)
+"""Matches Vite's import of a file with its imports and style sheets, which it numbers in a list of names. An open chat
+imports its Markdown and its queue of unsent messages."""
+
+LIST_OF_LATER = re.compile(r"m\.f=(\[[^\]]*\])")
+
+WORKER = re.compile(r"/assets/(worker-[\w-]+\.js)")
+
 
 def client_bytes(directory: Path) -> int:
-    """The client library alone, as a bundler packs it (in `directory`) for somebody who imports all of it."""
+    """Return the size of the client library, bundled (in `directory`) for a program that imports all of it."""
     bundle = directory / "client.js"
     subprocess.run(
         [WEB / "node_modules" / ".bin" / "rolldown", CLIENT / "dist" / "index.js", "--minify", "-o", bundle],
@@ -36,16 +62,16 @@ def client_bytes(directory: Path) -> int:
         timeout=BUNDLE_SECONDS,
         check=True,
     )
-    return packed_bytes([bundle])
+    return packed_bytes([bundle], CLIENT_GZIP_LEVEL)
 
 
 def page_files() -> list[Path]:
-    """Every script and style sheet of the page, also those that are loaded when they are wanted first."""
+    """Return all scripts and style sheets of the page, including those that are loaded later."""
     return sorted(path for path in (STATIC / "assets").iterdir() if path.suffix in (".js", ".css"))
 
 
 def first_files() -> list[Path]:
-    """What is loaded before anything is shown: named by `index.html`, and imported by what it names."""
+    """Return the files that are loaded before the page is shown: those that `index.html` names, and their imports."""
     index = (STATIC / "index.html").read_text("utf-8")
     wanted = re.findall(r"""(?:src|href)="/assets/([\w.-]+\.(?:js|css))\"""", index)
     found: list[Path] = []
@@ -57,5 +83,20 @@ def first_files() -> list[Path]:
     return sorted(found)
 
 
-def packed_bytes(files: list[Path]) -> int:
-    return sum(len(gzip.compress(path.read_bytes())) for path in files)
+def opened_files() -> list[Path]:
+    """Return the files that are loaded until an open chat with an answer in Markdown is painted.
+    `tests/browser/test_first_load.py` compares this list with what Chromium fetches."""
+    names = {path.name for path in first_files()}
+    for path in first_files():
+        text = path.read_text("utf-8")
+        names.update(WORKER.findall(text))
+        later = LIST_OF_LATER.search(text)
+        for found in LATER_IMPORT.findall(text):
+            assert later, f"{path.name} imports from a list that it does not have"
+            listed: list[str] = json.loads(later[1])
+            names.update(listed[int(number)].removeprefix("assets/") for number in found.split(","))
+    return sorted(STATIC / "assets" / name for name in names)
+
+
+def packed_bytes(files: list[Path], level: int = GZIP_LEVEL) -> int:
+    return sum(len(gzip.compress(path.read_bytes(), level)) for path in files)

@@ -1,4 +1,4 @@
-"""The page's parts that need no browser: how it splits, groups, compares and words. What it shows: tests/browser."""
+"""Tests the parts of the page that need no browser. tests/browser tests the rest."""
 
 import pytest
 

@@ -1,12 +1,11 @@
-"""The TypeScript client: its own tests by node, the reducer against recorded logs, and all of it on a real server."""
+"""Tests the TypeScript client: its parts, its reducer with recorded logs, and the whole client with a real server."""
 
 import json
 from pathlib import Path
 
-import anyio
 import pytest
 
-from tests.integration.harness import start
+from tests.support.server import started_server
 from tests.web.installed import node_test
 from tests.web.streams import recorded_streams
 
@@ -20,7 +19,7 @@ description = "Opens a file in the editor."
 """
 
 
-@pytest.mark.parametrize("name", ["clock", "frames", "hub", "outbox", "postman", "stream"])
+@pytest.mark.parametrize("name", ["clock", "frames", "hub", "outbox", "sender", "stream"])
 def test_the_parts_of_the_client_do_what_their_tests_say(name: str) -> None:
     node_test(name)
 
@@ -32,9 +31,5 @@ def test_both_reducers_make_the_same_states_of_every_recorded_log(tmp_path: Path
 
 
 def test_the_client_keeps_its_promises_on_a_real_server(tmp_path: Path) -> None:
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG)
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)]
-    with start(*arguments, log=tmp_path / "log") as process:
-        anyio.run(process.ready)
-        node_test("live", {"THREADCAST_URL": process.url})
+    with started_server(tmp_path, is_durable=True, config=CONFIG) as process:
+        node_test("live", {"THREADCAST_URL": process.wait_ready().url})

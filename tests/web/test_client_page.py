@@ -1,4 +1,4 @@
-"""web/client/README.md: its programs as they stand, compiled and run by node on a real server, print what it says."""
+"""The programs in web/client/README.md compile and print what the page says, with a real server."""
 
 import os
 import re
@@ -6,10 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import anyio
 import pytest
 
-from tests.integration.harness import start
+from tests.support.server import started_server
 from tests.web.installed import CLIENT, NODE_SECONDS, WEB
 
 PAGE_URL = "http://127.0.0.1:8000"
@@ -42,10 +41,8 @@ def test_every_program_of_the_page_compiles_and_prints_what_the_page_says(tmp_pa
     ]
     built = subprocess.run([compiler, "-p", CLIENT / "tsconfig.json", "--outDir", module / "dist"], check=False)
     assert built.returncode == 0
-    config = tmp_path / "threadcast.toml"
-    config.write_text(CONFIG)
-    with start("serve", "--memory", "--port", "0", "--config", str(config), log=tmp_path / "log") as server:
-        anyio.run(server.ready)
+    with started_server(tmp_path, config=CONFIG) as server:
+        server.wait_ready()
         sources = []
         for number, (program, _) in enumerate(PROGRAMS):
             assert PAGE_URL in program

@@ -1,4 +1,4 @@
-"""The example extension for VS Code: built as its page says, in a window of which only the editor's API is played."""
+"""Tests the example extension for VS Code: built as its README says, with a substitute for the editor's API."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import queue
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.integration.harness import DEADLINE_SECONDS, ROOT, start
+from tests.support.server import DEADLINE_SECONDS, ROOT, start
 from tests.web.installed import WEB
 
 EXAMPLE = ROOT / "examples" / "vscode"
@@ -37,7 +37,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Window:
-    """What it shows comes in `shown`; `until` waits for a text of a kind."""
+    """The window of the extension. `shown` has what it has shown, and `until` waits for a text."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -68,15 +68,23 @@ class Window:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "project"
     monkeypatch.setenv("CODING_PROJECT", str(directory))
+    monkeypatch.setenv("CODING_EDITOR", "off")  # the test plays the editor
     return Path(shutil.copytree(CODING / "project", directory))
 
 
 @contextmanager
 def opened(
-    extension: Path, project: Path, tmp_path: Path, environment: Mapping[str, str] | None = None
+    extension: Path,
+    project: Path,
+    tmp_path: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    config: Path = CODING / "threadcast.toml",
+    app: Path | None = None,
+    answers: Sequence[str] = ("Allow", "Deny"),
 ) -> Iterator[Window]:
-    config = str(CODING / "threadcast.toml")
-    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", config]
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)]
+    arguments += ["--app", str(app)] if app is not None else []
     node = ["node", str(Path(__file__).with_name("vscode_window.cjs")), str(extension), str(project)]
     with start(*arguments, log=tmp_path / "log", environment=environment) as server:
         anyio.run(server.ready)
@@ -85,13 +93,13 @@ def opened(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "ANSWERS": json.dumps(["Allow", "Deny"])},
+            env={**os.environ, "ANSWERS": json.dumps(answers)},
         ) as process:
             try:
                 yield Window(process)
                 assert process.stdin is not None
                 process.stdin.close()
-                assert process.wait(DEADLINE_SECONDS) == 0  # its input has ended, and it with it
+                assert process.wait(DEADLINE_SECONDS) == 0  # it ends when its input ends
             finally:
                 process.kill()
 
@@ -106,7 +114,7 @@ def test_the_extension_opens_and_changes_files_in_its_window_and_asks_its_person
         window.until("output", "takes the percentage itself off the price")
         window.ask("Run cat prices.py")
         window.until("question", 'run_command {"command":"cat prices.py"}')
-        window.until("output", "It says: exit code 0")
+        window.until("output", "exit code 0")
         window.ask("Run rm prices.py")
         window.until("question", "rm prices.py")
         window.until("output", "It says:")
@@ -122,3 +130,24 @@ def test_a_path_outside_of_the_workspace_is_refused_and_the_model_is_told(
     with opened(extension, project, tmp_path, {"THREADCAST_MODELS__DEFAULT": "demo/tools?rate=0"}) as window:
         window.ask('call open_file {"path":"../../etc/passwd"}')
         window.until("output", "is not in the workspace")
+
+
+def test_questions_are_answered_in_the_window_also_after_an_answer_that_does_not_fit(
+    extension: Path, project: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "threadcast.toml"
+    config.write_text('[models]\ndefault = "demo/tools?rate=0"\n')
+    answers = ["Answer", "long", "Answer", "[1, true]", "Answer", "[1, 2]", "Reject"]
+    app = ROOT / "tests" / "integration" / "asking_tools.py"
+    with opened(extension, project, tmp_path, config=config, app=app, answers=answers) as window:
+        window.until("status", "idle")
+        window.ask('call ask {"text":"Which one?","options":["short","long"]}')
+        window.until("question", "ask asks: Which one?")
+        window.until("output", "the answer is long")
+        window.ask("call ask_list")
+        window.until("question", "ask_list asks: Which numbers?")
+        window.until("error", "True is not of type 'integer'")
+        window.until("question", "ask_list asks: Which numbers?")
+        window.until("output", "[1, 2]")
+        window.ask('call ask {"text":"Well?"}')
+        window.until("output", "no answer: rejected")

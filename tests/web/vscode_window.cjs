@@ -97,8 +97,13 @@ const vscode = {
       show("question", text);
       return answers.shift();
     },
+    async showInformationMessage(text) {
+      show("question", text);
+      return answers.shift();
+    },
+    showQuickPick: async () => answers.shift(),
     showErrorMessage: (text) => show("error", text),
-    showInputBox: async () => undefined,
+    showInputBox: async () => answers.shift(),
   },
   commands: {
     registerCommand(name, run) {

@@ -1,7 +1,7 @@
-"""The smallest AgentOS chat: one agent with a database, behind the durable queue that its documents name.
+"""The smallest AgentOS chat: one agent with a database and the durable queue that its documentation recommends.
 
-Database and queue lie in Redis, as do events, so that nothing but one store is needed. Under uvicorn in the peer's own
-environment; not imported by us.
+Database, queue and events are in Redis, so that one store is enough. It runs under uvicorn in the peer's own
+environment; our code does not import it.
 """
 
 import os
@@ -17,9 +17,9 @@ db = RedisDb(db_url=os.environ["STORE_URL"])
 queue = QueueConfig(
     redis=os.environ["STORE_URL"],
     durable=True,
-    max_attempts=2,  # the default, 1, fails the run of a dead worker
+    max_attempts=2,  # with the default, 1, the run of a dead worker fails
     retry_delay_seconds=1,
-    lock_grace_seconds=4,  # the default is 60: nobody would wait for that here
+    lock_grace_seconds=4,  # the default of 60 is too long for this measurement
     stop_timeout_seconds=3,
 )
 

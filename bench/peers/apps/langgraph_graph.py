@@ -1,6 +1,7 @@
-"""The smallest LangGraph chat: one node that asks a model, streamed by token; a second graph stops for a person.
+"""The smallest LangGraph chat: one node that asks a model, streamed by token. A second graph stops for a person's
+decision.
 
-Served by `langgraph dev` in the peer's own environment; not imported by us.
+It is served by `langgraph dev` in the peer's own environment; our code does not import it.
 """
 
 from langchain_openai import ChatOpenAI

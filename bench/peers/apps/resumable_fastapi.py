@@ -1,7 +1,7 @@
 """fastapi-resumable-stream as its README shows it: start, resume and stop of a conversation's stream.
 
-The producer is the official openai client; each chunk is one SSE event, as the README's front ends expect. Runs under
-uvicorn in the peer's own environment; not imported by us.
+The producer is the official openai client; each chunk is one SSE event, as the README's front ends expect. It runs
+under uvicorn in the peer's own environment; our code does not import it.
 """
 
 import json

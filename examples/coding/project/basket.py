@@ -4,5 +4,5 @@ from prices import with_discount
 
 
 def total(prices: list[int], discount: int = 0) -> int:
-    """What it costs together."""
+    """Return the total price."""
     return with_discount(sum(prices), discount)

@@ -2,5 +2,5 @@
 
 
 def with_discount(cents: int, percent: int) -> int:
-    """What is left of a price after a discount."""
+    """Return a price after a discount."""
     return cents - percent

@@ -1,4 +1,4 @@
-/** The conversation as lines of an output channel: each message once it is whole, and what the connection does. */
+/** Writes the conversation to an output channel: each complete message, and changes of the connection. */
 
 import type * as vscode from "vscode";
 import { textOf, type Chat, type ChatEvent } from "threadcast-client";
@@ -13,7 +13,7 @@ export class Conversation {
     private readonly status: vscode.StatusBarItem,
   ) {}
 
-  /** One event of the chat. */
+  /** Handles one event of the chat. */
   take(event: ChatEvent): void {
     if (event.type === "snapshot") {
       this.output.clear();
@@ -25,7 +25,7 @@ export class Conversation {
     }
   }
 
-  /** The state or the connection has changed. */
+  /** Handles a change of the state or of the connection. */
   look(): void {
     const { state, held, reason } = this.chat.connection;
     const waiting = held > 0 ? `, ${held} not sent yet` : "";

@@ -1,6 +1,6 @@
 /**
- * What the assistant may do in this window: read a file as it stands in the editor, unsaved changes included, and
- * replace a text in it. Both stay inside the workspace; an edit is one step of undo, and is saved.
+ * The tools of the assistant in this window: one reads a file with its unsaved changes, the other replaces a text in a
+ * file. Both work only inside the workspace. An edit is one undo step, and the file is saved.
  */
 
 import * as vscode from "vscode";
@@ -17,7 +17,7 @@ export async function applyEdit({ path, old, new: replacement }: JsonObject): Pr
   const [text, wanted] = [document.getText(), String(old)];
   const at = text.indexOf(wanted);
   if (!wanted || at < 0) throw new Error(`${path} does not hold that text. Open it again and look.`);
-  if (text.indexOf(wanted, at + 1) >= 0) throw new Error(`That text occurs more than once in ${path}; give more of what is around it.`);
+  if (text.indexOf(wanted, at + 1) >= 0) throw new Error(`That text occurs more than once in ${path}; include more of the text around it.`);
   const edit = new vscode.WorkspaceEdit();
   const range = new vscode.Range(document.positionAt(at), document.positionAt(at + wanted.length));
   edit.replace(uri, range, String(replacement));

@@ -1,9 +1,8 @@
 /**
- * An assistant in VS Code: this window takes part in a chat, and carries out the tools that belong to an editor.
+ * An assistant in VS Code: this window joins a chat, and carries out the tools of an editor.
  *
- * All of the work is the client's: it keeps the connection, resumes it exactly, claims a call so that of two windows only
- * one does it, and holds what is typed while offline until the server has it. Here the tools are given their names, and
- * the chat its place in the window.
+ * The client keeps and resumes the connection, claims each call so that only one of two windows carries it out, and
+ * keeps messages that are sent offline. This file names the tools, and connects the chat to the window.
  */
 
 import * as vscode from "vscode";
@@ -58,7 +57,7 @@ export function deactivate(): void {
   client?.close();
 }
 
-/** The chat of this workspace, chosen once. */
+/** Returns the chat of this workspace; a new one is chosen the first time. */
 async function chatOf(context: vscode.ExtensionContext): Promise<string> {
   const known = context.workspaceState.get<string>(CHAT);
   if (known) return known;
@@ -67,7 +66,7 @@ async function chatOf(context: vscode.ExtensionContext): Promise<string> {
   return id;
 }
 
-/** For servers that ask for one. It stays in the editor's own keychain. */
+/** Stores a token in the editor's keychain, for servers that require one. */
 async function setToken(context: vscode.ExtensionContext): Promise<void> {
   const token = await vscode.window.showInputBox({ prompt: "Token for the Threadcast server", password: true });
   if (token === undefined) return;

@@ -7,8 +7,8 @@ from tests.fuzz.targets.commands import command_targets
 from tests.fuzz.targets.configuration import configuration_targets
 from tests.fuzz.targets.log import log_targets
 from tests.fuzz.targets.models import model_targets
-from tests.fuzz.targets.places import place_targets
 from tests.fuzz.targets.store import store_targets
+from tests.fuzz.targets.stream_ids import stream_id_targets
 from tests.fuzz.targets.streams import stream_targets
 
 __all__ = ["all_targets"]
@@ -21,7 +21,7 @@ def all_targets() -> dict[str, Target]:
         *command_targets(),
         *log_targets(),
         *stream_targets(),
-        *place_targets(),
+        *stream_id_targets(),
         *model_targets(),
         *store_targets(),
         *configuration_targets(),

@@ -8,9 +8,27 @@ from random import Random
 
 import msgspec
 
-from protocol.blobs import Shelf, image_mime
-from protocol.codec import encode
-from protocol.commands import (
+from tests.fuzz import corpus
+from tests.fuzz.target import Target, held
+from tests.unit.import_files import read_exports
+from tests.unit.pure_chat import PureChat
+from threadcast.api.streams import read_change, read_typing
+from threadcast.chat.exports import export_lines, export_of
+from threadcast.chat.internal_commands import decode_inbox_body
+from threadcast.chat.restores import read_messages
+from threadcast.compat.oneshot_bodies import (
+    Ask,
+    Fresh,
+    check_scope,
+    read_agent_chat,
+    read_completions,
+    read_page_chat,
+    read_text_chat,
+)
+from threadcast.profiles.profile import Profile, Profiles
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.blobs import BlobCollector, image_mime
+from threadcast_protocol.wire.commands import (
     Command,
     EditQueued,
     IdeToolResult,
@@ -21,29 +39,12 @@ from protocol.commands import (
     UserMessage,
     body_digest,
     decode_command,
-    decode_inbox_body,
     encode_command,
 )
-from protocol.content import check_text, content_text, preview_of, read_content, read_context_files
-from protocol.errors import BadRequest, InvalidContent, Refused
-from protocol.exports import export_lines, export_of
-from protocol.restores import read_messages
-from protocol.thread import read_patch
-from server.agent.place.profile import Profile, Profiles
-from server.api.oneshot_bodies import (
-    Ask,
-    Fresh,
-    check_scope,
-    read_agent_chat,
-    read_completions,
-    read_page_chat,
-    read_text_chat,
-)
-from server.api.streams import read_change, read_typing
-from tests.fuzz import corpus
-from tests.fuzz.target import Target, held
-from tests.unit.import_files import read_exports
-from tests.unit.pure_chat import PureChat
+from threadcast_protocol.wire.content import check_text, read_content, read_context_files
+from threadcast_protocol.wire.errors import BadRequest, InvalidContent, Refused
+from threadcast_protocol.wire.messages import content_text, preview_of
+from threadcast_protocol.wire.thread import read_patch
 
 __all__ = ["check_command", "command_targets"]
 
@@ -105,12 +106,12 @@ def _content(data: bytes, random: Random) -> bool:
     except Refused:
         return False
     held(read_content(msgspec.json.decode(encode(parts)), []) == parts, "content read twice differs", parts)
-    shelf = Shelf("c1")
+    collector = BlobCollector("c1")
     try:
-        read_content(content, [], shelf=shelf)
+        read_content(content, [], collector=collector)
     except InvalidContent:  # a blob of another chat
         return False
-    for blob in shelf.blobs.values():
+    for blob in collector.blobs.values():
         image_mime(blob.data)
     return True
 

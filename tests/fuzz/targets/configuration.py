@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from server.settings.sources import BadSettings, load_settings
 from tests.fuzz.target import Target, held
+from threadcast.settings.sources import BadSettings, load_settings
 
 __all__ = ["configuration_targets"]
 

@@ -7,22 +7,24 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from protocol.codec import (
-    decode_acks,
-    decode_event,
-    decode_events,
-    decode_facts,
-    decode_snapshot,
-    decode_state,
-    encode,
-    encode_state,
-    split_array,
-)
-from protocol.reducer import Gap
-from protocol.snapshot import snapshot_of, state_from_snapshot
-from server.store.load import NewerVersion, fold_checked
 from tests.fuzz import corpus
 from tests.fuzz.target import Law, Target, held
+from threadcast.chat.entry_codec import (
+    decode_acks,
+    decode_facts,
+    decode_state,
+    encode_state,
+)
+from threadcast.store.load import NewerVersion, fold_checked
+from threadcast_protocol.fold.reducer import Gap
+from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.framing.codec import (
+    decode_event,
+    decode_events,
+    decode_snapshot,
+    encode,
+    split_array,
+)
 
 __all__ = ["log_targets"]
 

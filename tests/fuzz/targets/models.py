@@ -10,29 +10,30 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from protocol.codec import encode
-from protocol.errors import ModelFailed
-from protocol.messages import FunctionCall, JsonObject, Message, ToolCall
-from server.agent.answer.assembler import Assembler
-from server.providers.anthropic.messages import Anthropic
-from server.providers.anthropic.request import request_body as anthropic_body
-from server.providers.base import Delta, Provider, Request
-from server.providers.google.answer import Chunk, read_chunk
-from server.providers.google.gemini import Google
-from server.providers.google.request import contents_and_config
-from server.providers.openai.chat import OpenAIChat
-from server.providers.openai.chat_wire import object_text
-from server.providers.openai.client import Reader
-from server.providers.openai.responses import OpenAIResponses
-from server.providers.sse_split import SseSplitter
-from server.providers.tolerant import Mender
-from server.providers.turns import arguments_object
-from server.tools.base import read_arguments
 from tests.fuzz.mutator import pieces
 from tests.fuzz.target import Law, Target, held
 from tests.fuzz.targets.wires import ANTHROPIC, GOOGLE, OPENAI_CHAT, OPENAI_RESPONSES
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers.anthropic.messages import Anthropic
+from threadcast.providers.anthropic.request import request_body as anthropic_body
+from threadcast.providers.base import Delta, Provider, Request
+from threadcast.providers.google.answer import Chunk, read_chunk
+from threadcast.providers.google.gemini import Google
+from threadcast.providers.google.request import contents_and_config
+from threadcast.providers.openai.chat import OpenAIChat
+from threadcast.providers.openai.chat_wire import object_text
+from threadcast.providers.openai.client import OpenAIReader, OpenAIServer
+from threadcast.providers.openai.responses import OpenAIResponses
+from threadcast.providers.sse_split import SseSplitter
+from threadcast.providers.tolerant import Mender
+from threadcast.providers.turns import arguments_object
+from threadcast.settings import Provider as ProviderSettings
+from threadcast.tools.base import read_arguments
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall
 
-__all__ = ["model_targets"]
+__all__ = ["import_sdks", "model_targets"]
 
 _T = TypeVar("_T")
 
@@ -54,30 +55,27 @@ class _Fed:
         return [splitter.feed(chunk) for chunk in self.chunks]
 
 
-class _Chat(OpenAIChat):
+class _Unasked(OpenAIServer):
     fed = _Fed()
 
     async def _open(self) -> Any:  # Any: there is no client, and none is asked
         return None
 
-    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[list[bytes], None]:
+    async def _events(
+        self, client: object, body: JsonObject, reader: OpenAIReader
+    ) -> AsyncGenerator[list[bytes], None]:
         for events in self.fed.reads():
             yield events
             if reader.is_done:
                 return
 
 
-class _Responses(OpenAIResponses):
+class _Chat(_Unasked, OpenAIChat):
     fed = _Fed()
 
-    async def _open(self) -> Any:  # Any: as above
-        return None
 
-    async def _events(self, client: object, body: JsonObject, reader: Reader) -> AsyncGenerator[list[bytes], None]:
-        for events in self.fed.reads():
-            yield events
-            if reader.is_done:
-                return
+class _Responses(_Unasked, OpenAIResponses):
+    fed = _Fed()
 
 
 class _Anthropic(Anthropic):
@@ -159,13 +157,19 @@ def _arguments(data: bytes, random: Random) -> bool:
     return values is not None
 
 
-def model_targets() -> list[Target]:
-    import server.providers.anthropic.errors
-    import server.providers.google.errors
-    import server.providers.openai.errors  # noqa: F401  # a second each, once, and in nobody's time
+def import_sdks() -> None:
+    """Import the SDKs whose exceptions the adapters know: a second each, which would count as the time of an input."""
+    import threadcast.providers.anthropic.errors
+    import threadcast.providers.google.errors
+    import threadcast.providers.openai.errors  # noqa: F401
 
-    chat, responses = _Chat("o"), _Responses("o")
-    anthropic, google = _Anthropic("a", base_url="http://127.0.0.1"), _Google("g")
+
+def model_targets() -> list[Target]:
+    chat, responses = _Chat("o", ProviderSettings()), _Responses("o", ProviderSettings())
+    anthropic, google = (
+        _Anthropic("a", ProviderSettings(kind="anthropic", base_url="http://127.0.0.1")),
+        _Google("g", ProviderSettings(kind="google")),
+    )
     arguments = [b'{"a":1,"b":[{"c":"d"}]}', b"{}", b"", b'{"zone":"UTC"}', b'"text"', b"[1]"]
     return [
         Target("openai-chat", _adapter(chat, chat.fed), OPENAI_CHAT),

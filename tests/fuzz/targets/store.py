@@ -7,19 +7,19 @@ from random import Random
 from typing import TypeVar
 
 import msgspec
-import zstandard
 
-from protocol.codec import encode_state
-from protocol.entries import RawEntry
-from protocol.errors import Internal
-from server.actor.intake import command_of
-from server.actor.traces import decompose
-from server.store import checkpoint
-from server.store.chat_meta import META_FIELDS, read_meta
-from server.store.log import parse_entry
-from server.store.port import InboxEntry
 from tests.fuzz import corpus
 from tests.fuzz.target import Target, held
+from threadcast.actor.intake import command_of
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.entry_codec import encode_state
+from threadcast.store.compression import compressed
+from threadcast.store.ports import InboxEntry
+from threadcast.store.redis import checkpoint
+from threadcast.store.redis.chat_meta import META_FIELDS, read_meta
+from threadcast.store.redis.log import parse_entry
+from threadcast.store.trace_records import decompose
+from threadcast_protocol.wire.errors import Internal
 
 __all__ = ["store_targets"]
 
@@ -110,7 +110,7 @@ def _flat(entry: RawEntry) -> bytes:
 def store_targets() -> list[Target]:
     it = corpus.chat()
     composed = [_now(checkpoint.compose(state.head, 1, encode_state(state))) for state in it.states[1::5]]
-    traces = [zstandard.ZstdCompressor().compress(b'{"kind":"round","run_id":"r1","a":[1,2]}')]
+    traces = [compressed(b'{"kind":"round","run_id":"r1","a":[1,2]}')]
     metas = ["\x1f".join(("local", "T", "idle", "demo/echo", "agent", "3", "0", "1", "2", "0", "")).encode()]
     principal = b'{"id":"local","roles":["a"],"permissions":["approve"]}'
     waiting = [principal + b"\x1f" + body for body in corpus.inbox_bodies()[:40]]

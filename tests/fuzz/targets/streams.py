@@ -1,19 +1,27 @@
 """Server-Sent Events, both ways: any bytes, cut anywhere, and any text that somebody wants to send as one event.
 
-We have two readers: `protocol/sse.py` for clients of ours, `server/providers/sse_split.py` for the streams of models.
+We have two readers: `framing/sse.py` for clients of ours, `providers/sse_split.py` for the streams of models.
 They were written apart, so each is the other's judge.
 """
 
 import re
 from random import Random
 
-from protocol.errors import Internal, TooLarge
-from protocol.sse import EventFrame, Frame, FrameParser, ParsedFrame, encode_event, snapshot_frame, transient_frame
-from server.providers.sse_split import EventTooLarge, SseSplitter
 from tests.fuzz import corpus
 from tests.fuzz.mutator import pieces
 from tests.fuzz.target import Target, held
 from tests.fuzz.targets.wires import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES
+from threadcast.providers.sse_split import EventTooLarge, SseSplitter
+from threadcast_protocol.framing.sse import (
+    EventFrame,
+    Frame,
+    FrameParser,
+    ParsedFrame,
+    encode_event,
+    snapshot_frame,
+    transient_frame,
+)
+from threadcast_protocol.wire.errors import Internal, TooLarge
 
 __all__ = ["stream_targets"]
 

@@ -1,4 +1,4 @@
-/** The page: a list of chats, the open one, and what is written into it. */
+/** Starts the page: the list of chats, the open chat, and the message box. */
 
 import { render } from "preact";
 

@@ -65,9 +65,9 @@ test("what cannot be attached says why, by the server's own limits", () => {
   assert.equal(refusalOf(png, [file], limits), null);
   assert.match(refusalOf({ ...png, size: 1_001 }, [], limits) ?? "", /^a little more than the 1 kB that can be attached. Choose a smaller one/);
   assert.match(refusalOf({ ...png, size: 9_000 }, [], limits) ?? "", /^9 kB, and at most 1 kB can be attached/);
-  assert.match(refusalOf(png, [file, file], limits) ?? "", /at most 2 images .* the next one/);
+  assert.match(refusalOf(png, [file, file], limits) ?? "", /at most 2 images .* the next message/);
   assert.match(refusalOf({ ...png, type: "text/csv", size: 1_500 }, [file, file, file], limits) ?? "", /at most 3 files/);
-  assert.match(refusalOf({ ...png, size: 0 }, [], limits) ?? "", /nothing is in it/);
+  assert.match(refusalOf({ ...png, size: 0 }, [], limits) ?? "", /the file is empty/);
 });
 
 test("the names of files stand in one line", () => {

@@ -3,25 +3,25 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Marked, type Token } from "marked";
+import { Lexer } from "marked";
 
 import { inlines } from "../src/thread/markdown/grammar.ts";
 import { BAR, covered, mathBlockAt, withBars, withoutBegun } from "../src/thread/markdown/math.ts";
-import { toHtml } from "../src/thread/markdown/render.ts";
+import { toTrees } from "../src/thread/markdown/render.ts";
 import { settled, Splitter } from "../src/thread/markdown/split.ts";
-
-const marked = new Marked(inlines(() => false));
+import type { Tree } from "../src/thread/markdown/tree.ts";
 
 /** The formulas that a text holds, in order; those of a display in brackets. */
 function formulas(text: string): string[] {
-  const found: string[] = [];
-  marked.walkTokens(marked.lexer(text), (token: Token) => {
-    if (token.type === "math" || token.type === "mathBlock") {
-      const { tex, isDisplay } = token as unknown as { tex: string; isDisplay: boolean };
-      found.push(isDisplay ? `[${tex.replaceAll(BAR, "|")}]` : tex.replaceAll(BAR, "|"));
-    }
+  return found(toTrees(text));
+}
+
+function found(trees: readonly Tree[]): string[] {
+  return trees.flatMap((tree) => {
+    if (typeof tree === "string") return [];
+    const kind = tree.attributes["data-math"];
+    return kind ? [kind === "display" ? `[${String(tree.children[0])}]` : String(tree.children[0])] : found(tree.children);
   });
-  return found;
 }
 
 const FORMULAS: Record<string, string[]> = {
@@ -73,7 +73,7 @@ for (const text of WORDS) {
 }
 
 test("a table keeps its cells when formulas hold bars", () => {
-  const [table] = marked.lexer("| $|x|$ | b |\n| --- | --- |\n| $5 | $6 |\n| `a` | \\(|y|\\) |\n\nafter");
+  const [table] = new Lexer(inlines(() => false)).lex("| $|x|$ | b |\n| --- | --- |\n| $5 | $6 |\n| `a` | \\(|y|\\) |\n\nafter");
   assert.ok(table?.type === "table");
   assert.deepEqual(table.header.map((cell: { text: string }) => cell.text), [`$${BAR}x${BAR}$`, "b"]);
   assert.deepEqual(table.rows.map((row: { text: string }[]) => row.map((cell) => cell.text)), [["$5", "$6"], ["`a`", `\\(${BAR}y${BAR}\\)`]]);
@@ -114,7 +114,7 @@ function effort(work: () => void): number {
 }
 
 test("four times the text with many signs takes about four times the time", () => {
-  const reads: Record<string, (text: string) => void> = { covered, withBars, withoutBegun, settled, toHtml, split: (text) => void new Splitter().take(text) };
+  const reads: Record<string, (text: string) => void> = { covered, withBars, withoutBegun, settled, toTrees, split: (text) => void new Splitter().take(text) };
   for (const sign of ["$ ", "$1 ", "\\(a ", "\\[\n", "\\[a\n\n", "$$x\n", "[^a]"]) {
     for (const [name, read] of Object.entries(reads)) {
       const [once, more] = [1_000, 4_000].map((count) => effort(() => read(sign.repeat(count)))) as [number, number];

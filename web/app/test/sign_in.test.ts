@@ -30,7 +30,7 @@ test("a token may hold what an address would read otherwise", () => {
 test("what is no token says why, before any server is asked", () => {
   assert.match(wrong("   "), /Paste the token/);
   assert.match(wrong("https://chat.example.org/"), /no token in this link/);
-  assert.match(wrong("https://other.example.org/#token=tc_a"), /link is for other\.example\.org/);
-  assert.match(wrong("my token is secret"), /holds spaces/);
-  assert.match(wrong("tökën"), /letters that no token has/);
+  assert.match(wrong("https://other.example.org/#token=tc_a"), /link is for the server other\.example\.org/);
+  assert.match(wrong("my token is secret"), /contains spaces/);
+  assert.match(wrong("tökën"), /characters that tokens do not have/);
 });

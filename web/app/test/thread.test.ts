@@ -7,9 +7,14 @@ import { failureOf, reasoningMsOf, type Message } from "threadcast-client";
 
 import { sourcesOf } from "../src/thread/citations.ts";
 import { directionOf } from "../src/thread/markdown/direction.ts";
-import { toHtml } from "../src/thread/markdown/render.ts";
+import { toTrees } from "../src/thread/markdown/render.ts";
 import { turnOf, turnsAfter, type Turn } from "../src/thread/turns.ts";
 import { adviceOn, causeOf, ending, spent, usageOf } from "../src/thread/words.ts";
+import { htmlOf } from "./html.ts";
+
+function toHtml(...asked: Parameters<typeof toTrees>): string {
+  return htmlOf(toTrees(...asked));
+}
 
 function message(role: string, message_id: string, more: Partial<Message> = {}): Message {
   return { role, message_id, content: message_id, ...more };
@@ -80,9 +85,14 @@ test("words cannot break out of the attributes that they are put into", () => {
   assert.ok(!html.includes("<script>") && !/"onload/.test(html), html);
 });
 
+test("tags that are let through hold what follows them, and those that nothing ends or began do no harm", () => {
+  assert.equal(toHtml("a<sub>1<kbd>x</sub> b</kbd> <u>c <BR/>d"), `<p dir="ltr">a<sub>1<kbd>x</kbd></sub> b <u>c <br>d</u></p>`);
+  assert.equal(toHtml("**a<mark>b** c</mark>"), `<p dir="ltr"><strong>a<mark>b</mark></strong> c</p>`);
+});
+
 test("images of other servers wait until they are asked for, ours are shown", () => {
   assert.match(toHtml("![cat](https://x.example/c.png)"), /<button[^>]*data-image="https:\/\/x\.example\/c\.png"/);
-  assert.equal(toHtml("![a stream](/v1/chats/feed)"), `<p dir="ltr">a stream</p>\n`);
+  assert.equal(toHtml("![a stream](/v1/chats/feed)"), `<p dir="ltr">a stream</p>`);
   assert.match(toHtml("![own](/v1/chats/c/blobs/1)"), /<img src="\/v1\/chats\/c\/blobs\/1" alt="own"/);
   assert.match(toHtml("![odd](javascript:alert(1))"), /^<p dir="ltr">odd<\/p>/);
   assert.match(toHtml("![odd](//x.example/c.png)"), /^<p dir="ltr">odd<\/p>/);

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import type { Message, ToolStatus } from "threadcast-client";
 
 import { elapsedOf, isWithheld, mcpServerOf, resultsById, shownName, stateOf, subchatsOf, type Known } from "../src/tools/calls.ts";
+import { differences } from "../src/tools/definitions.ts";
 import { readEdited } from "../src/tools/editing.ts";
 
 const STILL: Known = { isDraft: false, isRunOpen: true };
@@ -91,4 +92,13 @@ test("what is wrong with edited arguments is said with its line", () => {
   const { error } = readEdited('{\n  "a": 1,\n  "b": }\n', {}) as { error: string };
   assert.match(error, /^This is not JSON \(line 3\): /);
   assert.doesNotMatch(error, /\.\.\./);
+});
+
+test("a tool that asks again shows the fields that differ, with marks that would hide or turn text made visible", () => {
+  const before = { description: "Read.", input_schema: { type: "object", title: "t" } };
+  assert.deepEqual(differences(before, { ...before, input_schema: { title: "t", type: "object" } }), []);
+  assert.deepEqual(differences(before, { ...before, description: "Read\u202e.\u200b\nAnd \u001bpost." }), [
+    { field: "description", kind: "changed", before: "Read.", after: "Read⟨U+202E⟩.⟨U+200B⟩\nAnd ⟨U+001B⟩post." },
+  ]);
+  assert.deepEqual(differences(null, before).map((one) => one.field), ["description", "arguments"]);
 });

@@ -93,6 +93,26 @@ test("what a difference says leads from the one text to the other", () => {
   }
 });
 
+const LINES = 10_000;
+const numbered = (letter: string) => Array.from({ length: LINES }, (_, n) => `${letter}${n}`);
+
+for (const [name, before, after] of [
+  ["two texts without a common line", numbered("a"), numbered("b")],
+  ["lines in the opposite order", numbered("a"), numbered("a").reverse()],
+  ["lines that repeat", numbered("a").map((_, n) => "ab"[n % 2]), numbered("a").map((_, n) => "aab"[n % 3])],
+] as const) {
+  test(`long texts that differ too much are all removed and all added: ${name}`, { timeout: 5_000 }, () => {
+    const lines = diffLines(before.join("\n"), after.join("\n"));
+    assert.deepEqual(lines.map((line) => line.text), [...before, ...after]);
+    assert.deepEqual(lines.map((line) => line.kind), [...before.map(() => "removed"), ...after.map(() => "added")]);
+  });
+}
+
+test("in a long text a few changes are found", () => {
+  const after = numbered("a").map((line, n) => (n % 100 ? line : `${line}!`));
+  assert.equal(diffLines(numbered("a").join("\n"), after.join("\n")).filter((line) => line.kind === "added").length, LINES / 100);
+});
+
 test("long stretches without a change are folded", () => {
   const before = Array.from({ length: 40 }, (_, n) => `line ${n}`).join("\n");
   const shown = folded(diffLines(before, before.replace("line 20", "LINE 20")));

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { duration, size } from "../src/ui/figures.ts";
 import { wishOf } from "../src/ui/keys.ts";
 import { sentence, standing, type Facts } from "../src/ui/standing.ts";
+import { once } from "../src/ui/once.ts";
 
 const NOW = 1_000_000;
 const facts = (connection: Facts["connection"], more: Partial<Facts> = {}): Facts => ({
@@ -35,13 +36,13 @@ test("offline says why, how much waits, and when it is tried again", () => {
 });
 
 test("while it is being tried no time is told", () => {
-  const trying = { state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW - 1 } as const;
-  assert.deepEqual(said(trying), ["offline", "offline, nobody answers there, trying again now", ""]);
+  const trying = { state: "offline", held: 0, reason: "the server does not answer", retryAt: NOW - 1 } as const;
+  assert.deepEqual(said(trying), ["offline", "offline, the server does not answer, trying again now", ""]);
 });
 
 test("a device without a network is told as one only while the server is out of reach", () => {
   assert.equal(said({ state: "live", held: 0 }, { hasNetwork: false })[1], "live");
-  const away = { state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW + 500 } as const;
+  const away = { state: "offline", held: 0, reason: "the server does not answer", retryAt: NOW + 500 } as const;
   assert.equal(said(away, { hasNetwork: false })[1], "offline, this device has no network");
 });
 
@@ -53,14 +54,14 @@ test("a connection that was cut by hand, and the first one, are no loss", () => 
 });
 
 test("a line that says nothing is not called live: for how long it has been silent is told", () => {
-  assert.deepEqual(said({ state: "live", held: 0, silentSince: NOW - 23_900 }), ["offline", "no word from the server", "for 23 s"]);
-  assert.equal(said({ state: "live", held: 1, silentSince: NOW - 23_900 })[1], "no word from the server, 1 waiting to be sent");
+  assert.deepEqual(said({ state: "live", held: 0, silentSince: NOW - 23_900 }), ["offline", "no data from the server", "for 23 s"]);
+  assert.equal(said({ state: "live", held: 1, silentSince: NOW - 23_900 })[1], "no data from the server, 1 waiting to be sent");
 });
 
 test("trying now is offered where it changes something: not while a try is being made", () => {
   const can = (...given: Parameters<typeof facts>) => standing(facts(...given)).canTry;
-  assert.equal(can({ state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW + 900 }), true);
-  assert.equal(can({ state: "offline", held: 0, reason: "nobody answers there", retryAt: NOW }), false);
+  assert.equal(can({ state: "offline", held: 0, reason: "the server does not answer", retryAt: NOW + 900 }), true);
+  assert.equal(can({ state: "offline", held: 0, reason: "the server does not answer", retryAt: NOW }), false);
   assert.equal(can({ state: "live", held: 0, silentSince: NOW - 21_000 }), true);
   assert.equal(can({ state: "live", held: 0 }), false);
 });
@@ -91,4 +92,20 @@ test("times and sizes are written as people write them", () => {
   const times = [4, 850, 4_200, 59_400, 61_000, 200_000, 3_720_000];
   assert.deepEqual(times.map(duration), ["4 ms", "850 ms", "4.2 s", "59 s", "1 min 1 s", "3 min 20 s", "1 h 2 min"]);
   assert.deepEqual([812, 9_940, 34_000, 999_600, 1_200_000].map(size), ["812 B", "9.9 kB", "34 kB", "1 MB", "1.2 MB"]);
+});
+
+test("what is loaded once is loaded again after a failure, and never twice at a time", async () => {
+  const loads: ((isGood: boolean) => void)[] = [];
+  const load = once(() => new Promise<void>((done, fail) => loads.push((isGood) => (isGood ? done() : fail(new Error("offline"))))));
+  load();
+  load();
+  assert.equal(loads.length, 1);
+  loads[0]?.(false);
+  await Promise.resolve().then(() => {});
+  load();
+  assert.equal(loads.length, 2);
+  loads[1]?.(true);
+  await Promise.resolve().then(() => {});
+  load();
+  assert.equal(loads.length, 2);
 });

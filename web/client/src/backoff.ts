@@ -1,17 +1,22 @@
 /**
- * How long to wait for what, and before the next try. Pure: chance comes in as an argument.
+ * Computes the pauses between attempts, and holds the time limits of requests. Pure: the random generator is an
+ * argument.
  *
- * Full jitter: a pause is drawn from nothing up to a ceiling that doubles with each failure, so that clients which lost
- * their server together do not come back together. What the server asks for (`retry:`, `Retry-After`) is waited out
- * first. The numbers are those of the Python client (`threadcast/backoff.py`), each with its reason there.
+ * Full jitter: a pause is a random time between zero and a ceiling that doubles with each failure, so that clients
+ * which lost their server together do not reconnect together. It is added to the time that the server asks for
+ * (`retry:`, `Retry-After`). The numbers and their reasons are those of the Python client
+ * (`client/threadcast_client/backoff.py`).
  */
 
 /** All in milliseconds. */
-export interface Patience {
+export interface RetryPolicy {
   connectMs: number;
-  /** A heartbeat is overdue: 15 s of silence and a third of that for the way (PROTOCOL §4). It is only reported. */
+  /**
+   * After this silence a heartbeat is overdue: 15 s, and a third more for delays on the network (PROTOCOL §4). The
+   * overdue heartbeat is reported and has no other effect.
+   */
   quietMs: number;
-  /** Three heartbeats; a line that says nothing for longer is dead (PROTOCOL §4). */
+  /** After this silence the connection counts as dead: three heartbeats (PROTOCOL §4). */
   silenceMs: number;
   answerMs: number;
   pauseFirstMs: number;
@@ -19,7 +24,7 @@ export interface Patience {
   claimRenewedMs: number;
 }
 
-export const PATIENCE: Readonly<Patience> = {
+export const RETRY_POLICY: Readonly<RetryPolicy> = {
   connectMs: 5_000,
   quietMs: 20_000,
   silenceMs: 45_000,
@@ -33,20 +38,20 @@ export class Backoff {
   private ceiling: number;
 
   constructor(
-    private readonly patience: Patience,
+    private readonly retryPolicy: RetryPolicy,
     private readonly draw: () => number = Math.random,
   ) {
-    this.ceiling = patience.pauseFirstMs;
+    this.ceiling = retryPolicy.pauseFirstMs;
   }
 
-  /** Milliseconds to wait now, no less than what the server asked for. */
+  /** Returns how many milliseconds to wait now, at least as many as the server asked for. */
   pause(atLeastMs = 0): number {
     const drawn = this.draw() * this.ceiling;
-    this.ceiling = Math.min(this.ceiling * 2, this.patience.pauseMaxMs);
+    this.ceiling = Math.min(this.ceiling * 2, this.retryPolicy.pauseMaxMs);
     return Math.max(0, atLeastMs) + drawn;
   }
 
   reset(): void {
-    this.ceiling = this.patience.pauseFirstMs;
+    this.ceiling = this.retryPolicy.pauseFirstMs;
   }
 }

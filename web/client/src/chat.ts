@@ -1,65 +1,70 @@
 /**
- * One live chat: its folded state, and the commands that go to it.
- *
- * A `Source` feeds it; it folds with the one reducer, so `state` is what the server and every other client have. The one
- * rule: what was sent is held until the stream shows it (`ack`, a snapshot's acks, messages or queue) or it is refused.
+ * Keeps one chat up to date, and sends commands to it. A `Source` delivers the events; the chat folds them with the
+ * same reducer as every other client, so `state` equals the server's state. A sent command is kept until the stream
+ * shows it (in an `ack`, or in the acks, messages or queue of a snapshot) or the server refuses it.
  */
 
 import { Closed, isSignedOut, Refused, ThreadcastError, Unreachable } from "./errors.js";
 import { after, now } from "./clock.js";
 import { newId } from "./ids.js";
 import { WITHDRAWN, type Held, type Outbox } from "./outbox.js";
-import { Postman, type Recipient } from "./postman.js";
+import { OutboxSender, type Recipient } from "./sender.js";
 import { reduce } from "./reducer.js";
 import { Handle, type Sent } from "./sent.js";
 import type { Source } from "./source.js";
 import { activePath, emptyState, isAtRest, stateFromSnapshot, type ChatState } from "./state.js";
 import type { Item } from "./stream.js";
 import { ToolCalls, type Handler } from "./tool_calls.js";
-import type { Ack, Command, JsonObject, Message, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
+import type { Ack, Command, JsonObject, Message, PauseReason, Questions, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
 import { pathOf, type Wire } from "./wire.js";
 
-/** How we stand to the server. `held`: commands sent and not yet shown by the stream. */
+/**
+ * The state of the connection to the server. `held` counts the commands that were sent and that the stream has not
+ * shown yet; commands that are being taken back do not count.
+ */
 export interface Connection {
   readonly state: "offline" | "catching_up" | "live";
   readonly held: number;
   readonly reason?: string;
-  /** When the next try is, in milliseconds on the clock of `performance.now()`, which nobody sets. */
+  /** The time of the next attempt, in milliseconds on the clock of `performance.now()`, which is never adjusted. */
   readonly retryAt?: number;
-  /** When the server last sent a byte, on the same clock; set only while a heartbeat is overdue (PROTOCOL §4). */
+  /**
+   * The time at which the server last sent a byte, on the same clock; set only while a heartbeat is overdue (PROTOCOL
+   * §4).
+   */
   readonly silentSince?: number;
-  /** The server does not know the caller: after a sign-in call `Client.retry()`. */
+  /** The server does not know the caller. Call `Client.retry()` after a sign-in. */
   readonly isSignedOut?: boolean;
   /** More chats are open than one connection carries, and this chat is not among the most recently viewed. */
   readonly isResting?: boolean;
 }
 
-/** What happens to the connection, for whoever wants to watch it happen. */
+/** An event in the life of the connection, for a view that shows these events. */
 export type Happening =
-  /** `after`: the position after which the server was asked to go on; null where a snapshot begins anew. */
+  /** `after` is the position after which the server was asked to continue; null if it was asked for a snapshot. */
   | { kind: "opened"; after: number | null }
   | { kind: "lost"; reason: string; retryMs: number }
   /** An event is missing: number `got` came where `expected` was due. A snapshot follows. */
   | { kind: "missed"; expected: number; got: number }
-  /** All that was missed has come, and all that was held is posted. */
+  /** All missed events have arrived, and all kept commands are posted. */
   | { kind: "live" };
 
-/** A command without the id that the client gives it. */
+/** A command whose `client_request_id` may be left out, because the client creates one. */
 export type Draftless<C> = C extends Command ? Omit<C, "client_request_id"> & { client_request_id?: string } : never;
 export type Sendable = Draftless<Command>;
 
-/** All that a listener may be told of. */
+/** Everything that a listener of `onEvent` may receive. */
 export type ChatEvent = WireEvent | TransientEvent;
 
 export class Chat implements Recipient {
   state: ChatState;
   connection: Connection = { state: "offline", held: 0 };
-  /** Why the stream has ended for good; null while it goes on. */
+  /** The reason why the stream has ended permanently; null while it continues. */
   failure: ThreadcastError | null = null;
-  /** Whether a snapshot has come; until then `state` is an empty chat. */
+  /** Whether a snapshot has arrived; until then `state` is an empty chat. */
   isReady = false;
 
-  private readonly postman: Postman;
+  private readonly sender: OutboxSender;
   private readonly toolCalls: ToolCalls;
   private readonly changed = new Set<() => void>();
   private readonly listeners = new Set<(event: ChatEvent, position: number, id: string) => void>();
@@ -78,20 +83,20 @@ export class Chat implements Recipient {
     claimer: string,
   ) {
     this.state = emptyState(id);
-    this.postman = new Postman(wire, id, outbox, this);
-    this.toolCalls = new ToolCalls(this, claimer, wire.patience);
+    this.sender = new OutboxSender(wire, id, outbox, this);
+    this.toolCalls = new ToolCalls(this, claimer, wire.retryPolicy);
     this.connection = { state: "offline", held: this.held };
     this.unwatch = source.watch(id, (item) => this.take(item));
   }
 
   // Reading.
 
-  /** The active path, root first, with the unfinished answer as it stands. */
+  /** The active path, root first, including the unfinished answer. */
   get messages(): Message[] {
     return activePath(this.state);
   }
 
-  /** Commands sent and not yet shown by the stream, in their order. */
+  /** The commands that were sent and that the stream has not shown yet, in the order of sending. */
   get waiting(): Held[] {
     return this.outbox.held(this.id);
   }
@@ -100,35 +105,40 @@ export class Chat implements Recipient {
     return isAtRest(this.state);
   }
 
-  /** Be told whenever `state`, `connection` or `failure` is another. Returns how to stop. */
+  /**
+   * Calls `listener` after each change of `state`, `connection` or `failure`, until the returned function is called.
+   */
   subscribe(listener: () => void): () => void {
     this.changed.add(listener);
     return () => this.changed.delete(listener);
   }
 
-  /** Be told of every event as it came, snapshots and transient frames included. */
+  /** Calls `listener` with every event as it arrived, including snapshots and transient frames. */
   onEvent(listener: (event: ChatEvent, position: number, id: string) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Be told of what happens to the connection, each time. `connection` says how it stands. */
+  /** Calls `watcher` with each event of the connection. Its present state is in `connection`. */
   onConnection(watcher: (happening: Happening) => void): () => void {
     this.watchers.add(watcher);
     return () => this.watchers.delete(watcher);
   }
 
   /**
-   * Be told of every command of ours that is refused, be it at once or when its turn came: `acked` of a command that
-   * waited in the queue was resolved long before (PROTOCOL §3).
+   * Calls `listener` with every command of this client that is refused, at once or after it waited in the queue. In the
+   * second case `acked` was resolved when the command was queued (PROTOCOL §3).
    */
   onRefused(listener: (requestId: string, wrong: Refused) => void): () => void {
     this.refusals.add(listener);
     return () => this.refusals.delete(listener);
   }
 
-  /** Wait for a state. Throws Unreachable after `ms`, and what ended the stream. */
-  until(isSo: (state: ChatState) => boolean, ms = this.wire.patience.answerMs): Promise<ChatState> {
+  /**
+   * Waits for a state for which `isSo` returns true. Throws Unreachable after `ms` milliseconds, and the chat's
+   * `failure` if the stream ends.
+   */
+  until(isSo: (state: ChatState) => boolean, ms = this.wire.retryPolicy.answerMs): Promise<ChatState> {
     return new Promise((done, fail) => {
       const look = () => {
         if (this.isReady && isSo(this.state)) end(() => done(this.state));
@@ -150,15 +160,15 @@ export class Chat implements Recipient {
     this.source.look(this.id);
   }
 
-  // Sending. Each returns at once.
+  // Sending. None of these methods waits for the server, except `cancel` and `withdraw`.
 
-  /** Send a text, or any command of PROTOCOL §2. Throws OutboxFull, or what ended the stream. */
+  /** Sends a text, or any command of PROTOCOL §2. Throws OutboxFull, or the chat's `failure`. */
   send(what: string | Sendable, more: Partial<Omit<UserMessage, "type" | "content">> = {}): Sent {
     if (this.failure) throw this.failure;
     const command = typeof what === "string" ? { type: "user_message", content: what, ...more } : what;
     const requestId = command.client_request_id ?? newId();
     const body = JSON.stringify({ ...command, client_request_id: requestId });
-    this.postman.put({ chatId: this.id, requestId, type: command.type, body });
+    this.sender.put({ chatId: this.id, requestId, type: command.type, body });
     const handle = new Handle(requestId);
     this.sent.set(requestId, handle);
     if (this.connection.isResting) this.look();
@@ -166,7 +176,17 @@ export class Chat implements Recipient {
     return handle;
   }
 
-  /** Decide a paused call, bound to the arguments that this client was shown (PROTOCOL §11). */
+  /**
+   * Fetches the open questions with all arguments, also those that the stream hides (`hides_input`). Throws Refused (code
+   * `forbidden` for a caller who may not approve) and Unreachable.
+   */
+  async readQuestions(): Promise<readonly PauseReason[]> {
+    return (await this.wire.ask<Questions>("GET", pathOf("chats", this.id, "questions"))).questions;
+  }
+
+  /**
+   * Accepts or refuses a paused call. The decision is bound to the arguments that this client was shown (PROTOCOL §11).
+   */
   decide(
     toolCallId: string,
     accepted: boolean,
@@ -177,13 +197,16 @@ export class Chat implements Recipient {
     return this.send({ type: "tool_decision", tool_call_id: toolCallId, accepted, input_hash, ...more });
   }
 
-  /** Decide a preview, bound to the data that this client was shown (PROTOCOL §11). */
+  /** Accepts or refuses a preview. The decision is bound to the data that this client was shown (PROTOCOL §11). */
   decidePreview(payloadId: string, accepted: boolean, note?: string): Sent {
     const input_hash = this.state.payloads.find((payload) => payload.payload_id === payloadId)?.input_hash;
     return this.send({ type: "tool_decision", payload_id: payloadId, accepted, input_hash, note });
   }
 
-  /** Take a waiting command back; false when it does not wait any more. Throws Refused, Unreachable. */
+  /**
+   * Removes a command from the server's queue. Returns false if the command is no longer in the queue. Throws Refused
+   * and Unreachable.
+   */
   async cancel(requestId: string): Promise<boolean> {
     try {
       await this.wire.ask("DELETE", pathOf("chats", this.id, "queue", requestId));
@@ -195,37 +218,44 @@ export class Chat implements Recipient {
   }
 
   /**
-   * Takes back a sent command that the stream has not shown. Returns "gone" if the command will have no effect, "sent" if
-   * it has taken effect already. A command that was never posted is gone at once; else the server is asked as soon as it
-   * can be reached, and the command is not posted again meanwhile, also after a reload. Throws what ended the stream.
+   * Takes back a sent command that the stream has not shown. Returns "gone" if the command will have no effect, "sent"
+   * if it has taken effect already. A command that was never posted is gone at once. Otherwise the server is asked as
+   * soon as it can be reached, and until then the command is not posted again, even after a reload. Throws the chat's
+   * `failure`.
    */
   withdraw(requestId: string): Promise<"gone" | "sent"> {
     const held = this.waiting.find((one) => one.requestId === requestId);
     if (!held) return Promise.resolve("sent");
     this.sent.delete(requestId);
-    const isGone = held.type !== WITHDRAWN && this.postman.withdraw(held);
+    const isGone = held.type !== WITHDRAWN && this.sender.withdraw(held);
     this.say();
     if (isGone) return Promise.resolve("gone");
     return new Promise((done, fail) => this.withdrawals.set(requestId, { done, fail }));
   }
 
-  /** Tell the others that somebody types here, or does no longer. They forget it after a while; say it again. */
+  /**
+   * Tells other clients that a person is typing here, or has stopped. Other clients forget this after a while, so call
+   * the method repeatedly.
+   */
   type(isTyping: boolean): void {
     this.source.type(this.id, isTyping);
   }
 
-  /** Carry out the calls of a client tool, each behind a claim, so that only one client does it (PROTOCOL §12). */
+  /**
+   * Sets the handler for the calls of a client tool. The client claims each call first, so that only one client carries
+   * it out (PROTOCOL §12).
+   */
   onToolCall(name: string, handler: Handler): void {
     this.toolCalls.add(name, handler);
   }
 
-  /** Watch no longer. What is held stays in the outbox. */
+  /** Stops watching the chat. Kept commands stay in the outbox. */
   close(): void {
     this.unwatch();
     this.fail(new Closed(`chat ${this.id}`));
   }
 
-  // What the source and the postman tell.
+  // Reports from the source and from the sender.
 
   private take(item: Item): void {
     switch (item.kind) {
@@ -233,7 +263,7 @@ export class Chat implements Recipient {
         this.isTold = false;
         this.happen({ kind: "opened", after: item.isResumed && this.isReady ? this.state.position : null });
         this.connect({ state: "catching_up" });
-        return this.postman.repost();
+        return this.sender.repost();
       case "lost":
         this.happen({ kind: "lost", reason: item.reason, retryMs: item.retryMs });
         return this.connect({
@@ -250,7 +280,7 @@ export class Chat implements Recipient {
       }
       case "resting":
         this.connect({ state: "offline", reason: "too many chats are open here", isResting: true });
-        return this.postman.repost(); // sent commands do not need the stream
+        return this.sender.repost(); // sent commands do not need the stream
       case "missed":
         return this.happen({ kind: "missed", expected: item.expected, got: item.got });
       case "beat":
@@ -271,13 +301,13 @@ export class Chat implements Recipient {
   accepted(held: Held, receipt: Receipt): void {
     this.sent.get(held.requestId)?.takeAccepted();
     if (receipt.status === "aborted" && this.isReady && this.state.position === 0) {
-      // There is no such chat, so there is nothing to abort and nobody who would say so (PROTOCOL §1).
+      // The chat does not exist, so there is nothing to abort and no stream that would show the ack (PROTOCOL §1).
       this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { aborted: true } });
     }
     const { state, silentSince } = this.connection;
     // The server answers requests, so the silent connection is dead.
     if (silentSince !== undefined) this.source.cut();
-    else if (state === "live" && this.postman.isDone) this.connect({ state: "live" });
+    else if (state === "live" && this.sender.isDone) this.connect({ state: "live" });
     this.say();
   }
 
@@ -317,16 +347,16 @@ export class Chat implements Recipient {
   }
 
   private settle(ack: Ack): void {
-    if (this.outbox.held(this.id).some((held) => held.requestId === ack.client_request_id && held.type === WITHDRAWN)) {
+    if (this.waiting.some((held) => held.requestId === ack.client_request_id && held.type === WITHDRAWN)) {
       return; // the answer to its withdrawal decides
     }
-    this.postman.settle(ack.client_request_id);
+    this.sender.settle(ack.client_request_id);
     if (!ack.accepted) {
       const { error, code } = ack.result;
       return this.refuse(ack.client_request_id, new Refused(String(error ?? "refused"), String(code ?? "")));
     }
     this.sent.get(ack.client_request_id)?.takeAck(ack);
-    if (!ack.result.queued) this.sent.delete(ack.client_request_id); // else a final word may follow
+    if (!ack.result.queued) this.sent.delete(ack.client_request_id); // otherwise a refusal may follow
   }
 
   private refuse(requestId: string, wrong: Refused): void {
@@ -337,14 +367,14 @@ export class Chat implements Recipient {
     for (const listener of [...this.refusals]) listener(requestId, wrong);
   }
 
-  /** A snapshot may come in place of the ack (PROTOCOL §5). */
+  /** Settles commands that a snapshot shows, which may arrive in place of their acks (PROTOCOL §5). */
   private settleShown(snapshot: Snapshot): void {
     const last = new Map((snapshot.recent_acks ?? []).map((ack) => [ack.client_request_id, ack]));
     const shown = [...snapshot.messages, ...snapshot.runtime.queued_items].map((each) => each.client_request_id);
     for (const id of shown) {
       if (id && !last.has(id)) last.set(id, { type: "ack", client_request_id: id, accepted: true, result: { queued: true } });
     }
-    const own = [...this.outbox.held(this.id).map((held) => held.requestId), ...this.sent.keys()];
+    const own = [...this.waiting.map((held) => held.requestId), ...this.sent.keys()];
     for (const id of new Set(own)) {
       const ack = last.get(id);
       if (ack) this.settle(ack);
@@ -354,17 +384,20 @@ export class Chat implements Recipient {
   // The connection.
 
   private get held(): number {
-    return this.outbox.held(this.id).length;
+    return this.waiting.filter((held) => held.type !== WITHDRAWN).length;
   }
 
-  /** Live: after the first word of a connection, and once all that is held was posted again. */
+  /**
+   * Sets the state to live once the new connection has delivered the missed events and all kept commands are posted
+   * again.
+   */
   private catchUp(): void {
-    if (this.connection.state !== "catching_up" || !this.isTold || !this.postman.isDone) return;
+    if (this.connection.state !== "catching_up" || !this.isTold || !this.sender.isDone) return;
     this.happen({ kind: "live" });
     this.connect({ state: "live" });
   }
 
-  /** Something has changed: the state, or the number of held commands. */
+  /** Reports a change of the state or of the number of kept commands. */
   private say(): void {
     this.connection = { ...this.connection, held: this.held };
     this.catchUp();
@@ -387,7 +420,7 @@ export class Chat implements Recipient {
   private fail(wrong: ThreadcastError): void {
     if (this.failure) return;
     this.failure = wrong;
-    this.postman.close();
+    this.sender.close();
     this.toolCalls.close();
     for (const handle of this.sent.values()) handle.takeRefusal(wrong);
     for (const { fail } of this.withdrawals.values()) fail(wrong);

@@ -1,5 +1,5 @@
 /**
- * One server, seen as one caller: the way to its chats.
+ * Connects to one server as one caller, and opens its chats.
  *
  *     const client = connect({ url: "http://127.0.0.1:8000" });
  *     const chat = client.chat("hello");
@@ -19,17 +19,21 @@ import { Busy, Wire, type WireOptions } from "./wire.js";
 import { Unreachable } from "./errors.js";
 
 export interface Options extends WireOptions {
-  /** Where commands wait until they are seen; in memory unless given, in the tab's storage with `shared`. */
+  /** Keeps commands until the stream shows them. The default is in memory, with `shared` in the tab's storage. */
   outbox?: Outbox;
-  /** One connection for all tabs of this origin. Only in pages. */
+  /** All tabs of this origin use one connection. Only in pages. */
   shared?: boolean;
-  /** What claims of client tools are made under. Give one that stays if a program keeps its claims over a restart. */
+  /**
+   * The name under which this client claims calls of client tools. Pass a constant name if a program should keep its
+   * claims over a restart.
+   */
   name?: string;
 }
 
 /**
- * A browser says so sooner than a line falls silent. It is no answer by itself, since a server on this machine is there
- * without a network, so the line is tried: a resume costs nothing where it holds (HTML, "Browser state").
+ * The browser notices a lost network sooner than a missing heartbeat shows it. But a server on this machine is
+ * reachable without a network (HTML, "Browser state"), so the client only reconnects; resuming costs nothing if the
+ * connection was good.
  */
 const NETWORK_CHANGES = ["online", "offline"] as const;
 
@@ -51,25 +55,31 @@ export class Client {
     for (const change of NETWORK_CHANGES) globalThis.addEventListener?.(change, this.tryTheLine);
   }
 
-  /** A live chat. One that does not exist yet begins with the first message. Close it when done. */
+  /**
+   * Opens a live chat. A chat that does not exist yet begins with the first message. Call `close()` on the chat when it
+   * is no longer needed.
+   */
   chat(id: string): Chat {
     const chat = new Chat(id, this.wire, this.source, this.outbox, this.name);
     this.open.add(chat);
-    chat.subscribe(() => chat.failure && this.open.delete(chat)); // closed or gone: nobody is to hold what it was
+    chat.subscribe(() => chat.failure && this.open.delete(chat)); // forgets a closed or refused chat
     return chat;
   }
 
-  /** The caller's chats, now and after every change. Returns how to stop. */
+  /**
+   * Calls `take` with the list of the caller's chats, now and after every change, until the returned function is
+   * called.
+   */
   follow(take: (list: ChatsList) => void): () => void {
     return this.source.follow(take);
   }
 
-  /** Any other endpoint, once; its JSON. Throws Refused, Unreachable. */
+  /** Sends one request to any other endpoint and returns the JSON of the answer. Throws Refused, Unreachable. */
   async get<T>(path: string): Promise<T> {
     return (await this.request("GET", path)).json() as Promise<T>;
   }
 
-  /** Any other endpoint, once. Throws Refused, Unreachable. */
+  /** Sends one request to any other endpoint and returns the answer. Throws Refused, Unreachable. */
   async request(
     method: string,
     path: string,
@@ -82,12 +92,12 @@ export class Client {
     }
   }
 
-  /** Try now, without waiting for the next try: after a sign-in, or when a person asks for it. */
+  /** Reconnects now instead of after the pause. Call it after a sign-in, or when a person asks for it. */
   retry(): void {
     this.source.cut();
   }
 
-  /** For a developer's eyes: break the connection, or lose one event, and watch what happens. */
+  /** Faults for developers: break the connection, or lose one event, to see how the client recovers. */
   get faults(): { cut(): void; drop(): void } {
     return this.source;
   }
@@ -98,12 +108,14 @@ export class Client {
     this.source.close();
   }
 
-  /** What an earlier page had sent and nobody has seen goes out, whether or not its chat is opened. */
+  /**
+   * Opens the chats for which an earlier page kept commands, so that these are posted even if no view opens the chat.
+   */
   private async deliver(): Promise<void> {
     for (const id of this.outbox.chats()) {
       const chat = this.chat(id);
       const stop = chat.subscribe(() => {
-        if (chat.failure || (chat.isReady && chat.connection.held === 0)) {
+        if (chat.failure || (chat.isReady && !chat.waiting.length)) {
           stop();
           queueMicrotask(() => chat.close());
         }

@@ -1,20 +1,24 @@
 /**
- * The clock that measures all durations of this client, and its only waits.
+ * Measures all durations of this client, and makes all its waits.
  *
- * `Date.now` follows the wall clock, which people and NTP set forwards and back; `performance.now` does not. A timer may
- * fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and one of 2^31 ms or more
- * fires at once (HTML, "timers": the delay is a signed 32-bit number), so a wait looks at the clock and goes on waiting.
+ * `Date.now` follows the system clock, which people and NTP set forward and back; `performance.now` does not. A timer
+ * may fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and one of 2^31 ms
+ * or more fires at once (HTML, "timers": the delay is a signed 32-bit number), so a wait checks the clock and continues
+ * waiting if needed.
  */
 
 /** A timer of a longer delay fires at once, in browsers and in Node.js. */
 export const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Milliseconds on a clock that is never set. Only differences mean anything. */
+/** Returns milliseconds on a clock that is never adjusted. Only differences between two values mean anything. */
 export function now(): number {
   return performance.now();
 }
 
-/** Calls `act` once, when at least `ms` have passed, never within this call; `Infinity` is never. Returns how to cancel. */
+/**
+ * Calls `act` once after at least `ms` milliseconds, and never during this call; with `Infinity` it never calls it.
+ * Returns a function that cancels.
+ */
 export function after(ms: number, act: () => void): () => void {
   const due = now() + ms;
   let timer = setTimeout(look, delay(ms));
@@ -27,7 +31,7 @@ export function after(ms: number, act: () => void): () => void {
   }
 }
 
-/** Waits; ends early, and quietly, when `signal` does. */
+/** Waits `ms` milliseconds. Resolves early if `signal` aborts. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((done) => {
     if (signal?.aborted) return done();

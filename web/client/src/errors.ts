@@ -1,11 +1,9 @@
 /**
- * What can go wrong for a program that uses the client.
+ * The errors that a program may catch.
  *
- *   ThreadcastError            .code (PROTOCOL §17)
- *   ├── Refused                the server says no, by an HTTP answer or by an ack; waiting does not help. `.status`
- *   ├── Unreachable            no answer in time; what was sent stays in the outbox and goes out later
- *   ├── OutboxFull             more is waiting than one chat may hold
- *   └── Closed                 `close()` was called
+ * ThreadcastError .code (PROTOCOL §17) ├── Refused the server refuses, by an HTTP answer or by an ack; repeating does
+ * not help. `.status` ├── Unreachable no answer in time; sent commands stay in the outbox and are posted later ├──
+ * OutboxFull more commands are waiting than one chat may hold └── Closed `close()` was called
  */
 
 export class ThreadcastError extends Error {
@@ -23,8 +21,9 @@ export class Refused extends ThreadcastError {
   override readonly name = "Refused";
 
   /**
-   * `status` is 0 for a refusal by an ack; `path` points into the body where the server could say so (RFC 6901); `body`
-   * is the whole answer where there was one: of a position that is no longer held it names the `first` that is.
+   * `status` is 0 for a refusal by an ack. `path` is the refused place in the request's body, if the server names it
+   * (RFC 6901). `body` is the server's whole answer, if there was one; for a position that is no longer stored its
+   * field `first` is the first stored position.
    */
   constructor(
     message: string,
@@ -37,7 +36,7 @@ export class Refused extends ThreadcastError {
   }
 }
 
-/** The server does not know the caller, so that somebody has to sign in (401). */
+/** Whether the server does not know the caller, so that a person has to sign in (401). */
 export function isSignedOut(wrong: unknown): boolean {
   return wrong instanceof Refused && wrong.status === 401;
 }

@@ -1,4 +1,4 @@
-/** Why a run ended without a complete answer, stored with the message that it failed for (PROTOCOL §8). Pure. */
+/** Reads from a message why its run ended without a complete answer (PROTOCOL §8). Pure. */
 
 import type { Message } from "./types.js";
 
@@ -7,22 +7,22 @@ export interface Failure {
   readonly code: string;
   /** The server's fixed sentence. */
   readonly message: string;
-  /** What the model's provider said: untrusted, so show it as plain text only. */
+  /** The error text of the model's provider. It is untrusted, so show it as plain text only. */
   readonly reason?: string;
   /** The provider's HTTP status. */
   readonly status?: number;
-  /** The time before which the provider asks not to be called again, Unix milliseconds. */
+  /** The provider asks not to be called before this time, in Unix milliseconds. */
   readonly retryAt?: number;
-  /** Which model was asked, as `provider/model`. */
+  /** The model that was called, as `provider/model`. */
   readonly model?: string;
 }
 
-/** The last moment that a `Date` can tell (ECMA-262, Time Values and Time Range). */
+/** The latest time that a `Date` can represent (ECMA-262, Time Values and Time Range). */
 const LAST_MS = 8.64e15;
 
 /**
- * The failure of this message; null if it has no readable one. Impossible values, such as a status of -1 in an imported
- * chat, are left out. A later answer on the path supersedes the failure.
+ * Returns the failure of a message; null if it has none or an unreadable one. Impossible values, such as a status of -1
+ * in an imported chat, are left out. A later answer on the path supersedes the failure.
  */
 export function failureOf(message: Message): Failure | null {
   const found = message.extra?.failure as Record<string, unknown> | null | undefined;
@@ -38,13 +38,13 @@ export function failureOf(message: Message): Failure | null {
   };
 }
 
-/** How long the model thought before it answered, in milliseconds; null if unknown. */
+/** Returns how long the model reasoned before it answered, in milliseconds; null if unknown. */
 export function reasoningMsOf(message: Message): number | null {
   const ms = message.extra?.reasoning_ms;
   return isWithin(ms, 0, DAY_MS) && ms > 0 ? ms : null;
 }
 
-/** No model thinks for longer. */
+/** Longer times are ignored as impossible. */
 const DAY_MS = 86_400_000;
 
 function isWithin(found: unknown, least: number, most: number): found is number {

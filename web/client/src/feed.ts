@@ -1,13 +1,13 @@
 /**
- * The caller's chats as a list that keeps itself up to date, for a sidebar that never polls (PROTOCOL §4).
+ * Keeps the list of the caller's chats up to date without polling, for a sidebar (PROTOCOL §4).
  *
- * A reconnect begins with a snapshot, so nothing is resumed and nothing can be missed.
+ * Each connection begins with a snapshot, so there is nothing to resume.
  */
 
 import { Backoff } from "./backoff.js";
-import { after, now, sleep } from "./clock.js";
-import { isSignedOut, Refused, ThreadcastError } from "./errors.js";
-import { FrameParser } from "./frames.js";
+import { now, sleep } from "./clock.js";
+import { Refused } from "./errors.js";
+import { Missed, readLine } from "./line.js";
 import type { ChatSummary, FeedItem } from "./types.js";
 import { Busy, type Wire } from "./wire.js";
 
@@ -16,13 +16,13 @@ export interface ChatsList {
   chats: readonly ChatSummary[];
   hasMore: boolean;
   isLive: boolean;
-  /** The server refuses, and waiting does not help. */
+  /** The reason why the server refuses the list permanently. */
   refused?: string;
-  /** Why the list is not live. */
+  /** The reason why the list is not live. */
   reason?: string;
-  /** When the next try is. */
+  /** The time of the next attempt. */
   retryAt?: number;
-  /** When the server last sent a byte, while a heartbeat is overdue. */
+  /** The time at which the server last sent a byte, while a heartbeat is overdue. */
   silentSince?: number;
   /** The server does not know the caller. */
   isSignedOut?: boolean;
@@ -30,10 +30,7 @@ export interface ChatsList {
 
 export const NO_CHATS: ChatsList = { chats: [], hasMore: false, isLive: false };
 
-/** The wait before a server that does not know the caller is asked again; a sign-in ends the wait. */
-const SIGN_IN_MS = 30_000;
-
-/** The list after one item of the feed. Pure. */
+/** Returns the list after one item of the feed. Pure. */
 export function listAfter(list: ChatsList, item: FeedItem): ChatsList {
   if (item.type === "feed_snapshot") {
     return { chats: item.chats ?? [], hasMore: item.has_more ?? false, isLive: true };
@@ -45,7 +42,7 @@ export function listAfter(list: ChatsList, item: FeedItem): ChatsList {
   return { ...list, chats };
 }
 
-/** Tells `take` of the list after every change, until it is closed. */
+/** Calls `take` with the list after every change, until it is closed. */
 export class Feed {
   private readonly backoff: Backoff;
   private list = NO_CHATS;
@@ -56,11 +53,11 @@ export class Feed {
     private readonly wire: Wire,
     private readonly take: (list: ChatsList) => void,
   ) {
-    this.backoff = new Backoff(wire.patience);
+    this.backoff = new Backoff(wire.retryPolicy);
     void this.run();
   }
 
-  /** Gives up the present connection, or the pause before the next. */
+  /** Ends the present connection, or the pause before the next one. */
   cut(): void {
     this.connection.abort();
   }
@@ -75,64 +72,41 @@ export class Feed {
       this.connection = new AbortController();
       let pauseMs = 0;
       let reason = "";
-      let isOut = false;
+      let signInMs = 0;
       try {
         [reason, pauseMs] = await this.read(this.connection);
       } catch (wrong) {
-        isOut = this.wire.awaitsSignIn && isSignedOut(wrong);
-        // Whatever else reading throws has a name of the browser's own.
-        reason = wrong instanceof Busy || wrong instanceof ThreadcastError ? wrong.message : "the connection broke";
-        if (wrong instanceof Refused && !isOut) return this.tell({ isLive: false, refused: reason });
-        pauseMs = isOut ? SIGN_IN_MS : wrong instanceof Busy ? wrong.retryMs : 0;
+        signInMs = this.wire.signInMs(wrong);
+        reason = (wrong as Error).message;
+        if (wrong instanceof Refused && !signInMs) return this.tell({ isLive: false, refused: reason });
+        pauseMs = wrong instanceof Busy ? wrong.retryMs : signInMs;
       }
       if (this.isClosed) return;
       const pause = this.connection.signal.aborted ? 0 : this.backoff.pause(pauseMs);
-      this.tell({ isLive: false, reason, retryAt: now() + pause, ...(isOut && { isSignedOut: true }) });
+      this.tell({ isLive: false, reason: reason || "connecting again", retryAt: now() + pause, ...(signInMs && { isSignedOut: true }) });
       this.connection = new AbortController();
       await sleep(pause, this.connection.signal);
     }
   }
 
-  /** Runs one connection to its end. Returns why it ended, and how long the server asked to stay away, in milliseconds. */
-  private async read(connection: AbortController): Promise<[string, number]> {
-    const { quietMs, silenceMs } = this.wire.patience;
-    const reader = (await this.wire.stream("/v1/chats/feed", "", connection.signal)).getReader();
-    const stop = () => void reader.cancel().catch(() => {});
-    connection.signal.addEventListener("abort", stop, { once: true });
-    const parser = new FrameParser();
-    let reason = "the server ended the stream";
-    let asked = 0;
+  /**
+   * Runs one connection to its end. Returns why it ended, and for how many milliseconds the server asked the client not
+   * to reconnect.
+   */
+  private async read({ signal }: AbortController): Promise<[string, number]> {
     let expected = 0;
-    let cancel = () => {};
-    try {
-      for (;;) {
-        const heardAt = now();
-        const giveUp = () => {
-          reason = "the line fell silent";
-          stop();
-        };
-        const tell = () => {
-          this.tell({ isLive: this.list.isLive, silentSince: heardAt });
-          cancel = after(Math.max(0, heardAt + silenceMs - now()), giveUp);
-        };
-        cancel = quietMs < silenceMs ? after(quietMs, tell) : after(silenceMs, giveUp);
-        const { done, value } = await reader.read().finally(() => cancel());
-        if (done) return [asked ? "the server is shutting down" : reason, asked];
-        if (this.list.silentSince !== undefined) this.tell({ isLive: this.list.isLive });
-        for (const frame of parser.feed(value)) {
-          asked = frame.kind === "retry" ? frame.milliseconds : 0; // a goodbye is one that nothing follows
-          if (frame.kind !== "event") continue;
-          const item = JSON.parse(frame.data) as FeedItem;
-          if (item.type === "feed_snapshot") expected = 0;
-          if (item.seq !== String(expected++)) return ["an event was missed", 0];
-          this.backoff.reset();
-          this.take((this.list = listAfter(this.list, item)));
-        }
-      }
-    } finally {
-      connection.signal.removeEventListener("abort", stop);
-      stop();
-    }
+    return readLine(await this.wire.stream("/v1/chats/feed", "", signal), signal, this.wire.retryPolicy, {
+      frame: (frame) => {
+        if (frame.kind !== "event") return;
+        const item = JSON.parse(frame.data) as FeedItem;
+        if (item.type === "feed_snapshot") expected = 0;
+        if (item.seq !== String(expected++)) throw new Missed("an event was missed");
+        this.backoff.reset();
+        this.take((this.list = listAfter(this.list, item)));
+      },
+      quiet: (silentSince) => this.tell({ isLive: this.list.isLive, silentSince }),
+      heard: () => this.tell({ isLive: this.list.isLive }),
+    });
   }
 
   /** Reports a change of the connection; the chats stay. */

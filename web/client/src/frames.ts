@@ -1,8 +1,8 @@
 /**
- * Bytes of an event stream to frames, wherever the bytes are cut (WHATWG HTML, "Server-sent events").
+ * Parses the bytes of an event stream into frames, wherever the bytes are cut (WHATWG HTML, "Server-sent events").
  *
- * Pure: no socket, no clock. `stream.ts` feeds it; it knows nothing of what an event says. The one rule: an unfinished
- * block is nothing, so a connection that breaks in the middle of an event has not brought it.
+ * Pure. An unfinished block is no frame, so a connection that breaks in the middle of an event has not delivered the
+ * event.
  */
 
 export type Frame =
@@ -10,7 +10,7 @@ export type Frame =
   | { kind: "comment"; text: string }
   | { kind: "retry"; milliseconds: number };
 
-/** What is held of one unfinished block, in UTF-16 units: as much as the server's own parser takes. */
+/** The limit for one unfinished block, in UTF-16 units, as in the server's own parser. */
 export const FRAME_MAX_LENGTH = 64 * 1024 * 1024;
 
 export class FrameTooLarge extends Error {}
@@ -24,7 +24,7 @@ export class FrameParser {
   private event = "";
   private id = "";
 
-  /** The frames that these bytes finish. Throws FrameTooLarge; connect again. */
+  /** Returns the frames that these bytes complete. Throws FrameTooLarge, after which the caller must reconnect. */
   feed(bytes: Uint8Array): Frame[] {
     const frames: Frame[] = [];
     const chunk = this.text.decode(bytes, { stream: true });

@@ -1,16 +1,15 @@
 /**
- * Names that nobody else will choose: for commands, tabs and claims.
+ * Creates unique names for chats, commands, tabs and claims: 128 random bits, which nobody can guess or chooses by
+ * chance.
  *
- * `crypto.randomUUID` is missing on pages that came over plain HTTP from another machine (it wants a secure context), and
- * in node 18 `crypto` is no global; so its 122 random bits are drawn by what is there.
+ * `crypto.randomUUID` is missing in insecure contexts, such as a page that came over plain HTTP from another machine;
+ * `crypto.getRandomValues` is in all contexts of browsers, and in Node.js from 20 on. Without it there is no id, because
+ * other generators can be guessed.
  */
 
 const BYTES = 16;
 
 export function newId(): string {
-  const { crypto } = globalThis as { crypto?: Crypto };
-  const bytes = new Uint8Array(BYTES);
-  if (crypto?.getRandomValues) crypto.getRandomValues(bytes);
-  else for (let at = 0; at < BYTES; at++) bytes[at] = Math.floor(Math.random() * 256);
+  const bytes = globalThis.crypto.getRandomValues(new Uint8Array(BYTES));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

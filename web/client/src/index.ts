@@ -1,8 +1,8 @@
-/** What users import. */
+/** The public names of the package. */
 
 export { Client, connect, type Options } from "./client.js";
 export { Chat, type ChatEvent, type Connection, type Happening, type Sendable } from "./chat.js";
-export { PATIENCE, type Patience } from "./backoff.js";
+export { RETRY_POLICY, type RetryPolicy } from "./backoff.js";
 export { Closed, isSignedOut, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
 export { failureOf, reasoningMsOf, type Failure } from "./failures.js";
 export { NO_CHATS, type ChatsList } from "./feed.js";

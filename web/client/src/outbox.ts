@@ -1,15 +1,17 @@
 /**
- * What was sent and is not seen in the stream yet: in order, bounded, and kept over a reload if wanted.
+ * Keeps the commands that were sent and that the stream has not shown yet: in order, up to a limit, and over a reload
+ * if wanted.
  *
- * `MemoryOutbox` forgets with the program. `StorageOutbox` writes to a `Storage`, such as the browser's localStorage:
- * each tab under a name of its own, so that no two post the same; what a closed tab left is taken over by the next one
- * that opens (`adopt`). The law: a command is in it from `add` to `remove`, and never twice.
+ * `MemoryOutbox` keeps them for as long as the program runs. `StorageOutbox` writes them to a `Storage`, such as the
+ * browser's localStorage. Each tab uses its own keys, so that no two tabs post the same command; the next tab that
+ * opens takes over the commands of a closed tab (`adopt`). A command is in the outbox from `add` to `remove`, and never
+ * twice.
  */
 
 import { OutboxFull } from "./errors.js";
 import { newId } from "./ids.js";
 
-/** One command; `body` is the JSON that goes out, the same text each time (PROTOCOL §3). */
+/** A kept command. `body` is the JSON that is posted, the same text each time (PROTOCOL §3). */
 export interface Held {
   chatId: string;
   requestId: string;
@@ -18,24 +20,24 @@ export interface Held {
 }
 
 /**
- * The type of a posted command that is being taken back. The server may have it, so the command is kept, under its own
- * request id, until the server has answered. `body` is still the command's.
+ * The type of a posted command that is being taken back. The server may have the command, so it is kept with its
+ * request id and `body` until the server has answered.
  */
 export const WITHDRAWN = "withdrawn";
 
 export interface Outbox {
-  /** Throws OutboxFull. One whose id is kept already stays as it is. */
+  /** Keeps a command. A command whose request id is already kept stays unchanged. Throws OutboxFull. */
   add(held: Held): void;
   remove(chatId: string, requestId: string): void;
-  /** In the order of `add`. */
+  /** Returns the commands of a chat in the order of `add`. */
   held(chatId: string): Held[];
-  /** The chats for which something is kept. */
+  /** Returns the ids of the chats for which commands are kept. */
   chats(): string[];
 }
 
-/** Commands of one chat that would wait in the server's queue, which holds no more (PROTOCOL §18). */
+/** The most commands of one chat that can wait in the server's queue (PROTOCOL §18). */
 const WAITING_MAX_COUNT = 100;
-/** Those that overtake that queue. */
+/** The most commands of one chat that do not wait in the server's queue. */
 const EXEMPT_MAX_COUNT = 1_000;
 const EXEMPT: ReadonlySet<string> = new Set([
   "abort",
@@ -48,7 +50,7 @@ const EXEMPT: ReadonlySet<string> = new Set([
   WITHDRAWN,
 ]);
 
-/** It does not wait in the server's queue, so it need not wait behind what does. */
+/** Whether a command does not wait in the server's queue, and so need not wait here behind commands that do. */
 export function isExempt(held: Held): boolean {
   return EXEMPT.has(held.type);
 }
@@ -80,7 +82,7 @@ export class MemoryOutbox implements Outbox {
   }
 }
 
-/** What of `Storage` is used. */
+/** The methods of `Storage` that this file uses. */
 export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
 
 const PREFIX = "threadcast.outbox.";
@@ -91,7 +93,7 @@ export class StorageOutbox extends MemoryOutbox {
 
   constructor(private readonly store: Store) {
     super();
-    // Held for as long as this tab lives: how others know that what it keeps is not left behind.
+    // A lock that this tab holds while it is open. It tells other tabs not to take over this tab's commands.
     if (hasLocks()) navigator.locks.request(PREFIX + this.name, () => new Promise(() => {})).catch(() => {});
   }
 
@@ -103,7 +105,7 @@ export class StorageOutbox extends MemoryOutbox {
     try {
       this.store.setItem(key, JSON.stringify(held));
     } catch {
-      // A full store: the command is kept for as long as this tab lives.
+      // The storage is full, so the command is kept only while this tab is open.
     }
   }
 
@@ -137,7 +139,7 @@ export class StorageOutbox extends MemoryOutbox {
       try {
         return [[key, JSON.parse(this.store.getItem(key) ?? "") as Held] as [string, Held]];
       } catch {
-        return []; // taken by another tab meanwhile, or nothing of ours
+        return []; // taken by another tab meanwhile, or not written by this file
       }
     });
   }

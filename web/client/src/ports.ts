@@ -1,9 +1,8 @@
 /**
- * A hub for other tabs: the same `Source`, over messages.
- *
- * `serve` stands beside the hub, `RemoteHub` in each tab. A port may be that of a SharedWorker or an address on a
- * BroadcastChannel. Ports say nothing when a tab is gone, so each tab holds a Web Lock for as long as it lives, and
- * the hub's side waits for it. The rule: messages of one port arrive in order, and nothing is answered.
+ * Gives other tabs access to a hub by messages: `serve` runs beside the hub, and each tab uses a `RemoteHub`, which is
+ * a `Source` too. A port may be that of a SharedWorker or an address on a BroadcastChannel. A port does not report that
+ * its tab was closed, so each tab holds a Web Lock while it is open, and the hub's side waits for that lock. Messages
+ * of one port arrive in order; there are no replies to single messages.
  */
 
 import { now } from "./clock.js";
@@ -17,26 +16,28 @@ export interface Port {
   listen(take: (message: unknown) => void): void;
 }
 
-/** From a tab to the hub. */
+/** A message from a tab to the hub. */
 export type Wish =
   | { do: "watch" | "unwatch" | "look"; chatId: string }
   | { do: "type"; chatId: string; isTyping: boolean }
   | { do: "follow" | "unfollow" | "cut" | "drop" | "bye" };
 
 /**
- * From the hub to a tab. An error does not survive the way, its fields do; and clocks of two threads differ, so times of
- * a list are told as milliseconds from now. `here`: a hub is at the other end. */
-type News =
+ * A message from the hub to a tab. Errors cannot be sent between threads, so their fields are sent. Clocks of two
+ * threads differ, so the times of a list are sent relative to now, in milliseconds. `here` says that a hub has
+ * answered.
+ */
+type Report =
   | { on: "here" }
   | { on: "item"; chatId: string; item: Exclude<Item, { kind: "gone" }> }
   | { on: "gone"; chatId: string; message: string; code: string; status: number }
   | { on: "list"; list: ChatsList };
 
-/** Carry out a tab's wishes until it says bye, or lets go of `lock`. */
+/** Carries out a tab's requests until the tab says bye or releases `lock`. */
 export function serve(hub: Source, port: Port, lock?: string): void {
   const watched = new Map<string, () => void>();
   let unfollow: (() => void) | null = null;
-  const post = (news: News) => port.post(news);
+  const post = (report: Report) => port.post(report);
   post({ on: "here" });
   const end = () => {
     for (const unwatch of watched.values()) unwatch();
@@ -91,17 +92,17 @@ export class RemoteHub implements Source {
   private list = NO_CHATS;
   private port: Port | null = null;
   private lookedAt = "";
-  /** A hub has answered at the present port. */
+  /** Called when a hub has answered at the present port. */
   onHere = () => {};
 
-  /** From now on the hub is at this port; null: nowhere yet. */
+  /** Uses the hub at this port from now on; null if there is no hub yet. */
   move(port: Port | null): void {
     this.port = port;
-    port?.listen((message) => this.port === port && this.take(message as News));
+    port?.listen((message) => this.port === port && this.take(message as Report));
     this.begin();
   }
 
-  /** Another hub stands at the other end: tell it all that is wanted. */
+  /** Sends all present requests to a hub that does not know them yet. */
   begin(): void {
     for (const chatId of this.takes.keys()) this.wish({ do: "watch", chatId });
     if (this.lookedAt) this.wish({ do: "look", chatId: this.lookedAt });
@@ -114,7 +115,7 @@ export class RemoteHub implements Source {
   }
 
   watch(chatId: string, take: (item: Item) => void): () => void {
-    // A second watcher in the same tab needs a beginning of its own: the hub gives it to all of them once more.
+    // A second watcher in the same tab needs its own snapshot, so the hub sends the beginning to all watchers again.
     const takes = this.takes.get(chatId) ?? new Set();
     if (takes.size) this.wish({ do: "unwatch", chatId });
     this.takes.set(chatId, takes.add(take));
@@ -149,7 +150,7 @@ export class RemoteHub implements Source {
     this.wish({ do: "drop" });
   }
 
-  /** The hub may forget this tab, which keeps what it wants for the next one. */
+  /** Lets the hub forget this tab. The tab keeps its requests for the next hub. */
   bye(): void {
     this.wish({ do: "bye" });
   }
@@ -164,20 +165,20 @@ export class RemoteHub implements Source {
     this.port?.post(wish);
   }
 
-  private take(news: News): void {
-    if (news.on === "here") return this.onHere();
-    if (news.on === "list") {
-      this.list = shifted(news.list, now());
+  private take(report: Report): void {
+    if (report.on === "here") return this.onHere();
+    if (report.on === "list") {
+      this.list = shifted(report.list, now());
       for (const take of [...this.followers]) take(this.list);
       return;
     }
-    if (news.on === "gone") {
-      const wrong = new Refused(news.message, news.code, news.status);
-      const takes = this.takes.get(news.chatId);
-      this.takes.delete(news.chatId);
-      for (const take of [...(takes ?? [])]) take({ kind: "gone", chatId: news.chatId, wrong });
+    if (report.on === "gone") {
+      const wrong = new Refused(report.message, report.code, report.status);
+      const takes = this.takes.get(report.chatId);
+      this.takes.delete(report.chatId);
+      for (const take of [...(takes ?? [])]) take({ kind: "gone", chatId: report.chatId, wrong });
       return;
     }
-    for (const take of [...(this.takes.get(news.chatId) ?? [])]) take(news.item);
+    for (const take of [...(this.takes.get(report.chatId) ?? [])]) take(report.item);
   }
 }

@@ -1,14 +1,15 @@
 /**
- * reduce(state, event) -> state: the fold of public events, as `protocol/reducer.py` has it.
+ * Applies public events to a chat's state, like `protocol/threadcast_protocol/fold/reducer.py`.
  *
- * Pure. The law: `state(i) + events(i..j) == state(j)`; the same recorded streams are folded by both in the tests. An
- * event of a type that this version does not know moves the position and nothing else.
+ * Pure. Always `state(i) + events(i..j) == state(j)`; the tests fold the same recorded streams with both reducers. An
+ * event of an unknown type changes only the position.
  */
 
 import { AT_REST, draftedMessage, type ChatState, type Draft } from "./state.js";
 import type {
   AddCitation,
   AddServerContentBlock,
+  AgentStep,
   AppendContent,
   AppendReasoning,
   IdeCall,
@@ -40,9 +41,10 @@ type Op =
 
 const RECENT_ACKS_KEPT = 64;
 const AGENTS_KEPT = 64;
+const AGENT_STEPS_KEPT = 100;
 const FINAL_TOOL_STATUSES: ReadonlySet<string> = new Set(["done", "error", "denied", "aborted", "outcome_unknown"]);
 
-/** The state after the event that follows on `state`. */
+/** Returns the state after `event`, which must be the next event after `state`. */
 export function reduce(state: ChatState, event: WireEvent): ChatState {
   return { ...fold(state, event), position: state.position + 1 };
 }
@@ -54,7 +56,7 @@ function fold(state: ChatState, event: WireEvent): ChatState {
     case "queue_updated":
       return withRuntime(state, { queue_size: event.queue_size, queued_items: event.queued_items });
     case "runtime_updated":
-      return { ...state, runtime: runtimeAfter(state.runtime, event) };
+      return { ...state, runtime: runtimeAfter(state.runtime, inner(event)) };
     case "thread_updated": {
       const { type: _type, ...changes } = inner(event);
       return { ...state, thread: { ...state.thread, ...(changes as Partial<Thread>) } };
@@ -97,6 +99,8 @@ function fold(state: ChatState, event: WireEvent): ChatState {
       const others = state.backgroundAgents.filter((agent) => agent.id !== event.agent.id);
       return { ...state, backgroundAgents: [...others, event.agent].slice(-AGENTS_KEPT) };
     }
+    case "agent_step":
+      return withRuntime(state, { agent_steps: agentSteps(state.runtime.agent_steps ?? [], inner(event)) });
     case "payload_added":
       return { ...state, payloads: [...state.payloads, inner(event)] };
     case "payload_updated": {
@@ -108,7 +112,7 @@ function fold(state: ChatState, event: WireEvent): ChatState {
   }
 }
 
-/** The event without what only its place on the wire adds. */
+/** Returns the event without the fields that only the stream adds. */
 function inner<E extends WireEvent>(event: E): Omit<E, "chat_id" | "seq"> {
   const { chat_id: _chat, seq: _seq, ...rest } = event;
   return rest;
@@ -122,26 +126,21 @@ function withNode(state: ChatState, id: string, message: Message): ChatState {
   return { ...state, nodes: new Map(state.nodes).set(id, message) };
 }
 
-/** `runtime_updated` is the whole of what is said about the run: a field that is absent no longer holds. */
+/** `runtime_updated` replaces everything known about the run: a missing field clears its old value. */
 function runtimeAfter(before: Runtime, event: RuntimeUpdated): Runtime {
   const rests = AT_REST.has(event.state);
+  const { type: _type, ...now } = event;
   return {
     queue_size: before.queue_size,
     queued_items: before.queued_items,
     pause_reasons: before.pause_reasons,
+    agent_steps: before.agent_steps,
     tools: rests ? [] : before.tools,
     ide_calls: rests ? [] : before.ide_calls,
+    is_compressing: false,
+    error: null,
+    ...now,
     paused: event.state === "paused",
-    is_compressing: event.is_compressing ?? false,
-    error: event.error ?? null,
-    state: event.state,
-    run_id: event.run_id,
-    round: event.round,
-    status_text: event.status_text,
-    active_tool: event.active_tool,
-    outcome: event.outcome,
-    context: event.context,
-    tools_used: event.tools_used,
   };
 }
 
@@ -161,11 +160,11 @@ function messageAdded(state: ChatState, event: MessageAdded): ChatState {
   };
 }
 
-/** The message goes with everything below it; of a path, that is the rest of the path (CMD-9). */
+/** Removes a message and all its descendants; on the active path these are all later messages (CMD-9). */
 function messageRemoved(state: ChatState, id: string): ChatState {
   if (!state.nodes.has(id)) return state;
   const gone = new Set([id]);
-  // A map keeps the order of insertion, but a message that was inserted may stand before its child: until nothing new.
+  // A child may come before its parent in the map, so the search repeats until it finds no new descendant.
   for (let before = 0; before !== gone.size; ) {
     before = gone.size;
     for (const [key, node] of state.nodes) if (node.parent_id != null && gone.has(node.parent_id)) gone.add(key);
@@ -203,7 +202,7 @@ function streamStarted(
   };
 }
 
-/** The text of a message, its parts of text joined by line ends. */
+/** Returns the text of a message; several text parts are joined by line breaks. */
 export function textOf(message: Message): string {
   if (typeof message.content === "string") return message.content;
   return message.content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
@@ -241,7 +240,7 @@ function bake(state: ChatState, draft: Draft): ChatState {
   return { ...withNode(state, draft.message.message_id, draftedMessage(draft)), draft: null };
 }
 
-/** Progress does not repeat what the call was begun with. */
+/** Keeps the arguments and the label of the first status, because later ones do not repeat them. */
 function begunWith(event: ToolStatus, before?: ToolStatus): ToolStatus {
   const now = { ...event };
   if (before?.input != null && event.input == null) now.input = before.input;
@@ -259,4 +258,12 @@ function toolStatus(runtime: Runtime, event: ToolStatus): Partial<Runtime> {
   const claimed = (call: IdeCall): IdeCall =>
     call.tool_call_id === event.tool_call_id ? { ...call, claimed_by, claim_expires_at } : call;
   return { tools, ide_calls: (runtime.ide_calls ?? []).map(claimed) };
+}
+
+/** Replaces the step of the same id, or adds the step; the first step of another run removes those of the run before. */
+function agentSteps(before: AgentStep[], event: AgentStep): AgentStep[] {
+  const steps = before.filter((step) => step.run_id === event.run_id);
+  const index = steps.findIndex((step) => step.step_id === event.step_id);
+  steps.splice(index < 0 ? steps.length : index, 1, event);
+  return steps.slice(-AGENT_STEPS_KEPT);
 }

@@ -1,12 +1,12 @@
-/** The fate of a sent command, as promises that its sender may wait for. */
+/** The outcome of a sent command, as promises that its sender may wait for. */
 
 import type { ThreadcastError } from "./errors.js";
 import type { Ack } from "./types.js";
 
-/** What became of one command. */
+/** The outcome of one command. */
 export interface Sent {
   readonly requestId: string;
-  /** The server has promised to keep it (202). Rejects with Refused. */
+  /** Resolves when the server has stored the command (202). Rejects with Refused. */
   readonly accepted: Promise<void>;
   /** Resolves when the stream shows the outcome. Rejects with Refused, also for a command that was refused after waiting. */
   readonly acked: Promise<Ack>;

@@ -1,9 +1,8 @@
 /**
- * Where a chat's items come from: a connection of this page's own, or one that all its tabs share.
- *
- * `Hub` is the real thing: it holds the one stream and the one feed, folds each chat that is watched, and so can begin
- * a second watcher with a snapshot of its own. `ports.ts` carries a hub to other tabs. The rule: every watcher of a chat
- * gets `opened`, then a snapshot, then every item after it.
+ * Delivers the items of chats, over connections of this page's own or over one that all its tabs share. `Hub` holds the
+ * streams and the feed of chats. It folds each watched chat, so that a second watcher begins with a snapshot made here.
+ * `ports.ts` gives other tabs access to a hub. Every watcher of a chat receives `opened`, then a snapshot, then every
+ * later item.
  */
 
 import { now } from "./clock.js";
@@ -16,22 +15,22 @@ import type { Wire } from "./wire.js";
 type Take = (item: Item) => void;
 
 export interface Source {
-  /** Be told of a chat's items. Returns how to stop. */
+  /** Calls `take` with the items of a chat. Returns a function that ends the calls. */
   watch(chatId: string, take: Take): () => void;
   /** Marks this chat as viewed now: if not all chats fit, the most recently viewed ones are live. */
   look(chatId: string): void;
-  /** Be told of the list of chats. Returns how to stop. */
+  /** Calls `take` with the list of chats after each change. Returns a function that ends the calls. */
   follow(take: (list: ChatsList) => void): () => void;
-  /** Tell other streams that somebody types in this chat, or does no longer. */
+  /** Tells other clients that a person is typing in this chat, or has stopped. */
   type(chatId: string, isTyping: boolean): void;
   /** Ends the connections, or the pauses before the next ones, so that the streams reconnect at once. */
   cut(): void;
-  /** Lose the next event, to see the gap noticed. */
+  /** Drops the next event, for a developer who wants to see the gap noticed. */
   drop(): void;
   close(): void;
 }
 
-/** Chats on one stream (PROTOCOL §18). */
+/** The most chats that one stream carries (PROTOCOL §18). */
 export const CHATS_MAX = 64;
 
 /** One connection and its state, which a new watcher receives first. */
@@ -40,20 +39,20 @@ interface Line {
   readonly chats: Set<string>;
   standing: Item | null;
   standingAt: number;
-  /** Since when a heartbeat is overdue; null while all is well. */
+  /** The time of the last byte while a heartbeat is overdue; otherwise null. */
   quietSince: number | null;
   hasBeaten: boolean;
 }
 
 interface Watched {
-  /** Who watches, and whether it was told how things stand, with which it begins. */
+  /** The watchers, and whether each was told the state of the connection, which comes before all other items. */
   readonly takes: Map<Take, boolean>;
-  /** Null while it rests. */
+  /** Null while the chat has no connection. */
   line: Line | null;
   /** Null until a snapshot has come. */
   state: ChatState | null;
   id: string;
-  /** The order of views: larger is later; 0: not viewed yet. */
+  /** The number of the chat's last view, counted over all chats; 0 if it was not viewed yet. */
   lookedAt: number;
 }
 
@@ -66,8 +65,9 @@ export class Hub implements Source {
   private looks = 0;
 
   /**
-   * `linesMax`: connections for chats. A program has as many as its chats need. The tabs of a browser share one, since
-   * browsers allow six to a host over HTTP/1.1; chats beyond it rest until somebody looks at them.
+   * `linesMax` is the most connections for chats. A program opens as many as its chats need. The tabs of a browser
+   * share one, because browsers allow six connections to a host over HTTP/1.1; the chats for which it has no room are
+   * resting until a person views them.
    */
   constructor(
     private readonly wire: Wire,
@@ -78,13 +78,14 @@ export class Hub implements Source {
     const watched: Watched = this.chats.get(chatId) ?? { takes: new Map(), line: null, state: null, id: "", lookedAt: 0 };
     this.chats.set(chatId, watched);
     watched.takes.set(take, false);
-    // Later, so that whoever watches has what this returns before the first item.
+    // In a microtask, so that the caller has the returned function before the first item.
     queueMicrotask(() => watched.takes.has(take) && this.begin(chatId, watched, take));
-    this.seat(chatId, watched);
+    this.assign(chatId, watched);
     return () => {
       watched.takes.delete(take);
-      // Later, so that whoever goes from one chat to the next, or comes back at once, keeps the line: the last chat of a
-      // stream takes it along. A task, not a microtask, since each message of a tab is a turn of its own.
+      // A stream without chats closes its connection. Waiting keeps the connection for a person who goes from one chat
+      // to the next or comes back at once. A task, not a microtask, because each message of a tab arrives in its own
+      // task.
       setTimeout(() => this.leave(chatId, watched));
     };
   }
@@ -93,27 +94,27 @@ export class Hub implements Source {
     const watched = this.chats.get(chatId);
     if (!watched) return;
     watched.lookedAt = ++this.looks;
-    this.seat(chatId, watched);
+    this.assign(chatId, watched);
   }
 
   private leave(chatId: string, watched: Watched): void {
     if (watched.takes.size || this.chats.get(chatId) !== watched) return;
     this.chats.delete(chatId);
-    this.unseat(chatId, watched);
+    this.release(chatId, watched);
     this.fill();
   }
 
   /** Assigns a chat to a connection: one with room, a new one, or in place of the least recently viewed chat. */
-  private seat(chatId: string, watched: Watched): void {
+  private assign(chatId: string, watched: Watched): void {
     if (watched.line) return;
     let line = this.lines.find(({ chats }) => chats.size < CHATS_MAX);
     if (!line && this.lines.length < this.linesMax) line = this.newLine();
     if (!line) {
-      const seated = [...this.chats].filter(([, other]) => other.line);
-      const [oldestId, oldest] = seated.reduce((a, b) => (b[1].lookedAt < a[1].lookedAt ? b : a));
+      const assigned = [...this.chats].filter(([, other]) => other.line);
+      const [oldestId, oldest] = assigned.reduce((a, b) => (b[1].lookedAt < a[1].lookedAt ? b : a));
       if (oldest.lookedAt >= watched.lookedAt) return;
       line = oldest.line as Line;
-      this.unseat(oldestId, oldest);
+      this.release(oldestId, oldest);
       tell(oldest, { kind: "resting" });
     }
     watched.line = line;
@@ -122,7 +123,7 @@ export class Hub implements Source {
     for (const item of standingOf(line)) tell(watched, item);
   }
 
-  private unseat(chatId: string, watched: Watched): void {
+  private release(chatId: string, watched: Watched): void {
     watched.line?.chats.delete(chatId);
     watched.line?.stream.remove(chatId);
     watched.line = watched.state = null;
@@ -132,7 +133,7 @@ export class Hub implements Source {
   private fill(): void {
     const resting = [...this.chats].filter(([, watched]) => !watched.line);
     if (!resting.length) return;
-    this.seat(...resting.reduce((a, b) => (b[1].lookedAt > a[1].lookedAt ? b : a)));
+    this.assign(...resting.reduce((a, b) => (b[1].lookedAt > a[1].lookedAt ? b : a)));
   }
 
   private newLine(): Line {

@@ -1,13 +1,14 @@
 /**
- * What a chat is, as a client holds it: from a snapshot, ready for the next event.
+ * The state of a chat in a client: made from a snapshot, and ready for the next event.
  *
- * States are values: `reducer.ts` makes a new one for each event, and what the new one shares with the old is never
- * changed, so a view may compare by identity. It follows `protocol/state.py` and `protocol/snapshot.py`.
+ * States are immutable: `reducer.ts` makes a new one for each event and shares the unchanged parts with the old one, so
+ * a view may compare by identity. This file matches `protocol/threadcast_protocol/fold/state.py` and
+ * `protocol/threadcast_protocol/fold/snapshot.py`.
  */
 
 import type { Ack, JsonObject, Message, PayloadAdded, Runtime, Snapshot, Thread } from "./types.js";
 
-/** The answer that is being streamed: its message, and the two texts that grow. */
+/** The answer that is being streamed: its message, and its two growing texts. */
 export interface Draft {
   message: Message;
   content: string;
@@ -16,11 +17,11 @@ export interface Draft {
 
 export interface ChatState {
   readonly chatId: string;
-  /** Position of the last event in it (PROTOCOL §4). */
+  /** The position of the last event that was applied (PROTOCOL §4). */
   readonly position: number;
   readonly thread: Thread;
   readonly runtime: Runtime;
-  /** Messages by id, those of the active path and what was cut from it since the snapshot. */
+  /** Messages by id: those of the active path, and those removed from the path since the snapshot. */
   readonly nodes: ReadonlyMap<string, Message>;
   /** Ids of the active path, root first. */
   readonly path: readonly string[];
@@ -37,7 +38,7 @@ export function isAtRest(state: ChatState): boolean {
   return AT_REST.has(state.runtime.state);
 }
 
-/** A chat that nobody has written to. */
+/** Returns the state of a chat without messages. */
 export function emptyState(chatId: string): ChatState {
   return stateFromSnapshot(chatId, EMPTY(chatId), 0);
 }
@@ -58,7 +59,10 @@ const EMPTY = (id: string): Snapshot => ({
   background_agents: [],
 });
 
-/** A last message of the assistant without a finish reason, while a run is open, is the unfinished answer. */
+/**
+ * Returns the state that a snapshot describes. If a run is open and the last message is the assistant's without a
+ * finish reason, that message is the unfinished answer.
+ */
 export function stateFromSnapshot(chatId: string, snapshot: Snapshot, position: number): ChatState {
   const leaf = snapshot.messages.at(-1);
   const isOpen =
@@ -82,12 +86,12 @@ export function stateFromSnapshot(chatId: string, snapshot: Snapshot, position: 
   };
 }
 
-/** The draft as a message, its texts as they stand. */
+/** Returns the unfinished answer as a message with its present texts. */
 export function draftedMessage(draft: Draft): Message {
   return { ...draft.message, content: draft.content, reasoning_content: draft.reasoning || null };
 }
 
-/** The active path from the root to the leaf, the draft as it stands. */
+/** Returns the messages of the active path from the root to the leaf, including the unfinished answer. */
 export function activePath(state: ChatState): Message[] {
   const { draft } = state;
   return state.path.map((id) =>
@@ -95,7 +99,7 @@ export function activePath(state: ChatState): Message[] {
   );
 }
 
-/** What another reader may start from: two states are the same when their snapshots are. */
+/** Returns a snapshot from which another reader may start. Two states are equal if their snapshots are. */
 export function snapshotOf(state: ChatState): Snapshot {
   return {
     type: "snapshot",

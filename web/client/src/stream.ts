@@ -1,17 +1,18 @@
 /**
- * One endless stream of several chats over as many connections as it takes: resumes where it stopped, notices a missing
- * event and a silent line, and comes back when it should.
+ * Reads one stream of several chats, and reconnects whenever a connection ends. The stream resumes where it stopped,
+ * and it notices missing events and silent connections.
  *
- * It folds nothing. `take` is told of each arrival, in order, by a plain call. The one rule: after a loss that cannot be
- * mended the next event of a chat is a snapshot, and nothing comes twice (PROTOCOL §4).
+ * It calls `take` with each item, in order, and folds no events. After a loss that cannot be resumed the next event of
+ * a chat is a snapshot, and no event arrives twice (PROTOCOL §4).
  */
 
 import { Backoff } from "./backoff.js";
 import { after, now, sleep } from "./clock.js";
-import { isSignedOut, Refused, Unreachable } from "./errors.js";
-import { FrameParser, FrameTooLarge } from "./frames.js";
+import { Refused, Unreachable } from "./errors.js";
+import { FrameTooLarge } from "./frames.js";
 import { newId } from "./ids.js";
-import { Places } from "./places.js";
+import { Missed, readLine } from "./line.js";
+import { StreamIds } from "./stream_ids.js";
 import type { TransientEvent, WireEvent } from "./types.js";
 import { Busy, pathOf, type Wire } from "./wire.js";
 
@@ -19,36 +20,34 @@ import { Busy, pathOf, type Wire } from "./wire.js";
 export type Arrived = { [key: string]: unknown; chat_id: string; type: string; seq?: string };
 
 export type Item =
-  /** A connection stands; what was missed is on its way. `isResumed`: it was asked to go on where the last one ended. */
+  /**
+   * A connection is open, and missed events follow. `isResumed` says whether it was asked to continue where the last
+   * one ended.
+   */
   | { kind: "opened"; isResumed: boolean }
-  /** The connection went, or was not to be had, and when the next one is tried. */
+  /** The connection ended or could not be opened. The next attempt starts in `retryMs` milliseconds. */
   | { kind: "lost"; reason: string; retryMs: number; isSignedOut?: boolean }
-  /** A heartbeat is overdue: nothing has come for `forMs`. */
+  /** A heartbeat is overdue: no byte has arrived for `forMs` milliseconds. */
   | { kind: "quiet"; forMs: number }
   /** Bytes arrive again. */
   | { kind: "heard" }
-  /** This chat has no connection for now, since others were viewed more recently. */
+  /** This chat has no connection for now, because other chats were viewed more recently. */
   | { kind: "resting" }
-  /** A heartbeat: the line is alive, and all that was there has been sent. */
+  /** A heartbeat: the connection is alive, and the server has sent everything that it had. */
   | { kind: "beat" }
-  /** `position` is 0 where the id does not tell it. */
+  /** `position` is 0 if the id does not contain it. */
   | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }
-  /** An event of this chat is missing: `got` came where `expected` was due, so a snapshot is asked for. */
+  /** An event of this chat is missing: event `got` arrived instead of `expected`, so a snapshot is requested. */
   | { kind: "missed"; chatId: string; expected: number; got: number }
   | { kind: "transient"; chatId: string; event: TransientEvent }
-  /** This chat is refused; the others go on. */
+  /** The server refuses this chat; the others continue. */
   | { kind: "gone"; chatId: string; wrong: Refused };
-
-class Missed extends Error {}
-
-/** The wait before a server that does not know the caller is asked again; a sign-in ends the wait. */
-const SIGN_IN_MS = 30_000;
 
 export class Stream {
   private readonly name = newId();
   private readonly chats = new Set<string>();
   private readonly seqs = new Map<string, number>();
-  private readonly places = new Places();
+  private readonly streamIds = new StreamIds();
   private readonly backoff: Backoff;
   private lastEventId = "";
   private retryMs = 0;
@@ -67,10 +66,10 @@ export class Stream {
     private readonly take: (item: Item) => void,
     private readonly presence = false,
   ) {
-    this.backoff = new Backoff(wire.patience);
+    this.backoff = new Backoff(wire.retryPolicy);
   }
 
-  /** Watch one more chat. It begins with a snapshot, or with `gone`. */
+  /** Adds a chat to the stream. Its first item is a snapshot or `gone`. */
   add(chatId: string): void {
     if (this.chats.has(chatId)) return;
     this.chats.add(chatId);
@@ -79,7 +78,7 @@ export class Stream {
     else void this.change();
   }
 
-  /** Watch it no longer. Without any chat there is no connection, and nothing to go on after. */
+  /** Removes a chat from the stream. Without chats the stream closes its connection and forgets its position. */
   remove(chatId: string): void {
     if (!this.chats.delete(chatId)) return;
     this.seqs.delete(chatId);
@@ -88,26 +87,30 @@ export class Stream {
     else void this.change();
   }
 
-  /** Tell the other streams of this chat; a word that is lost matters to nobody. */
+  /**
+   * Tells the other streams of this chat that a person is typing here, or has stopped. A failed request is ignored,
+   * because the message is repeated.
+   */
   type(chatId: string, isTyping: boolean): void {
     const body = JSON.stringify({ typing: isTyping, stream_id: this.name });
     this.wire.ask("POST", pathOf("chats", chatId, "typing"), body).catch(() => {});
   }
 
-  /** Begin this chat again with a snapshot, since what came cannot be gone on with. */
+  /** Reconnects and starts every chat again with a snapshot. */
   resync(): void {
     this.forget();
     this.connection.abort();
   }
 
   /**
-   * Give up the present connection, or the pause before the next, which resumes. One that is being made is let be, so
-   * that nine tabs which ask for it at once cause one. */
+   * Ends the present connection, or the pause before the next one; the next connection resumes. A connection that is
+   * being opened is kept, so that requests of nine tabs at once cause only one.
+   */
   cut(): void {
     if (this.isOpen || this.isPausing) this.connection.abort();
   }
 
-  /** Lose the next event, as a broken relay might, so that people can watch a gap being noticed. */
+  /** Drops the next event, as a faulty relay might, so that a developer can see the gap noticed. */
   drop(): void {
     this.dropNext = true;
   }
@@ -123,19 +126,18 @@ export class Stream {
       this.connection = new AbortController();
       const { signal } = this.connection;
       let reason = "";
-      let isOut = false;
+      let signInMs = 0;
       try {
         reason = await this.connect(signal);
       } catch (wrong) {
         if (!(wrong instanceof Refused)) throw wrong;
-        isOut = this.wire.awaitsSignIn && isSignedOut(wrong);
-        if (isOut) this.retryMs = SIGN_IN_MS;
-        reason = isOut ? wrong.message : await this.findTheGone(wrong, signal);
+        this.retryMs = signInMs = this.wire.signInMs(wrong);
+        reason = signInMs ? wrong.message : await this.findTheGone(wrong, signal);
       }
       this.isOpen = false;
       if (!this.chats.size || this.isClosed) break;
       const pause = signal.aborted && !reason ? 0 : this.backoff.pause(this.retryMs);
-      this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause, ...(isOut && { isSignedOut: true }) });
+      this.take({ kind: "lost", reason: reason || "connecting again", retryMs: pause, ...(signInMs && { isSignedOut: true }) });
       this.connection = new AbortController();
       this.isPausing = true;
       await sleep(pause, this.connection.signal);
@@ -145,7 +147,7 @@ export class Stream {
     this.forget();
   }
 
-  /** One connection, to its end; why it ended, "" when we wanted it. Throws Refused. */
+  /** Runs one connection to its end. Returns why it ended, or "" if this client ended it. Throws Refused. */
   private async connect(signal: AbortSignal): Promise<string> {
     this.retryMs = 0;
     this.added.clear(); // the new connection asks for all wanted chats
@@ -160,60 +162,24 @@ export class Stream {
       const bytes = await this.wire.stream(`/v1/chats/subscribe?${query}`, this.lastEventId, signal);
       this.isOpen = true;
       this.take({ kind: "opened", isResumed });
-      reason = await this.read(bytes.getReader(), signal);
+      [reason, this.retryMs] = await readLine(bytes, signal, this.wire.retryPolicy, {
+        frame: (frame) => {
+          if (frame.kind === "comment") this.take({ kind: "beat" });
+          else if (frame.kind === "event") this.arrived(frame.data, frame.id);
+        },
+        quiet: () => this.take({ kind: "quiet", forMs: this.wire.retryPolicy.quietMs }),
+        heard: () => this.take({ kind: "heard" }),
+      });
     } catch (wrong) {
       if (wrong instanceof Busy) this.retryMs = wrong.retryMs;
       else if (wrong instanceof Missed || wrong instanceof FrameTooLarge) this.forget();
       else if (!(wrong instanceof Unreachable)) throw wrong;
       if (!signal.aborted) reason = wrong.message;
     }
-    // A server that takes connections and drops them at once is not met by a herd of ours.
-    if (now() - openedAt > this.wire.patience.pauseMaxMs) this.backoff.reset();
+    // The pauses start small again only after a connection that lasted, so that a server which drops connections at
+    // once is not flooded.
+    if (now() - openedAt > this.wire.retryPolicy.pauseMaxMs) this.backoff.reset();
     return reason;
-  }
-
-  private async read(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
-    const parser = new FrameParser();
-    const { quietMs, silenceMs } = this.wire.patience;
-    let cancel = () => {};
-    let isQuiet = false;
-    let heardAt = now();
-    let reason = "the server ended the stream";
-    const stop = () => void reader.cancel().catch(() => {});
-    const giveUp = () => {
-      reason = "the line fell silent";
-      stop();
-    };
-    const tell = () => {
-      isQuiet = true;
-      this.take({ kind: "quiet", forMs: quietMs });
-      cancel = after(Math.max(0, heardAt + silenceMs - now()), giveUp); // also where a laptop slept meanwhile
-    };
-    signal.addEventListener("abort", stop, { once: true });
-    try {
-      for (;;) {
-        cancel();
-        heardAt = now();
-        cancel = quietMs < silenceMs ? after(quietMs, tell) : after(silenceMs, giveUp);
-        const { done, value } = await reader.read();
-        // A `retry` that nothing follows is the goodbye of a server that goes down (PROTOCOL §4).
-        if (done) return signal.aborted ? "" : this.retryMs ? "the server is shutting down" : reason;
-        if (isQuiet) this.take({ kind: "heard" });
-        isQuiet = false;
-        for (const frame of parser.feed(value)) {
-          this.retryMs = frame.kind === "retry" ? frame.milliseconds : 0;
-          if (frame.kind === "comment") this.take({ kind: "beat" });
-          else if (frame.kind === "event") this.arrived(frame.data, frame.id);
-        }
-      }
-    } catch (wrong) {
-      if (wrong instanceof Missed || wrong instanceof FrameTooLarge) throw wrong;
-      return signal.aborted ? "" : "the connection broke";
-    } finally {
-      cancel();
-      signal.removeEventListener("abort", stop);
-      stop();
-    }
   }
 
   private arrived(data: string, id: string): void {
@@ -221,10 +187,10 @@ export class Stream {
     try {
       event = JSON.parse(data) as Arrived;
     } catch {
-      return; // nothing of ours
+      return; // not JSON, so no event
     }
     const { chat_id: chatId, seq } = event;
-    if (!this.chats.has(chatId)) return; // told to leave, and on its way still
+    if (!this.chats.has(chatId)) return; // sent before the server removed the chat
     if (seq === undefined) return this.transient(chatId, event);
     if (this.dropNext && event.type !== "snapshot") {
       this.dropNext = false;
@@ -237,7 +203,7 @@ export class Stream {
     }
     this.seqs.set(chatId, +seq);
     this.lastEventId = id;
-    const position = this.places.positionOf(id);
+    const position = this.streamIds.positionOf(id);
     this.take({ kind: "event", chatId, event: event as unknown as WireEvent, position, id });
   }
 
@@ -246,7 +212,7 @@ export class Stream {
     this.seqs.delete(chatId);
     if (event.reason === "removed") return;
     if (event.reason === "unavailable") {
-      // The connection goes on; this chat is asked for again a little later.
+      // The connection continues; this chat is requested again after a pause.
       after(this.backoff.pause(500), () => {
         this.added.add(chatId);
         void this.change();
@@ -262,8 +228,8 @@ export class Stream {
   }
 
   /**
-   * Sends the running stream, in one request, the chats added and removed since the last one: a removed chat makes room for
-   * an added one. If the request fails, a new connection carries the chats that are wanted now.
+   * Sends one request with the chats that were added and removed since the last one; a removed chat makes room for an
+   * added one. If the request fails, the stream reconnects with the chats that are wanted now.
    */
   private async change(): Promise<void> {
     if (!this.isOpen) return this.connection.abort();
@@ -285,7 +251,10 @@ export class Stream {
     this.isChanging = false;
   }
 
-  /** One of several chats is not there, and the server does not say which (PROTOCOL §4): ask for each. */
+  /**
+   * Finds the chats that do not exist by requesting each, since the server does not say which one is missing (PROTOCOL
+   * §4).
+   */
   private async findTheGone(refused: Refused, signal: AbortSignal): Promise<string> {
     for (const chatId of [...this.chats]) {
       let wrong: unknown = refused;
@@ -306,6 +275,6 @@ export class Stream {
   private forget(): void {
     this.lastEventId = "";
     this.seqs.clear();
-    this.places.clear();
+    this.streamIds.clear();
   }
 }

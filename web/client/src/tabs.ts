@@ -1,9 +1,9 @@
 /**
- * One connection for all tabs of an origin: browsers allow six to a host over HTTP/1.1, so nine tabs cannot have nine.
- * There are three ways, tried in this order. First, the hub runs in a SharedWorker. If the browser has none (Chrome on
- * Android), or its script does not load, the tabs elect one of them by a Web Lock: the elected tab runs the hub, the
- * others reach it over a BroadcastChannel, and when it closes the next tab in line takes over and begins anew. If that
- * is missing too, or no tab answers, the tab has a hub of its own.
+ * Shares one connection between all tabs of an origin, because browsers allow only six connections to a host over
+ * HTTP/1.1. There are three ways, tried in this order. First, the hub runs in a SharedWorker. If the browser has none
+ * (Chrome on Android), or its script does not load, the tabs elect one of them by a Web Lock: the elected tab runs the
+ * hub, the others reach it over a BroadcastChannel, and when the elected tab closes, the next tab in line starts a new
+ * hub. If that is missing too, or no tab answers, the tab has a hub of its own.
  */
 
 import { after } from "./clock.js";
@@ -12,7 +12,7 @@ import { serve, RemoteHub, type Port } from "./ports.js";
 import { Hub, type Source } from "./source.js";
 import { Wire, type WireOptions } from "./wire.js";
 
-/** What of the options can be sent to a worker. */
+/** The options that can be sent to a worker. */
 export type SharedOptions = Pick<WireOptions, "url" | "principal" | "awaitsSignIn"> & { token?: string };
 
 /** A tab's first message to the worker. `lock`: the lock that the tab holds while it is open; "" without locks. */
@@ -21,31 +21,39 @@ export interface Hello {
   lock: string;
 }
 
-/** Connections for the chats of all tabs that share a hub. With the list's connection and requests they stay below six. */
+/**
+ * The number of connections for the chats of all tabs that share a hub. With the connection of the chat list and the
+ * requests, a browser's limit of six connections is not reached.
+ */
 export const TABS_LINES_MAX = 1;
 
-/** For the script of the worker to come and to answer, or an elected tab to: as long as for a connection (`connectMs`). */
+/** The time that a worker's script or an elected tab may take to answer: as long as a connection (`connectMs`). */
 const HUB_MS = 5_000;
 
-/** One tab's part in a hub. `name` tells servers and callers apart, `me` is this tab's lock and address. */
+/**
+ * One tab's membership in a hub. `name` is unique for each server and caller; `me` names this tab's lock and address.
+ */
 interface Membership {
   readonly hub: RemoteHub;
   readonly options: SharedOptions;
   readonly name: string;
   readonly me: string;
-  /** Once this tab holds its lock, its name, or "" without one: the hub takes a tab whose lock is free for one that is gone. */
+  /**
+   * Resolves once this tab holds its lock: to the lock's name, or to "" if the browser grants no lock. If the lock of a
+   * tab becomes free, the hub concludes that the tab is gone.
+   */
   readonly alive: Promise<string>;
-  /** Ends when the tab is left. */
+  /** Aborts when the page is hidden for good or goes into the back-forward cache. */
   readonly signal: AbortSignal;
 }
 
 /** Tries to reach a hub. Calls `fail` once if there is none. Throws if the browser does not support this way. */
 type Way = (membership: Membership, fail: () => void) => void;
 
-/** A source that all tabs share, with the same server and the same caller, as well as this browser can. */
+/** Returns a source that all tabs with the same server and caller share, or one of this tab's own where options or browser prevent that. */
 export function sharedSource(options: WireOptions): Source {
-  const { url, token, principal, awaitsSignIn, patience } = options;
-  if (typeof token === "function" || options.fetch || patience) return new Hub(new Wire(options), TABS_LINES_MAX);
+  const { url, token, principal, awaitsSignIn, retryPolicy } = options;
+  if (typeof token === "function" || options.fetch || retryPolicy) return new Hub(new Wire(options), TABS_LINES_MAX);
   const absolute = new URL(url ?? "/", location.href).href.replace(/\/$/, "");
   const shared: SharedOptions = { url: absolute, token, principal, awaitsSignIn };
   const name = `threadcast ${absolute} ${hash([token, principal].join(" "))}`;
@@ -106,7 +114,7 @@ const byWorker: Way = ({ hub, options, name, alive, signal }, fail) => {
   };
   const port = messagePort(worker.port);
   void alive.then((lock) => port.post({ options, lock } satisfies Hello));
-  hub.move(later(alive, port)); // so after this
+  hub.move(later(alive, port)); // its messages go out after Hello
 };
 
 /** The lock that the worker of this name holds while it runs. */
@@ -117,30 +125,30 @@ export function lockOfWorker(name: string): string {
 /** Elects a tab: the tab that has the lock `name` runs the hub. */
 const byElection: Way = ({ hub, options, name, me, alive, signal }, fail) => {
   const channel = new BroadcastChannel(name);
-  const listeners = new Set<(letter: Letter) => void>();
-  const deliver = (letter: Letter) => listeners.forEach((listen) => listen(letter));
-  channel.onmessage = (event) => deliver(event.data as Letter);
-  const send = (letter: Letter) => {
+  const listeners = new Set<(envelope: Envelope) => void>();
+  const deliver = (envelope: Envelope) => listeners.forEach((listen) => listen(envelope));
+  channel.onmessage = (event) => deliver(event.data as Envelope);
+  const send = (envelope: Envelope) => {
     if (signal.aborted) return;
-    channel.postMessage(letter);
-    queueMicrotask(() => deliver(letter)); // a channel does not speak to itself
+    channel.postMessage(envelope);
+    queueMicrotask(() => deliver(envelope)); // a channel does not deliver to its own sender
   };
   const port = (from: string, to: string): Port => ({
     post: (message) => send({ from, to, message }),
     listen: (take) => {
-      listeners.add((letter) => letter.to === from && letter.from === to && take(letter.message));
+      listeners.add((envelope) => envelope.to === from && envelope.from === to && take(envelope.message));
     },
   });
   signal.addEventListener("abort", () => channel.close());
   hub.move(later(alive, port(me, "hub")));
-  listeners.add((letter) => letter.to === "all" && hub.begin());
+  listeners.add((envelope) => envelope.to === "all" && hub.begin());
   const rule = () => {
     const own = new Hub(new Wire(options), TABS_LINES_MAX);
     const served = new Set<string>();
-    listeners.add((letter) => {
-      if (letter.to !== "hub" || served.has(letter.from)) return;
-      served.add(letter.from);
-      serve(own, replaying(port("hub", letter.from), letter.message), letter.from === me ? undefined : letter.from);
+    listeners.add((envelope) => {
+      if (envelope.to !== "hub" || served.has(envelope.from)) return;
+      served.add(envelope.from);
+      serve(own, replaying(port("hub", envelope.from), envelope.message), envelope.from === me ? undefined : envelope.from);
     });
     send({ from: "hub", to: "all", message: null });
     return new Promise<void>((left) => signal.addEventListener("abort", () => (own.close(), left())));
@@ -156,7 +164,7 @@ const alone: Way = ({ hub, options, signal }) => {
   hub.move(ours);
 };
 
-/** The lock's name, once this tab holds it, which it does until `signal` ends that; "" at once where there are no locks. */
+/** Takes a lock, to be held until `signal` aborts. Resolves to its name once this tab has it, or to "" if the browser grants none. */
 function held(lock: string, signal: AbortSignal): Promise<string> {
   const locks = typeof navigator === "undefined" ? undefined : navigator.locks;
   if (!locks) return Promise.resolve("");
@@ -166,7 +174,7 @@ function held(lock: string, signal: AbortSignal): Promise<string> {
   });
 }
 
-/** A port that sends nothing before `ready`. */
+/** Returns a port that sends nothing before `ready` resolves. */
 function later(ready: Promise<unknown>, port: Port): Port {
   return { post: (message) => void ready.then(() => port.post(message)), listen: port.listen };
 }
@@ -180,13 +188,13 @@ export function messagePort(port: MessagePort): Port {
   };
 }
 
-interface Letter {
+interface Envelope {
   from: string;
   to: string;
   message: unknown;
 }
 
-/** Two ends within one page. */
+/** Returns two connected ports within this page. */
 function pipe(): [Port, Port] {
   const takes: ((message: unknown) => void)[] = [];
   const end = (mine: number, other: number): Port => ({
@@ -198,7 +206,9 @@ function pipe(): [Port, Port] {
   return [end(0, 1), end(1, 0)];
 }
 
-/** A port whose first message has come before anybody listened. */
+/**
+ * Returns a port that delivers `first`, a message that arrived before there was a listener, ahead of later messages.
+ */
 function replaying(port: Port, first: unknown): Port {
   return {
     post: port.post,

@@ -1,29 +1,35 @@
 /**
- * Client tools: carries out the calls that the server wants done here, such as an editor's (PROTOCOL §12).
+ * Carries out the calls of client tools, such as an editor's (PROTOCOL §12).
  *
- * It looks at the folded state alone, so a call that came while the line was down is found like any other. The rules: no
- * call is begun without its claim, a claim is renewed while the handler runs, and a handler whose call is no longer
- * wanted is told so by its signal.
+ * It reads only the chat's state, so it also finds calls that were made while the client was offline. A call starts
+ * only after it was claimed, the claim is renewed while the handler runs, and the handler's signal aborts when the call
+ * is no longer wanted.
  */
 
-import type { Patience } from "./backoff.js";
+import type { RetryPolicy } from "./backoff.js";
 import type { Sendable } from "./chat.js";
 import type { Sent } from "./sent.js";
 import { sleep } from "./clock.js";
 import type { ChatState } from "./state.js";
 import type { IdeCall, JsonObject } from "./types.js";
 
-/** What a tool did, when a text alone does not say it. `failed`: the model is told so. */
+/** The result of a handler that returns more than a text. With `failed` the model learns that the call failed. */
 export interface ToolAnswer {
   content: string;
   failed?: boolean;
   filesChanged?: string[];
 }
 
-/** `signal` ends when the call is not wanted any more. What it throws is a failed result, and the model reads it. */
+/**
+ * Carries out one call. `signal` aborts when the call is no longer wanted. An error that the handler throws becomes a
+ * failed result that the model reads.
+ */
 export type Handler = (args: JsonObject, signal: AbortSignal) => string | ToolAnswer | Promise<string | ToolAnswer>;
 
-/** How often to ask again for a call that another client has: a quarter of what a claim lasts (PROTOCOL §12). */
+/**
+ * The pause between attempts to claim a call that another client has: a quarter of the time that a claim lasts
+ * (PROTOCOL §12).
+ */
 const OTHERS_CLAIM_MS = 15_000;
 
 interface Chat {
@@ -38,7 +44,7 @@ export class ToolCalls {
   constructor(
     private readonly chat: Chat,
     private readonly claimer: string,
-    private readonly patience: Patience,
+    private readonly retryPolicy: RetryPolicy,
   ) {}
 
   add(name: string, handler: Handler): void {
@@ -46,7 +52,7 @@ export class ToolCalls {
     this.look();
   }
 
-  /** The state has changed: begin what is wanted, and let go what is not. */
+  /** Starts the calls that the new state wants, and aborts the others. */
   look(): void {
     const waiting = this.chat.state.runtime.ide_calls ?? [];
     for (const [id, call] of this.calls) {
@@ -72,7 +78,7 @@ export class ToolCalls {
   private async carryOut(call: IdeCall, handler: Handler, signal: AbortSignal): Promise<void> {
     while (!(await this.claim(call)) && !signal.aborted) await sleep(OTHERS_CLAIM_MS, signal);
     if (signal.aborted) return;
-    const renewal = setInterval(() => void this.claim(call), this.patience.claimRenewedMs);
+    const renewal = setInterval(() => void this.claim(call), this.retryPolicy.claimRenewedMs);
     let answer: ToolAnswer;
     try {
       const said = await handler(call.args, signal);
@@ -92,14 +98,14 @@ export class ToolCalls {
     });
   }
 
-  /** Whether the call is ours. One that is gone is told of by the state. */
+  /** Claims a call, and returns whether this client has it now. */
   private async claim(call: IdeCall): Promise<boolean> {
     try {
       const { tool_call_id } = call;
       await this.chat.send({ type: "ide_tool_claim", tool_call_id, claimer: this.claimer }).acked;
       return true;
     } catch {
-      return false; // another has it, or the chat has ended
+      return false; // another client has the call, or the chat has ended
     }
   }
 }

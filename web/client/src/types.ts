@@ -1,8 +1,9 @@
-// Generated from the server's own structs by `python -m protocol.schema`. Not edited by hand.
+// Generated from the server's own structs by `python -m threadcast.api.schema`. Not edited by hand.
 
 /** Any JSON object. */
 export type JsonObject = { [key: string]: unknown };
 
+/** Ends the open run. With `run_id` only that run is ended; `clear_queue` also removes all waiting commands. */
 export interface Abort {
   type: "abort";
   run_id?: string | null;
@@ -11,6 +12,7 @@ export interface Abort {
   priority?: boolean;
 }
 
+/** The answer to the command `client_request_id`. `by` names the user who sent the command. */
 export interface Ack {
   type: "ack";
   client_request_id: string;
@@ -19,58 +21,126 @@ export interface Ack {
   by?: string | null;
 }
 
+/** Appends a citation. */
 export interface AddCitation {
   op: "add_citation";
   citation: JsonObject;
 }
 
+/** Appends a block of content that the provider made itself. */
 export interface AddServerContentBlock {
   op: "add_server_content_block";
   block: JsonObject;
 }
 
-/** A chat for a running stream. `from`: an SSE id of that chat, or of a stream that carried it, to go on after. */
+/** A chat to add to a running stream. `from` is an SSE id of the chat, or of a stream that contained the chat, after which the stream continues. Without a usable id the stream begins with a snapshot. */
 export interface Addition {
   chat_id: string;
-  from?: string | null;
+  from?: string;
 }
 
-/** `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The request creates a conversation under a `conversation_id` that does not exist. `mode` is read where the operator allows it. */
+/** The body of `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The request creates a conversation under a `conversation_id` that does not exist. */
 export interface AgentChatRequest {
+  /** Any JSON. */
+  mode?: unknown;
+  on_disconnect?: "abort" | "detach" | null;
   message: string;
+  /** Any JSON. */
   context_type: string | string[];
   context?: JsonObject | null;
   conversation_id?: string | null;
-  mode?: string | null;
-  on_disconnect?: "abort" | "detach" | null;
 }
 
+/** Data that an operator's agent sends to clients while it writes the message `message_id`. `data_type` is the agent's own word for its kind. Snapshots do not contain it, and after a crash an agent may send it again. */
+export interface AgentData {
+  type: "agent_data";
+  message_id: string;
+  data_type: string;
+  data: JsonObject;
+}
+
+/** A line with a background agent. */
+export interface AgentLine {
+  type: "background_agent";
+  agent: JsonObject;
+}
+
+/** A step of an operator's durable agent that begins, waits or ends. Events with the same `step_id` replace each other; a snapshot has the newest 100 steps of the last durable run. `kind` is step, chat, ask or sleep. `name` is the name of the step, the title of the sub-chat or the beginning of the question. `status` is running, waiting, done, failed, unknown or cancelled. `step_id` is the place of the step in the agent's function: "3.0.1" is the step 1 in the branch 0 of the gather 3. `started_at` and `until`, when a sleep ends, are Unix milliseconds. */
+export interface AgentStep {
+  type: "agent_step";
+  run_id: string;
+  step_id: string;
+  kind: string;
+  name: string;
+  status: string;
+  started_at: number;
+  elapsed_ms?: number | null;
+  until?: number | null;
+  subchat_id?: string | null;
+  error?: string | null;
+}
+
+/** Appends `text` to the content. */
 export interface AppendContent {
   op: "append_content";
   text: string;
 }
 
+/** Appends `text` to the reasoning. */
 export interface AppendReasoning {
   op: "append_reasoning";
   text: string;
 }
 
-/** Tools whose calls a chat does not ask about any more; `mcp__SERVER__*` is all of a server's (PROTOCOL §11). */
+/** The tools whose calls need no approval in this chat. `mcp__SERVER__*` means all tools of that MCP server (PROTOCOL §11). */
 export interface Approvals {
   tools: string[];
 }
 
+/** A part, an image without `type`, or a resource or prompt of an MCP server. */
+export type Attachment = ContentPart | {
+  type?: "image_url";
+  image_url: {
+    /** A base64 data URL, or the `url` of an upload to the same chat. */
+    url: string;
+    detail?: string | null;
+    /** The server replaces the client's value. */
+    mime?: unknown;
+    /** The server replaces the client's value. */
+    bytes?: unknown;
+  };
+} | {
+  type: "mcp_resource";
+  server: string;
+  uri: string;
+} | {
+  type: "mcp_prompt";
+  server: string;
+  name: string;
+  args?: { [key: string]: string };
+};
+
+/** A sound. */
 export interface AudioPart {
   type: "input_audio";
   input_audio: InputAudio;
 }
 
+/** The present state of a background agent. Events with the same `id` replace each other. */
 export interface BackgroundAgentUpdated {
   type: "background_agent_updated";
   agent: JsonObject;
 }
 
-/** An upload: `url` is what a command refers to it by, or `hash` where a part asks for `blob`. */
+/** A line with a blob. In the JSON, `data` is base64. */
+export interface BlobLine {
+  type: "blob";
+  hash: string;
+  mime: string;
+  data: string;
+}
+
+/** A stored upload. Commands refer to the upload by `url`, or by `hash` in parts that have a field `blob`. `bytes` is its size. */
 export interface BlobStored {
   url: string;
   hash: string;
@@ -78,6 +148,7 @@ export interface BlobStored {
   bytes: number;
 }
 
+/** Fills this chat, which must be empty, with a copy of another chat up to the message `up_to_message_id`. */
 export interface BranchFromChat {
   type: "branch_from_chat";
   source_chat_id: string;
@@ -86,16 +157,18 @@ export interface BranchFromChat {
   priority?: boolean;
 }
 
-/** The active path now ends at `leaf_id`. Readers get a snapshot instead (PROTOCOL §5). */
+/** The active path now ends at `leaf_id`. Readers get a snapshot instead of this event (PROTOCOL §5). */
 export interface BranchSelected {
   type: "branch_selected";
   leaf_id: string;
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserClosed {
   type: "browser_closed";
 }
 
+/** Accepts a browser tool's paused call and selects the data of the browser that the call may use. */
 export interface BrowserContextDecision {
   type: "browser_context_decision";
   pending_message_id: string;
@@ -108,31 +181,37 @@ export interface BrowserContextDecision {
   last_n_console?: number | null;
   last_n_network?: number | null;
   last_n_mutations?: number | null;
+  input_hash?: string | null;
   client_request_id: string;
   priority?: boolean;
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserContextOversize {
   type: "browser_context_oversize";
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserFrame {
   type: "browser_frame";
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserStatus {
   type: "browser_status";
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserTimeline {
   type: "browser_timeline";
 }
 
+/** An event of a browser tool, passed on unchanged. */
 export interface BrowserToolbarAction {
   type: "browser_toolbar_action";
 }
 
-/** What this server can do: the closed lists of commands, events and codes, and limits with their units. */
+/** The capabilities of this server: the complete lists of commands, events and error codes, and the limits with their units. */
 export interface Capabilities {
   chat_default_model: string;
   chat_models: { [key: string]: ModelCapabilities };
@@ -151,14 +230,14 @@ export interface Capabilities {
   limits: { [key: string]: number };
 }
 
-/** Newest `last_active` first. `next_cursor` is null on the last page. */
+/** A page of chats, those with the newest `last_active` first. `next_cursor` is null on the last page. */
 export interface ChatList {
   items: ChatSummary[];
   has_more: boolean;
   next_cursor: string | null;
 }
 
-/** A profile. The thread's `mode` is its `id`; `aliases` are other names of the profile. Chats show `greeting` ("": none) and `starters` (null: not configured) before the first message. */
+/** A profile. Chats select the profile by setting `mode` to its `id` or to one of its `aliases`. Chats show `greeting` and `starters` before the first message. `greeting` is "" if there is none; `starters` is null if they are not configured. `model` is the profile's own model, "" if it has none; `agents/NAME` is an operator's agent, which answers whatever model a chat names. `allows_autonomous`: the parameter `autonomous_no_confirm` has an effect (PROTOCOL §11). */
 export interface ChatMode {
   id: string;
   aliases: string[];
@@ -166,23 +245,26 @@ export interface ChatMode {
   description: string;
   greeting: string;
   starters: ChatStarter[] | null;
+  model: string;
   tools_count: number;
   thread_defaults: ThreadDefaults;
   ui: ModeUi;
+  allows_autonomous?: boolean;
 }
 
+/** The profiles that a chat can select as its `mode`. */
 export interface ChatModes {
   modes: ChatMode[];
   errors: string[];
 }
 
-/** Nothing more of this chat will come on a stream of many. `reason`: not_found (deleted, or another's), unfoldable (this server cannot read it), unavailable (it could not be opened; add it again), removed (as was asked). */
+/** A stream of several chats sends no more frames of this chat. `reason` is not_found (the chat was deleted or is not yours), unfoldable (this server cannot read the chat), unavailable (the chat could not be opened; add it again) or removed (as the client asked). */
 export interface ChatRemoved {
   type: "chat_removed";
   reason: string;
 }
 
-/** The chat as it stands at `position`; with `id` a subscription goes on from there (`?from=`). */
+/** The chat as it is at `position`. `id` is the value of `?from=` with which a subscription continues from here. */
 export interface ChatSnapshot {
   type: "snapshot";
   thread: Thread;
@@ -196,7 +278,7 @@ export interface ChatSnapshot {
   id: string;
 }
 
-/** A message to begin a chat with. `model` answers this message ("": the chat's model); `context` becomes the chat's parameter of this name before the message is sent ({}: none). */
+/** A suggested first message. `model` is the model for this message; "" means the chat's model. `context` is set as the chat's parameter of this name before the message is sent; {} sets nothing. */
 export interface ChatStarter {
   title: string;
   text: string;
@@ -204,7 +286,7 @@ export interface ChatStarter {
   context: JsonObject;
 }
 
-/** One chat of a list. Times are Unix milliseconds. */
+/** A chat in a list. Times are Unix milliseconds. */
 export interface ChatSummary {
   id: string;
   title: string;
@@ -217,7 +299,7 @@ export interface ChatSummary {
   last_active: number;
 }
 
-/** The whole tree at `position`: every message after its parent, siblings as they are; the active path ends at `leaf_id`. */
+/** The whole tree at `position`: each message after its parent, siblings in the order of their creation. The active path ends at `leaf_id`. */
 export interface ChatTree {
   type: "tree";
   chat_id: string;
@@ -231,37 +313,96 @@ export interface ChatTree {
 
 export type Command = UserMessage | RetryFromIndex | Regenerate | Abort | SetParams | UpdateMessage | RemoveMessage | ToolDecision | ToolDecisions | IdeToolResult | IdeToolClaim | BranchFromChat | RestoreMessages | BrowserContextDecision | EditQueued | ContinueMessage | SelectBranch;
 
-/** `POST /v1/chat/completions`, as OpenAI has it; of `messages` the last one with role user is taken. `metadata.chat_id` names the chat. `mode` is read where the operator allows it. */
-export interface CompletionsRequest {
-  messages: JsonObject[];
-  model?: string | null;
-  stream?: boolean | null;
-  stream_options?: JsonObject | null;
-  metadata?: JsonObject | null;
-  temperature?: number | null;
-  top_p?: number | null;
-  max_tokens?: number | null;
-  max_completion_tokens?: number | null;
-  frequency_penalty?: number | null;
-  presence_penalty?: number | null;
-  reasoning_effort?: string | null;
-  parallel_tool_calls?: boolean | null;
-  mode?: string | null;
-  on_disconnect?: "abort" | "detach" | null;
+/** A message of the conversation. Only the last message with the role user is used. */
+export interface CompletionsMessage {
+  role: string;
+  /** Any JSON. */
+  content?: unknown;
 }
 
-/** Text, or parts. Parts of the older form {m_type, m_content} are read too. */
-export type Content = string | (TextPart | ImagePart | AudioPart | FilePart | {
+/** Metadata of a request. `chat_id` names the chat; other keys are ignored. */
+export interface CompletionsMetadata {
+  chat_id?: string | null;
+}
+
+/** The body of `POST /v1/chat/completions`, as OpenAI defines it. Of `messages` only the last one with the role user is used. `metadata.chat_id` names the chat. */
+export interface CompletionsRequest {
+  /** Any JSON. */
+  mode?: unknown;
+  on_disconnect?: "abort" | "detach" | null;
+  messages: CompletionsMessage[];
+  model?: string;
+  stream?: boolean | null;
+  stream_options?: StreamOptions | null;
+  metadata?: CompletionsMetadata | null;
+  max_completion_tokens?: number | null | "";
+  max_tokens?: number | null | "";
+  temperature?: number | null | "";
+  top_p?: number | null | "";
+  frequency_penalty?: number | null | "";
+  presence_penalty?: number | null | "";
+  reasoning_effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null | "";
+  parallel_tool_calls?: boolean | null | "";
+  seed?: number | null | "";
+  stop?: string[] | null | string;
+  top_k?: number | null | "";
+  min_p?: number | null | "";
+  repetition_penalty?: number | null | "";
+}
+
+/** Text, or parts. Parts of the older form {m_type, m_content} are accepted too. */
+export type Content = string | ContentPart[];
+
+export type ContentPart = {
+  type: "text";
+  text: string;
+} | {
+  type: "image_url";
+  image_url: {
+    /** A base64 data URL, or the `url` of an upload to the same chat. */
+    url: string;
+    detail?: string | null;
+    /** The server replaces the client's value. */
+    mime?: unknown;
+    /** The server replaces the client's value. */
+    bytes?: unknown;
+  };
+} | {
+  type: "input_audio";
+  input_audio: {
+    data?: string | null;
+    format: string;
+    blob?: string | null;
+    /** The server replaces the client's value. */
+    bytes?: unknown;
+  };
+} | {
+  type: "file";
+  name: string;
+  mime: string;
+  data?: string | null;
+  text?: string | null;
+  blob?: string | null;
+  text_blob?: string | null;
+  /** The server replaces the client's value. */
+  bytes?: unknown;
+} | {
   m_type: string;
   m_content: string;
-})[];
+};
 
-/** Tokens of the model's window: used by the last call, and in all. */
+/** `content` is read if there is no `file_content`. */
+export interface ContextFile {
+  file_content?: string;
+}
+
+/** Token counts of the model's context window: `used` by the last call, and the `total` size. */
 export interface ContextUse {
   used: number;
   total?: number | null;
 }
 
+/** Continues the last answer of the active path, or continues after the results of the answer's tool calls. */
 export interface ContinueMessage {
   type: "continue_message";
   message_id: string;
@@ -269,7 +410,7 @@ export interface ContinueMessage {
   priority?: boolean;
 }
 
-/** A person's word on one paused call or preview. One of `tool_call_id`, `payload_id` names it. */
+/** A decision about one paused tool call or preview, which `tool_call_id` or `payload_id` names. */
 export interface Decision {
   tool_call_id?: string | null;
   accepted: boolean;
@@ -280,19 +421,26 @@ export interface Decision {
   note?: string | null;
 }
 
-/** An absent field stays unchanged (`protocol.content.edited`). With `interrupt` the open run ends and the waiting command is next. */
+/** A tool that the sender of a message carries out (PROTOCOL §12). `input_schema` is the JSON Schema of an object; {} allows any object. */
+export interface DeclaredTool {
+  name: string;
+  description: string;
+  input_schema?: JsonObject;
+}
+
+/** Edits or moves the waiting command `target_request_id`. An absent field stays unchanged. `interrupt` ends the open run and starts this command next. */
 export interface EditQueued {
   type: "edit_queued";
   target_request_id: string;
   content?: Content | null;
-  attachments?: JsonObject[] | null;
+  attachments?: Attachment[] | null;
   position?: number | null;
   interrupt?: boolean;
   client_request_id: string;
   priority?: boolean;
 }
 
-/** `message` is a fixed sentence, fit for clients (ERR-2). For a failed model call `details` has the other fields of the failure: `reason`, `status`, `retry_at`, `model` (PROTOCOL §8). */
+/** An error during a run. `message` is a fixed sentence for users (ERR-2). For a failed model call, `details` has `reason`, `status`, `retry_at` and `model` (PROTOCOL §8), and `task` "title" if the call was for a title. */
 export interface ErrorHappened {
   type: "error";
   code: string;
@@ -302,22 +450,37 @@ export interface ErrorHappened {
   details?: JsonObject | null;
 }
 
+/** The first line of an export. With the counts a reader notices a file that was cut. */
+export interface ExportHeader {
+  type: "chat";
+  format: number;
+  chat_id: string;
+  leaf_id: string | null;
+  message_count: number;
+  payload_count: number;
+  agent_count: number;
+  blob_count?: number;
+  thread: ThreadChanges;
+}
+
+/** A chat whose import was refused, with the code and the sentence of the refusal. */
 export interface FailedImport {
   id: string;
   code: string;
   error: string;
 }
 
-/** Every error of every endpoint. `path` is a JSON Pointer into the body; `status` and `error` repeat the code and the sentence where older clients look for them. */
+/** The body of an error response, the same for all endpoints. `path` is a JSON Pointer into the request's body. `status` and `error` repeat the code and the sentence under the keys that older clients read. With the code `gone`, `first` is the earliest position that can still be read. */
 export interface Failure {
   detail: string;
-  code: "aborted" | "already_claimed" | "auth_failed" | "bad_request" | "cancelled" | "conflict" | "connection" | "context_overflow" | "crash_loop" | "empty_answer" | "forbidden" | "gone" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid_content" | "llm_error" | "max_tool_rounds" | "no_pending_decision" | "not_found" | "not_implemented" | "poison" | "queue_full" | "rate_limited" | "stream_error" | "timeout" | "too_large" | "tool_error" | "unauthorized" | "unavailable" | "unknown_mode";
+  code: "aborted" | "already_claimed" | "auth_failed" | "bad_request" | "cancelled" | "conflict" | "connection" | "context_overflow" | "crash_loop" | "empty_answer" | "forbidden" | "gone" | "id_taken" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid_content" | "llm_error" | "max_tool_rounds" | "no_pending_decision" | "not_found" | "not_implemented" | "other_approver_needed" | "poison" | "queue_full" | "rate_limited" | "storage_full" | "store_full" | "stream_error" | "timeout" | "too_large" | "tool_error" | "unauthorized" | "unavailable" | "unknown_mode";
   path?: string | null;
   status?: string | null;
   error?: string | null;
+  first?: number | null;
 }
 
-/** One `data:` line of the feed. `seq` counts from the snapshot, which has 0. */
+/** One `data:` line of the feed. `seq` counts from the snapshot, whose `seq` is 0. */
 export interface FeedItem {
   seq: string;
   type: "chat_removed" | "chat_updated" | "feed_snapshot";
@@ -327,7 +490,7 @@ export interface FeedItem {
   chat_id?: string;
 }
 
-/** A file by its base64 `data` or its extracted `text`; or by the hash of a blob that holds them, of `bytes`. */
+/** A file: its base64 `data`, its extracted `text`, or the hash of a blob with its bytes (`blob`) or its text (`text_blob`). `bytes` is the size of the blob. */
 export interface FilePart {
   type: "file";
   name: string;
@@ -339,13 +502,13 @@ export interface FilePart {
   bytes?: number | null;
 }
 
-/** `arguments` is the model's JSON text, exactly as it came. */
+/** The tool that a model calls. `arguments` is the model's JSON text, unchanged. */
 export interface FunctionCall {
   name: string;
   arguments: string;
 }
 
-/** Ready means that commands can be taken; `detail` says why not, `store` what the store says. `primary` is the store's address behind Sentinel; of a Cluster, `nodes` are its primaries and `away` a sentence for each of them that takes no writes just now (`store` is `partly` then). */
+/** The health of a process. `ready` means that the process accepts commands. `detail` is the reason why the process is not ready, `store` the state of the store. `primary` is the store's address behind Sentinel. For a Cluster, `nodes` are its primaries, and `away` has a sentence for each primary that accepts no writes at present; `store` is then `partly`. `workers` is `late` while chats wait for a worker for longer than they should, and `detail` then says how many and how long. */
 export interface Health {
   status: "draining" | "ok" | "ready" | "starting" | "unavailable";
   store?: string | null;
@@ -353,9 +516,10 @@ export interface Health {
   primary?: string | null;
   nodes?: string[];
   away?: string[];
+  workers?: string | null;
 }
 
-/** A call that waits for a client to carry it out. Times are Unix milliseconds. */
+/** A tool call that a client must carry out. Times are Unix milliseconds. */
 export interface IdeCall {
   tool_call_id: string;
   tool_name: string;
@@ -365,7 +529,7 @@ export interface IdeCall {
   claim_expires_at?: number | null;
 }
 
-/** `claimer` names the IDE, so that it can renew its claim; without it every claim is somebody else's. */
+/** Claims a tool call for one client. `claimer` names the client, which can renew its claim with the same name. Without `claimer` no claim can be renewed. */
 export interface IdeToolClaim {
   type: "ide_tool_claim";
   tool_call_id: string;
@@ -374,6 +538,7 @@ export interface IdeToolClaim {
   priority?: boolean;
 }
 
+/** A client must carry out this tool call before `deadline_at` (Unix milliseconds). */
 export interface IdeToolRequired {
   type: "ide_tool_required";
   tool_call_id: string;
@@ -382,7 +547,7 @@ export interface IdeToolRequired {
   deadline_at?: number | null;
 }
 
-/** `attachments` are the server's own word: the images that it took out of `content`. What a client writes there is replaced. */
+/** The result of a tool call that the client has carried out. The server sets `attachments` to the images that it finds in `content`; values from clients are replaced. */
 export interface IdeToolResult {
   type: "ide_tool_result";
   tool_call_id: string;
@@ -394,12 +559,13 @@ export interface IdeToolResult {
   priority?: boolean;
 }
 
+/** An image. */
 export interface ImagePart {
   type: "image_url";
   image_url: ImageUrl;
 }
 
-/** `url` is a data URL, or a reference to a blob; then `mime` and `bytes` say what lies there (PROTOCOL §10). */
+/** An image. `url` is a data URL or the URL of a blob. For a blob, `mime` and `bytes` are its type and size (PROTOCOL §10). */
 export interface ImageUrl {
   url: string;
   detail?: string | null;
@@ -407,7 +573,7 @@ export interface ImageUrl {
   bytes?: number | null;
 }
 
-/** What became of each chat of an import, by id, in the order of the body. `skipped`: it was there and was not touched; `accepted`: it will take effect, but had not when the answer was due. */
+/** The result for each chat of an import, by id, in the order of the body. `skipped` chats existed and were not changed. The import of `accepted` chats is stored, but had not taken effect when the answer was sent. */
 export interface ImportReport {
   imported: string[];
   skipped: string[];
@@ -415,7 +581,7 @@ export interface ImportReport {
   failed: FailedImport[];
 }
 
-/** `data` is base64; '' when the sound lies in a blob, `blob` then is its hash and `bytes` its size. */
+/** A sound. `data` is the base64 of the sound. If the sound is stored as a blob, `data` is empty, `blob` is the hash of the blob and `bytes` its size. */
 export interface InputAudio {
   data?: string;
   format?: string;
@@ -423,20 +589,20 @@ export interface InputAudio {
   bytes?: number | null;
 }
 
-/** How the user spoke, when not by typing (CMD-18). */
+/** The way in which the user answered, if not by typing (CMD-18). */
 export interface Interaction {
   type: "action_selected" | "form_submitted" | "text" | "value_selected";
   action?: string | null;
   data?: JsonObject | null;
 }
 
-/** An MCP server that could not be asked, and why. */
+/** An MCP server that did not answer, and the reason. */
 export interface McpFailure {
   server: string;
   error: string;
 }
 
-/** Can be attached as `{type: "mcp_prompt", server, name, args}`. */
+/** A prompt of an MCP server. A message attaches it as `{type: "mcp_prompt", server, name, args}`. */
 export interface McpPrompt {
   server: string;
   name: string;
@@ -444,18 +610,20 @@ export interface McpPrompt {
   arguments: McpPromptArgument[];
 }
 
+/** An argument of a prompt. */
 export interface McpPromptArgument {
   name: string;
   description: string;
   required: boolean;
 }
 
+/** The prompts of the configured MCP servers. */
 export interface McpPrompts {
   prompts: McpPrompt[];
   errors: McpFailure[];
 }
 
-/** Can be attached as `{type: "mcp_resource", server, uri}`. */
+/** A resource of an MCP server. A message attaches it as `{type: "mcp_resource", server, uri}`. */
 export interface McpResource {
   server: string;
   uri: string;
@@ -464,18 +632,19 @@ export interface McpResource {
   mime_type: string;
 }
 
+/** The resources of the configured MCP servers that messages can attach. */
 export interface McpResources {
   resources: McpResource[];
   errors: McpFailure[];
 }
 
-/** Shallow merge into the message's `extra`. */
+/** Merges `extra` into the message's `extra`: each top-level key replaces the old one. */
 export interface MergeExtra {
   op: "merge_extra";
   extra: JsonObject;
 }
 
-/** One message. Times are Unix milliseconds. */
+/** A message of a chat. Times are Unix milliseconds. */
 export interface Message {
   role: string;
   content: string | (TextPart | ImagePart | AudioPart | FilePart)[];
@@ -511,35 +680,45 @@ export interface Message {
   created_at?: number | null;
 }
 
-/** A message at `index` of the active path: appended, inserted, or the final word on a streamed one. */
+/** A message at `index` of the active path: appended, inserted, or the final version of a streamed message. */
 export interface MessageAdded {
   type: "message_added";
   message: Message;
   index: number;
 }
 
+/** A line with a message. */
+export interface MessageLine {
+  type: "message";
+  message: Message;
+}
+
+/** The message `message_id` and all messages below it were deleted. */
 export interface MessageRemoved {
   type: "message_removed";
   message_id: string;
 }
 
+/** A new version of the message `message_id`. */
 export interface MessageUpdated {
   type: "message_updated";
   message_id: string;
   message: Message;
 }
 
-/** The active path was cut to `from_index` messages; the cut ones stay in the tree. */
+/** The active path was cut to `from_index` messages. The messages after the cut stay in the tree. */
 export interface MessagesTruncated {
   type: "messages_truncated";
   from_index: number;
 }
 
+/** The position of a profile in a GUI's list. */
 export interface ModeUi {
   order: number;
   tags: string[];
 }
 
+/** A model that chats may use. `n_ctx` is the size of its context window in tokens. */
 export interface ModelCapabilities {
   id: string;
   name: string;
@@ -555,31 +734,34 @@ export interface ModelCapabilities {
   type: "chat";
 }
 
-/** `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names. `mode` is read where the operator allows it. */
+/** The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names. */
 export interface PageChatRequest {
+  /** Any JSON. */
+  mode?: unknown;
+  on_disconnect?: "abort" | "detach" | null;
   message: string;
   context?: JsonObject | null;
   interaction_type?: string | null;
   conversation_id?: string | number | null;
-  mode?: string | null;
-  on_disconnect?: "abort" | "detach" | null;
 }
 
+/** The value of a parameter, and the layer that sets it. */
 export interface ParamValue {
   value: unknown;
   layer: "command" | "profile" | "server" | "thread";
 }
 
-/** By the keys of `set_params`. */
+/** The effective parameters of a chat, under the keys of `set_params`. */
 export interface Params {
   params: { [key: string]: ParamValue };
 }
 
+/** The open run no longer waits for a decision. */
 export interface PauseCleared {
   type: "pause_cleared";
 }
 
-/** Why a run waits for a person. `input_hash` binds the decision to the arguments that were shown. */
+/** A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions` returns the arguments. `change` is present if the tool was always allowed, but is not what was allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is `another` if only a caller other than the requester may accept. With the type `question`, `question` is what a person is asked, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty. */
 export interface PauseReason {
   type: string;
   tool_name: string;
@@ -589,13 +771,20 @@ export interface PauseReason {
   integr_config_path?: string | null;
   input?: JsonObject;
   input_hash?: string;
+  hides_input?: boolean;
+  change?: ToolChange;
+  once?: boolean;
+  approver?: string;
+  question?: Question;
 }
 
+/** The open run waits for a decision about each of these `reasons`, which replace all earlier reasons. */
 export interface PauseRequired {
   type: "pause_required";
   reasons: PauseReason[];
 }
 
+/** A new payload of a message. */
 export interface PayloadAdded {
   type: "payload_added";
   payload_id: string;
@@ -611,7 +800,27 @@ export interface PayloadAdded {
   unregistered?: boolean;
 }
 
-/** What a profile can show besides text. `schema` is JSON Schema of a payload's data; `scopes` none: everywhere. */
+/** A line with a payload. */
+export interface PayloadLine {
+  type: "payload";
+  /** A new payload of a message. */
+  payload: {
+    type?: "payload_added";
+    payload_id: string;
+    payload_type: string;
+    data: JsonObject;
+    summary: string;
+    source: "llm" | "preview" | "tool";
+    message_id: string;
+    tool_call_id?: string | null;
+    approval?: "accepted" | "commit_failed" | "committed" | "outcome_unknown" | "pending" | "rejected" | null;
+    by?: string | null;
+    input_hash?: string | null;
+    unregistered?: boolean;
+  };
+}
+
+/** A type of payload that a profile can show besides text. `schema` is the JSON Schema of the payload's data. An empty list of `scopes` means all scopes. */
 export interface PayloadTypeInfo {
   name: string;
   description: string;
@@ -619,6 +828,7 @@ export interface PayloadTypeInfo {
   scopes: string[][];
 }
 
+/** A new version of the payload `payload_id`. */
 export interface PayloadUpdated {
   type: "payload_updated";
   payload_id: string;
@@ -634,13 +844,14 @@ export interface PayloadUpdated {
   unregistered?: boolean;
 }
 
-/** How many streams watch the chat and asked for presence, this one included; `names` of whose they are. */
+/** The number of streams that watch the chat and asked for presence, this stream included. `names` are the names of their users. */
 export interface Presence {
   type: "presence";
   count: number;
   names?: string[] | null;
 }
 
+/** A process that a tool had started has ended. `exit_code` is null if the process was lost. */
 export interface ProcessCompleted {
   type: "process_completed";
   process_id: string;
@@ -650,6 +861,7 @@ export interface ProcessCompleted {
   mode: string;
 }
 
+/** A provider of models. */
 export interface ProviderInfo {
   name: string;
   display_name: string;
@@ -660,17 +872,38 @@ export interface ProviderInfo {
   model_count: number;
 }
 
+/** The configured providers. */
 export interface Providers {
   providers: ProviderInfo[];
 }
 
+/** A question to a person (PROTOCOL §11). `options` are the allowed answers, `schema` is the JSON Schema of the answer; a question has at most one of both. Without both, the answer is any text. */
+export interface Question {
+  text: string;
+  options?: string[];
+  schema?: JsonObject | null;
+}
+
+/** The answer to one question of a chat. `input_hash` is the hash that the question contains. */
+export interface QuestionAnswer {
+  tool_call_id: string;
+  accepted: boolean;
+  input_hash: string;
+}
+
+/** The questions that a paused run asks, with the arguments that the stream does not show (PROTOCOL §11). `input` is empty if the question was asked by a version of the server that kept no arguments. */
+export interface Questions {
+  questions: PauseReason[];
+}
+
+/** The waiting commands after a change of the queue. */
 export interface QueueUpdated {
   type: "queue_updated";
   queue_size: number;
   queued_items: QueuedItem[];
 }
 
-/** A waiting command as people see it. `preview` ≤ 120 characters, `content` ≤ 8192 (PROTOCOL §8). */
+/** A waiting command for display: a `preview` of at most 120 characters, and at most 8,192 of its `content`. */
 export interface QueuedItem {
   client_request_id: string;
   priority: boolean;
@@ -679,19 +912,20 @@ export interface QueuedItem {
   content: string;
 }
 
-/** As the model wrote it, and how many suggested actions were left out since nobody declared them (PAY-6). */
+/** An answer as the model wrote it, and the number of suggested actions that were removed because the configuration does not declare them (PAY-6). */
 export interface RawAnswer {
   text: string;
   dropped_actions_count?: number;
 }
 
-/** What became of a posted command. `accepted` and `result` are those of its final ack, when it was waited for; the status is then applied, aborted or refused. */
+/** The outcome of a posted command. `accepted` and `result` are those of the command's final ack, if the request waited for it; `status` is then applied, aborted or refused. */
 export interface Receipt {
   status: "aborted" | "accepted" | "applied" | "duplicate" | "refused";
   accepted?: boolean | null;
   result?: JsonObject | null;
 }
 
+/** Generates a new answer in place of the answer `message_id`, or to the user message `message_id`. Without `message_id`, the last answer of the path is generated again. */
 export interface Regenerate {
   type: "regenerate";
   message_id?: string | null;
@@ -700,6 +934,7 @@ export interface Regenerate {
   priority?: boolean;
 }
 
+/** Deletes a message and all messages below it. `regenerate` then asks for a new answer. */
 export interface RemoveMessage {
   type: "remove_message";
   message_id: string;
@@ -708,24 +943,45 @@ export interface RemoveMessage {
   priority?: boolean;
 }
 
+/** Fills this chat, which must be empty, with `messages` that a client has kept. */
 export interface RestoreMessages {
   type: "restore_messages";
-  messages: JsonObject[];
+  messages: RestoredMessage[];
   client_request_id: string;
   priority?: boolean;
 }
 
+/** A message that a client sends back. Keys that are not listed here are ignored. */
+export interface RestoredMessage {
+  citations?: JsonObject[] | null;
+  content?: string | (TextPart | ImagePart | AudioPart | FilePart & ContentPart)[] | null;
+  extra?: JsonObject | null;
+  message_id?: string | null;
+  model?: string | null | null;
+  role: string;
+  server_content_blocks?: JsonObject[] | null;
+  thinking_blocks?: JsonObject[] | null;
+  tool_call_id?: string | null | null;
+  tool_calls?: ({
+    function: FunctionCall;
+  })[] | null;
+  tool_failed?: boolean | null | null;
+  usage?: Usage | null | null;
+}
+
+/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. */
 export interface RetryFromIndex {
   type: "retry_from_index";
   index: number;
   content: Content;
-  attachments?: JsonObject[];
+  attachments?: Attachment[];
   prune?: boolean;
+  tools?: DeclaredTool[] | null;
   client_request_id: string;
   priority?: boolean;
 }
 
-/** What a run asked, heard and did. `scope` is the place in the profile that it was in, `params` are the command's own, `raw_answers` answers as the model wrote them, by message id, with the number of suggested actions that were dropped. */
+/** The trace of a run. `scope` is the run's scope in its profile, and `params` are the parameters of its command. `raw_answers` has the answers as the model wrote them, by message id, each with the number of suggested actions that were dropped. */
 export interface RunTrace {
   chat_id: string;
   run_id: string;
@@ -741,9 +997,10 @@ export interface RunTrace {
   other_tool_runs: TraceToolRun[];
   summaries: TraceSummary[];
   raw_answers: { [key: string]: RawAnswer };
+  operations?: TraceOperation[];
 }
 
-/** What is going on now (PROTOCOL §8). `tools` holds the latest `tool_status` of each open call. */
+/** The present activity of the chat (PROTOCOL §8). `tools` has the latest `tool_status` of each open tool call; `agent_steps` has the latest `agent_step` of each step of the last durable run, also when that run has ended. */
 export interface Runtime {
   state: string;
   paused: boolean;
@@ -761,9 +1018,11 @@ export interface Runtime {
   tools_used?: string[];
   tools?: ToolStatus[];
   ide_calls?: IdeCall[];
+  waits_for?: string | null;
+  agent_steps?: AgentStep[];
 }
 
-/** The whole of what is said about the run: a field that is absent no longer holds. `state` is one of PROTOCOL §7. At rest it carries `outcome`: complete, error, aborted, limit or interrupted. */
+/** The complete state of the run. A field that is absent here is unset, whatever earlier events said. `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that its caller has as many runs at work as one caller may have. */
 export interface RuntimeUpdated {
   type: "runtime_updated";
   state: string;
@@ -776,8 +1035,10 @@ export interface RuntimeUpdated {
   outcome?: string | null;
   context?: ContextUse | null;
   tools_used?: string[];
+  waits_for?: string | null;
 }
 
+/** Moves the active path to the message `message_id` and from there to its newest leaf. */
 export interface SelectBranch {
   type: "select_branch";
   message_id: string;
@@ -785,7 +1046,7 @@ export interface SelectBranch {
   priority?: boolean;
 }
 
-/** Who is calling. `has_token`: the server knows its callers by tokens; without them everyone is `local`. */
+/** The identity of the caller. `has_token` means that the server identifies callers by tokens; without tokens every caller is `local`. */
 export interface Session {
   principal: string;
   permissions: string[];
@@ -793,6 +1054,7 @@ export interface Session {
   has_token: boolean;
 }
 
+/** Sets parameters of the thread. `patch` has the new values; null clears a parameter. */
 export interface SetParams {
   type: "set_params";
   /** Known keys within their bounds; null or "" clears an optional one. Unknown keys are ignored. */
@@ -801,28 +1063,31 @@ export interface SetParams {
   priority?: boolean;
 }
 
+/** Replaces the reasoning by `text`. */
 export interface SetReasoning {
   op: "set_reasoning";
   text: string;
 }
 
+/** Replaces the thinking blocks. */
 export interface SetThinkingBlocks {
   op: "set_thinking_blocks";
   blocks: JsonObject[];
 }
 
-/** Always the full merged list of the message's calls so far. */
+/** Replaces the message's tool calls by the complete list of its calls so far. */
 export interface SetToolCalls {
   op: "set_tool_calls";
   tool_calls: ToolCall[];
 }
 
+/** Replaces the token counts. */
 export interface SetUsage {
   op: "set_usage";
   usage: Usage;
 }
 
-/** The whole of one section: workspace, chats, tasks or buddy. */
+/** The whole content of one section: workspace, chats, tasks or buddy. */
 export interface SidebarEvent {
   type: "section_snapshot";
   section: "buddy" | "chats" | "tasks" | "workspace";
@@ -838,7 +1103,7 @@ export interface SidebarFrame {
   event: SidebarEvent;
 }
 
-/** All that a client needs to start from here (PROTOCOL §5). `messages` is the active path. */
+/** The data from which a client starts (PROTOCOL §5). `messages` are those of the active path, root first. */
 export interface Snapshot {
   type: "snapshot";
   thread: Thread;
@@ -849,23 +1114,25 @@ export interface Snapshot {
   recent_acks?: Ack[];
 }
 
+/** The outcome of a request in one word. */
 export interface Status {
   status: "applied" | "cancelled" | "deleted";
 }
 
-/** What becomes of a running stream; removed before added. */
+/** A change of a running stream. Chats are removed before others are added. */
 export interface StreamChange {
   add?: Addition[];
   remove?: string[];
 }
 
-/** At most 128 operations and 64 KiB of text (PROTOCOL §6). */
+/** Changes of the message that a model is writing: at most 128 operations and 64 KiB of text (PROTOCOL §6). */
 export interface StreamDelta {
   type: "stream_delta";
   message_id: string;
   ops: (AppendContent | AppendReasoning | SetReasoning | SetToolCalls | SetThinkingBlocks | AddCitation | AddServerContentBlock | SetUsage | MergeExtra)[];
 }
 
+/** The model has finished writing the message `message_id`. */
 export interface StreamFinished {
   type: "stream_finished";
   message_id: string;
@@ -874,6 +1141,12 @@ export interface StreamFinished {
   timings?: JsonObject | null;
 }
 
+/** Options of a stream. With `include_usage`, the last chunk has the numbers of tokens. */
+export interface StreamOptions {
+  include_usage?: boolean;
+}
+
+/** A model begins to write the message `message_id`. With `append` it continues an existing message. */
 export interface StreamStarted {
   type: "stream_started";
   message_id: string;
@@ -885,6 +1158,7 @@ export interface StreamStarted {
   created_at?: number | null;
 }
 
+/** The tool call `tool_call_id` has started the chat `subchat_id`. */
 export interface SubchatUpdate {
   type: "subchat_update";
   tool_call_id: string;
@@ -892,20 +1166,22 @@ export interface SubchatUpdate {
   attached_files?: string[];
 }
 
-/** `POST /chat`. Without `session_id` a new chat is made. `mode` is read where the operator allows it. */
+/** The body of `POST /chat`. Without `session_id` the request creates a chat. */
 export interface TextChatRequest {
+  /** Any JSON. */
+  mode?: unknown;
+  on_disconnect?: "abort" | "detach" | null;
   message: string;
   session_id?: string | null;
-  mode?: string | null;
-  on_disconnect?: "abort" | "detach" | null;
 }
 
+/** Text. */
 export interface TextPart {
   type: "text";
   text: string;
 }
 
-/** Times are Unix milliseconds. Fields made by a factory are always on the wire, the others only when set. */
+/** The parameters and properties of a chat. Times are Unix milliseconds. Fields with a default factory are always encoded, other fields only when they are set. */
 export interface Thread {
   id: string;
   title?: string;
@@ -961,6 +1237,62 @@ export interface Thread {
   compaction?: JsonObject | null;
 }
 
+/** The changed keys of a thread with their new values: keys that a patch may change, and keys that only the server changes. Old logs contain these values, so the bounds of `ThreadPatch` may be widened, never narrowed. */
+export interface ThreadChanges {
+  title?: string;
+  model?: string;
+  mode?: string;
+  tool_use?: string;
+  context_tokens_cap?: number | null;
+  include_project_info?: boolean;
+  checkpoints_enabled?: boolean;
+  is_title_generated?: boolean;
+  auto_approve_editing_tools?: boolean;
+  auto_approve_dangerous_commands?: boolean;
+  autonomous_no_confirm?: boolean;
+  boost_reasoning?: boolean | null;
+  reasoning_effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+  thinking_budget?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  frequency_penalty?: number | null;
+  presence_penalty?: number | null;
+  max_tokens?: number | null;
+  top_k?: number | null;
+  min_p?: number | null;
+  repetition_penalty?: number | null;
+  seed?: number | null;
+  stop?: string[] | null;
+  max_history_tokens?: number | null;
+  max_history_messages?: number | null;
+  history_tools?: "full" | "none" | null;
+  parallel_tool_calls?: boolean | null;
+  merge_queued?: boolean | null;
+  max_rounds?: number | null;
+  on_limit?: "ask" | "stop" | "summarize" | null;
+  on_abort?: "discard" | "keep" | null;
+  on_deny?: "continue" | "stop" | null;
+  on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null;
+  reasoning?: "log" | "off" | "stream" | null;
+  custom_instructions?: string | null;
+  scope?: string[] | null;
+  tools_disabled?: string[] | null;
+  mcp_servers?: string[] | null;
+  context?: JsonObject | null;
+  metadata?: JsonObject | null;
+  parent_id?: string | null;
+  link_type?: string | null;
+  root_chat_id?: string | null;
+  owner?: string;
+  usage?: Usage;
+  created_at?: number;
+  last_active?: number;
+  leaf_id?: string | null;
+  forked_from?: JsonObject | null;
+  compaction?: JsonObject | null;
+}
+
+/** The default parameters of a new chat, under the names that foreign GUIs request. */
 export interface ThreadDefaults {
   include_project_info: boolean;
   checkpoints_enabled: boolean;
@@ -968,7 +1300,7 @@ export interface ThreadDefaults {
   auto_approve_dangerous_commands: boolean;
 }
 
-/** What `set_params` may change, with its bounds (PROTOCOL §16). */
+/** The parameters that `set_params` may change, with their bounds (PROTOCOL §16). */
 export interface ThreadPatch {
   title?: string;
   model?: string;
@@ -1016,7 +1348,7 @@ export interface ThreadPatch {
   root_chat_id?: string | null | "";
 }
 
-/** The changed parameters, flat, as they now are. null: cleared. */
+/** The changed parameters with their new values, as flat keys. null means that the parameter was cleared. */
 export interface ThreadUpdated {
   type: "thread_updated";
   title?: string;
@@ -1072,7 +1404,7 @@ export interface ThreadUpdated {
   compaction?: JsonObject | null;
 }
 
-/** One call of a tool by the model. `id` is unique in the chat; `index` counts within the message from 0. */
+/** One call of a tool by the model. `id` is unique in the chat; `index` counts the calls of the message from 0. */
 export interface ToolCall {
   id: string;
   index: number;
@@ -1080,6 +1412,14 @@ export interface ToolCall {
   type?: string;
 }
 
+/** The difference between a tool and the permission that covered it (PROTOCOL §11). `kind` is `changed`, `new` or `unrecorded`. `before` is the definition that was approved; it is absent if the server does not have it. `now` is absent if the present definition is too long. */
+export interface ToolChange {
+  kind: string;
+  before?: ToolDefinition | null;
+  now?: ToolDefinition | null;
+}
+
+/** Decides about one paused tool call or preview, which `tool_call_id` or `payload_id` names. */
 export interface ToolDecision {
   type: "tool_decision";
   client_request_id: string;
@@ -1093,6 +1433,7 @@ export interface ToolDecision {
   note?: string | null;
 }
 
+/** Decides about several paused tool calls and previews at once. */
 export interface ToolDecisions {
   type: "tool_decisions";
   decisions: Decision[];
@@ -1100,17 +1441,23 @@ export interface ToolDecisions {
   priority?: boolean;
 }
 
-/** A tool that this caller's models may be offered. `policy`: auto, ask, preview, client or deny. */
+/** A tool as models and people read it: its description, and the JSON Schema of its arguments. */
+export interface ToolDefinition {
+  description: string;
+  input_schema: JsonObject;
+}
+
+/** A tool that can be offered to models in this caller's chats. `policy` is auto, ask, preview, client or deny. */
 export interface ToolInfo {
   name: string;
   description: string;
   input_schema: JsonObject;
-  source: "client" | "http" | "mcp" | "python";
+  source: "python" | "mcp" | "http" | "client";
   policy: "ask" | "auto" | "client" | "deny" | "preview";
   scopes: string[][];
 }
 
-/** Where a tool call stands. `index` counts calls within the run from 0; `progress` is 0..1. `status`: queued, awaiting_decision, running, progress, done, error, denied, aborted, outcome_unknown. A client that claims a client tool is named by `claimed_by`, until `claim_expires_at` (Unix milliseconds, PROTOCOL §12). */
+/** The status of a tool call. `index` counts the calls of the run from 0; `progress` is a number from 0 to 1. `status` is queued, awaiting_decision, running, progress, done, error, denied, aborted or outcome_unknown. `claimed_by` names the client that has claimed the call of a client tool; the claim ends at `claim_expires_at` (Unix milliseconds, PROTOCOL §12). */
 export interface ToolStatus {
   type: "tool_status";
   tool_call_id: string;
@@ -1129,7 +1476,7 @@ export interface ToolStatus {
   claim_expires_at?: number | null;
 }
 
-/** One try at one model. `code` is there when it failed, `detail` is what the provider said of it. */
+/** One attempt to call a model. A failed attempt has a `code`; `detail` is the provider's explanation. */
 export interface TraceAttempt {
   provider: string;
   model: string;
@@ -1140,12 +1487,25 @@ export interface TraceAttempt {
   detail?: string;
 }
 
-/** One model call: what was asked and what came back, before anything was cleaned. Attachments are shown as the log refers to them; `left_out` names those that the model cannot take. `settings` are the parameters that somebody has set, each `{value, layer}`. */
+/** An operation of a durable agent that has ended: `kind` is `step`, `call`, `chat`, `ask`, `sleep` or `answer`, and `outcome` is `done`, `failed`, `unknown` or `cancelled`. `step_id` is that of the event `agent_step`. `value` is the result as JSON text, at most 2,000 characters of it. `error` is the bare name of the error, and `detail` its message. */
+export interface TraceOperation {
+  step_id?: string;
+  kind?: string;
+  name?: string;
+  outcome?: string;
+  value?: string;
+  elapsed_ms?: number;
+  ended_at_ms?: number;
+  error?: string | null;
+  detail?: string;
+}
+
+/** One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have been set, each as `{value, layer}`. */
 export interface TraceRound {
   round: number;
-  message_id: string;
-  model: string;
-  settings: { [key: string]: JsonObject };
+  message_id?: string;
+  model?: string;
+  settings?: { [key: string]: JsonObject };
   attempts?: TraceAttempt[];
   system?: string;
   messages?: Message[];
@@ -1164,35 +1524,35 @@ export interface TraceRound {
   cut?: string[];
 }
 
-/** The summarizer was asked before `round`, for so many messages in one. `code` is there when it failed. */
+/** A call of the summarizer before `round`, which summarized the first `covered` messages. A failed call has a `code`. */
 export interface TraceSummary {
   round: number;
-  model: string;
   covered: number;
-  text: string;
   elapsed_ms: number;
   ended_at_ms: number;
+  model?: string;
+  text?: string;
   code?: string | null;
   detail?: string;
   usage?: Usage | null;
   cut?: string[];
 }
 
-/** One call as it was carried out. `input` is JSON text as executed, `output` what the model reads; a call that was aborted has none, and may have had effects. `is_abandoned`: it was told to end and did not. `cut` names the fields whose middles were left out. */
+/** One tool call as it was executed. `input` is the JSON text that the tool received, `output` the text that the model reads. An aborted call has no output, though it may have had effects. `is_abandoned` tells that the tool was cancelled and did not end. `cut` names the fields whose middle was left out; with `all`, only numbers were kept, and all texts have their defaults. */
 export interface TraceToolRun {
   round: number;
-  tool_call_id: string;
-  name: string;
-  input: string;
-  output: string;
-  outcome: "aborted" | "done" | "error";
   is_abandoned: boolean;
   elapsed_ms: number;
   ended_at_ms: number;
+  tool_call_id?: string;
+  name?: string;
+  input?: string;
+  output?: string;
+  outcome?: "aborted" | "done" | "error" | null;
   cut?: string[];
 }
 
-/** A run that has a trace. `outcome` and `ended_at` null: it goes on, or its end was not kept. Times are Unix milliseconds. */
+/** A run that has a trace. `outcome` and `ended_at` are null while the run goes on, and if its end was not stored. Times are Unix milliseconds. */
 export interface TracedRun {
   run_id: string;
   outcome: string | null;
@@ -1201,14 +1561,15 @@ export interface TracedRun {
   ended_at: number | null;
   rounds_count: number;
   tool_runs_count: number;
+  operations_count?: number;
 }
 
-/** Newest first. */
+/** The runs of a chat that have a trace, newest first. */
 export interface TracedRuns {
   runs: TracedRun[];
 }
 
-/** A chat as a foreign GUI lists it. Times are ISO 8601. */
+/** A chat in the list of a foreign GUI. Times are ISO 8601. The counts of tasks and lines are always 0. */
 export interface Trajectory {
   id: string;
   title: string;
@@ -1226,7 +1587,7 @@ export interface Trajectory {
   tasks_failed: number;
 }
 
-/** A chat as a foreign GUI reads it: its parameters and its active path. These two times are ISO 8601. */
+/** A chat as a foreign GUI reads it: its parameters and its active path. `created_at` and `updated_at` are ISO 8601. */
 export interface TrajectoryChat {
   id: string;
   title?: string;
@@ -1284,6 +1645,7 @@ export interface TrajectoryChat {
   messages: Message[];
 }
 
+/** One page of chats. `total_count` is the number of all chats of the caller. */
 export interface TrajectoryList {
   items: Trajectory[];
   next_cursor: string | null;
@@ -1291,37 +1653,38 @@ export interface TrajectoryList {
   total_count: number;
 }
 
-/** A `data:` line without `seq` and `id`: it is in no log, and who comes later does not miss it. */
+/** A `data:` line without `seq` and `id`. It is not in the log, and later readers do not need it. */
 export type TransientEvent = {
   chat_id: string;
 } & (Presence | Typing | ChatRemoved);
 
-/** Somebody began or stopped to write. */
+/** A user began or stopped to type. */
 export interface Typing {
   type: "typing";
   typing: boolean;
   by?: string | null;
 }
 
-/** `stream_id`: the named stream of whoever types, which is not told. */
+/** Reports that the user began or stopped to type. `stream_id` is the named stream of this user, which is not notified; "" notifies all streams. */
 export interface TypingNotice {
   typing: boolean;
-  stream_id?: string | null;
+  stream_id?: string;
 }
 
-/** An absent field stays unchanged (`protocol.content.edited`). */
+/** Edits a message. An absent field stays unchanged. `branch` adds the edited message as a sibling. `tools` are for messages of the user, as in `user_message`. */
 export interface UpdateMessage {
   type: "update_message";
   message_id: string;
   content?: Content | null;
-  attachments?: JsonObject[] | null;
+  attachments?: Attachment[] | null;
   regenerate?: boolean;
   mode?: "branch" | "in_place" | null;
+  tools?: DeclaredTool[] | null;
   client_request_id: string;
   priority?: boolean;
 }
 
-/** Tokens of one model call, or summed over a chat. */
+/** Token counts of one model call, or their sums over a chat. */
 export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
@@ -1331,15 +1694,17 @@ export interface Usage {
   cost_usd?: number | null;
 }
 
-/** With `interrupt` the open run ends and this message goes before all that waits (PROTOCOL §9). */
+/** Adds a message of the user and starts a run. `interrupt` ends the open run and puts this message before all waiting commands (PROTOCOL §9). `tools` are offered in this run beside the server's tools; a client answers their calls. */
 export interface UserMessage {
   type: "user_message";
   content: Content;
-  attachments?: JsonObject[];
-  context_files?: JsonObject[];
+  attachments?: Attachment[];
+  context_files?: ContextFile[];
   context?: JsonObject;
   interaction?: Interaction | null;
-  params?: JsonObject;
+  /** Parameters of the run that this message begins, as `set_params` takes them. */
+  params?: ThreadPatch;
+  tools?: DeclaredTool[];
   interrupt?: boolean;
   client_request_id: string;
   priority?: boolean;
@@ -1350,4 +1715,4 @@ export type WireEvent = {
   chat_id: string;
   /** Events since the snapshot that this client holds; a snapshot has 0. */
   seq: string;
-} & (Ack | QueueUpdated | RuntimeUpdated | ThreadUpdated | MessageAdded | MessageUpdated | MessageRemoved | MessagesTruncated | BranchSelected | StreamStarted | StreamDelta | StreamFinished | PauseRequired | PauseCleared | IdeToolRequired | SubchatUpdate | BackgroundAgentUpdated | ProcessCompleted | ToolStatus | PayloadAdded | PayloadUpdated | ErrorHappened | BrowserFrame | BrowserStatus | BrowserClosed | BrowserTimeline | BrowserContextOversize | BrowserToolbarAction | Snapshot);
+} & (Ack | QueueUpdated | RuntimeUpdated | ThreadUpdated | MessageAdded | MessageUpdated | MessageRemoved | MessagesTruncated | BranchSelected | StreamStarted | StreamDelta | StreamFinished | PauseRequired | PauseCleared | IdeToolRequired | SubchatUpdate | BackgroundAgentUpdated | AgentData | AgentStep | ProcessCompleted | ToolStatus | PayloadAdded | PayloadUpdated | ErrorHappened | BrowserFrame | BrowserStatus | BrowserClosed | BrowserTimeline | BrowserContextOversize | BrowserToolbarAction | Snapshot);

@@ -1,31 +1,41 @@
 /**
- * HTTP to one server: requests with one answer, and the opening of streams. The only file that calls `fetch`.
- *
- * It knows no chat and keeps nothing. The rule: whatever goes wrong on the way is `Unreachable`, whatever the server
- * says no to is `Refused`, and everything that may be tried again is `Busy`, with the time that the server asked for.
+ * Sends HTTP requests to one server and opens streams. This is the only file that calls `fetch`. A failed connection
+ * throws `Unreachable`, a refusal by the server throws `Refused`, and an answer that asks for a later attempt throws
+ * `Busy`, with the time that the server asked for.
  */
 
-import { PATIENCE, type Patience } from "./backoff.js";
+import { RETRY_POLICY, type RetryPolicy } from "./backoff.js";
 import { after, TIMER_MAX_MS } from "./clock.js";
-import { Refused, Unreachable } from "./errors.js";
+import { isSignedOut, Refused, Unreachable } from "./errors.js";
 
-/** A bearer token, or who gives the one that is good now: it is asked before every request. */
+/** A bearer token, or a function that returns the valid token; it is called before every request. */
 export type Token = string | (() => string | undefined | Promise<string | undefined>);
 
 export interface WireOptions {
-  /** Where the server is; the page's own origin unless given. */
+  /** The server's address. The default is the page's own origin. */
   url?: string;
-  /** Without one, requests carry the origin's cookies and nothing else. */
+  /** Without a token, requests carry only the origin's cookies. */
   token?: Token;
-  /** The id that the caller expects to have. If the server knows the caller by another id, it refuses (PROTOCOL §1). */
+  /**
+   * The credential that tools with `forward_auth` send to their services as `Authorization`, such as "Bearer …". It goes
+   * out with commands only. It must not be the token of this server.
+   */
+  forwardAuthorization?: Token;
+  /**
+   * The user id that the caller expects. If the server knows the caller by another id, the server refuses the request
+   * (PROTOCOL §1).
+   */
   principal?: string;
-  /** A person can sign in while the program runs: a 401 ends no chat, and the request is tried again (`retry()`). */
+  /**
+   * Whether a person can sign in while the program runs. Then a 401 does not end a chat, and the request is repeated
+   * (`retry()`).
+   */
   awaitsSignIn?: boolean;
-  patience?: Partial<Patience>;
+  retryPolicy?: Partial<RetryPolicy>;
   fetch?: typeof fetch;
 }
 
-/** Not now; ask again. */
+/** The server asks the client to repeat the request later. */
 export class Busy extends Error {
   constructor(
     message: string,
@@ -37,35 +47,35 @@ export class Busy extends Error {
 
 const BUSY: ReadonlySet<number> = new Set([408, 425, 429, 500, 502, 503, 504]);
 
-/** What a failing server may ask us to stay away for. A quota (429) may ask for longer. */
+/** The longest pause that a failing server may ask for. A quota (429) may ask for a longer pause. */
 const FAILING_PAUSE_MAX_MS = 60_000;
 
+const SIGN_IN_MS = 30_000;
+
 export class Wire {
-  readonly patience: Patience;
+  readonly retryPolicy: RetryPolicy;
   private readonly base: string;
   private readonly fetch: typeof fetch;
-  readonly awaitsSignIn: boolean;
 
   constructor(private readonly options: WireOptions = {}) {
-    this.awaitsSignIn = options.awaitsSignIn ?? false;
-    this.patience = { ...PATIENCE, ...options.patience };
+    this.retryPolicy = { ...RETRY_POLICY, ...options.retryPolicy };
     this.base = (options.url ?? "").replace(/\/$/, "");
     this.fetch = options.fetch ?? ((input, init) => fetch(input, init));
   }
 
-  /** One request, once; its JSON. Throws Refused, Busy, Unreachable. */
+  /** Sends one request, once, and returns the JSON of the answer. Throws Refused, Busy and Unreachable. */
   async ask<T>(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<T> {
     const response = await this.request(method, path, { body, headers });
     return (await response.json().catch(() => ({}))) as T;
   }
 
-  /** One request, once; whatever came with a status of 200 to 299. Throws as `ask`. */
+  /** Sends one request, once, and returns an answer with a status from 200 to 299. Throws as `ask`. */
   async request(
     method: string,
     path: string,
     { body, headers, signal }: { body?: BodyInit; headers?: Record<string, string>; signal?: AbortSignal } = {},
   ): Promise<Response> {
-    const limit = signal ?? AbortSignal.timeout(Math.min(this.patience.answerMs, TIMER_MAX_MS));
+    const limit = signal ?? AbortSignal.timeout(Math.min(this.retryPolicy.answerMs, TIMER_MAX_MS));
     const json: Record<string, string> = typeof body === "string" ? { "Content-Type": "application/json" } : {};
     try {
       const response = await this.fetch(this.base + path, {
@@ -73,7 +83,7 @@ export class Wire {
         body,
         signal: limit,
         credentials: "same-origin",
-        headers: { ...json, ...(await this.authorization()), ...headers }, // the caller's headers win
+        headers: { ...json, ...(await this.authorization()), ...headers }, // the caller's headers override the others
       });
       if (response.ok) return response;
       throw await trouble(response);
@@ -82,18 +92,21 @@ export class Wire {
     }
   }
 
-  /** The bytes of one connection. It is `signal`'s affair when they end. Throws as `ask`; so may reading them. */
+  /**
+   * Opens a stream and returns its bytes. The stream has no time limit; abort `signal` to end it. This method and the
+   * reading of the bytes throw the same errors as `ask`.
+   */
   async stream(path: string, lastEventId: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastEventId) headers["Last-Event-ID"] = lastEventId;
     const connecting = new AbortController();
     const give = () => connecting.abort();
-    const cancel = after(this.patience.connectMs, give);
+    const cancel = after(this.retryPolicy.connectMs, give);
     signal.addEventListener("abort", give, { once: true });
     try {
       const response = await this.request("GET", path, { headers, signal: connecting.signal });
       if (!response.headers.get("content-type")?.startsWith("text/event-stream") || !response.body) {
-        throw new Refused("what answers there is no threadcast server", "bad_request", response.status);
+        throw new Refused("the server at this address is no threadcast server", "bad_request", response.status);
       }
       return response.body;
     } finally {
@@ -101,14 +114,32 @@ export class Wire {
     }
   }
 
+  /**
+   * Returns how long to wait for a sign-in before the next request, in milliseconds; 0 if `wrong` does not ask for a
+   * sign-in. A sign-in ends the wait.
+   */
+  signInMs(wrong: unknown): number {
+    return this.options.awaitsSignIn && isSignedOut(wrong) ? SIGN_IN_MS : 0;
+  }
+
+  /** Returns the header with the caller's credential for tools (`forwardAuthorization`), for requests with a command. */
+  async lent(): Promise<Record<string, string>> {
+    const value = await present(this.options.forwardAuthorization);
+    return value ? { "Threadcast-Forward-Authorization": value } : {};
+  }
+
   private async authorization(): Promise<Record<string, string>> {
     const { token, principal } = this.options;
-    const now = typeof token === "function" ? await token() : token;
+    const now = await present(token);
     return { ...(now && { Authorization: `Bearer ${now}` }), ...(principal && { "Threadcast-Principal": principal }) };
   }
 }
 
-/** `/v1/…` with each segment quoted. */
+async function present(token: Token | undefined): Promise<string | undefined> {
+  return typeof token === "function" ? token() : token;
+}
+
+/** Joins segments to a path below `/v1/`, each one percent-encoded. */
 export function pathOf(...segments: string[]): string {
   return `/v1/${segments.map(encodeURIComponent).join("/")}`;
 }
@@ -116,7 +147,8 @@ export function pathOf(...segments: string[]): string {
 async function trouble(response: Response): Promise<Refused | Busy> {
   const body = ((await response.json().catch(() => null)) ?? {}) as Record<string, string>;
   const reason = body.detail ?? body.error ?? `the server answered ${response.status}`;
-  // An ack says `queue_full` too, so it is a final word on this try, and whoever sent it must know (PROTOCOL §3).
+  // An ack may have the code `queue_full` too. The refusal is final for this command, so its sender must get the error
+  // (PROTOCOL §3).
   if (BUSY.has(response.status) && body.status !== "queue_full" && body.code !== "queue_full") {
     const asked = 1000 * (Number(response.headers.get("retry-after")) || 0);
     return new Busy(reason, response.status === 429 ? asked : Math.min(asked, FAILING_PAUSE_MAX_MS));
@@ -126,5 +158,5 @@ async function trouble(response: Response): Promise<Refused | Busy> {
 
 function unreachable(wrong: unknown, signal: AbortSignal): Unreachable {
   if (signal.aborted) return new Unreachable("no answer in time");
-  return new Unreachable(wrong instanceof TypeError ? "nobody answers there" : "the connection broke");
+  return new Unreachable(wrong instanceof TypeError ? "the server does not answer" : "the connection broke");
 }

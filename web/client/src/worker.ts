@@ -1,4 +1,4 @@
-/** The SharedWorker that holds the one hub for all tabs. Its name tells one server and caller from another. */
+/** The SharedWorker that runs one hub for all tabs. Each server and caller has a worker with its own name. */
 
 import { serve } from "./ports.js";
 import { Hub } from "./source.js";
@@ -7,7 +7,10 @@ import { Wire } from "./wire.js";
 
 let hub: Hub | null = null;
 
-/** Tabs wait for this lock, so they are answered once it is held. */
+/**
+ * Resolves once this worker holds its lock. Tabs are answered only after that, because they watch the lock to notice
+ * the worker's end.
+ */
 const alive = new Promise<void>((got) => {
   if (!navigator.locks) return got();
   navigator.locks.request(lockOfWorker(self.name), () => (got(), new Promise(() => {}))).catch(() => got());

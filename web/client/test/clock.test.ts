@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 
 import { after, now, sleep, TIMER_MAX_MS } from "../src/clock.js";
-import { Postman, type Recipient } from "../src/postman.js";
+import { OutboxSender, type Recipient } from "../src/sender.js";
 import { MemoryOutbox, type Held } from "../src/outbox.js";
 import { Stream } from "../src/stream.js";
 import type { Receipt } from "../src/types.js";
@@ -81,7 +81,7 @@ class Quota {
 
 /** 120 chats that each hold one message; resolves when all were accepted. */
 function postFrom120Chats(quota: Quota): Promise<void> {
-  const wire = new Wire({ url: "http://quota.invalid", fetch: quota.fetch as typeof fetch, patience: { pauseFirstMs: 1, pauseMaxMs: 5 } });
+  const wire = new Wire({ url: "http://quota.invalid", fetch: quota.fetch as typeof fetch, retryPolicy: { pauseFirstMs: 1, pauseMaxMs: 5 } });
   return new Promise((done, fail) => {
     const stuck = real.setTimeout(() => fail(new Error(`only ${quota.accepted.size} of 120 chats posted again`)), 10_000);
     const recipient: Recipient = {
@@ -99,7 +99,7 @@ function postFrom120Chats(quota: Quota): Promise<void> {
     for (let count = 0; count < 120; count++) {
       const chatId = `c${count}`;
       const held = { chatId, requestId: `r${count}`, type: "user_message", body: "{}" };
-      new Postman(wire, chatId, new MemoryOutbox(), recipient).put(held);
+      new OutboxSender(wire, chatId, new MemoryOutbox(), recipient).put(held);
     }
   });
 }
@@ -126,8 +126,8 @@ test("the pauses of a server that drops every connection grow although the wall 
   const dropped = () => Promise.resolve(new Response("", { headers: { "Content-Type": "text/event-stream" } }));
   const pauses = await new Promise<number[]>((done) => {
     const seen: number[] = [];
-    const patience = { pauseFirstMs: 1, pauseMaxMs: 60_000 }; // a connection that lasts so long ends the growing
-    const stream = new Stream(new Wire({ url: "http://drops.invalid", fetch: dropped as typeof fetch, patience }), (item) => {
+    const retryPolicy = { pauseFirstMs: 1, pauseMaxMs: 60_000 }; // a connection that lasts so long ends the growing
+    const stream = new Stream(new Wire({ url: "http://drops.invalid", fetch: dropped as typeof fetch, retryPolicy }), (item) => {
       if (item.kind !== "lost" || seen.push(item.retryMs) < 6) return;
       stream.close();
       done(seen);

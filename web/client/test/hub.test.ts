@@ -1,22 +1,19 @@
 /** One line for many chats: how many it carries, what it says when nothing comes, and a caller whom the server forgot. */
 
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { after, test } from "node:test";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { test } from "node:test";
 
-import type { Patience } from "../src/backoff.js";
+import type { RetryPolicy } from "../src/backoff.js";
 import { Client } from "../src/client.js";
 import type { ChatsList } from "../src/feed.js";
+import { WITHDRAWN } from "../src/outbox.js";
 import { RemoteHub, serve, type Port } from "../src/ports.js";
 import { CHATS_MAX, Hub } from "../src/source.js";
 import { Wire } from "../src/wire.js";
+import { listening, snapshotBlock, until } from "./support.js";
 
-const QUICK: Partial<Patience> = { pauseFirstMs: 1, pauseMaxMs: 5 };
-const RUNTIME = { state: "idle", paused: false, error: null, queue_size: 0, queued_items: [], pause_reasons: [] };
-
-const ends: (() => void)[] = [];
-after(() => ends.forEach((end) => end()));
+const QUICK: Partial<RetryPolicy> = { pauseFirstMs: 1, pauseMaxMs: 5 };
 
 /** A server that carries as many chats on a stream as a real one does, and knows who calls while `knows` is true. */
 class FakeServer {
@@ -28,10 +25,7 @@ class FakeServer {
   private seq = 0;
 
   async start(): Promise<this> {
-    const server = createServer((request, response) => this.answer(request, response));
-    ends.push(() => (server.closeAllConnections(), server.close()));
-    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    this.url = await listening((request, response) => this.answer(request, response));
     return this;
   }
 
@@ -74,17 +68,7 @@ class FakeServer {
   }
 
   private snapshot(chatId: string): string {
-    const event = { chat_id: chatId, seq: "0", type: "snapshot", thread: { id: chatId }, runtime: RUNTIME, messages: [], background_agents: [] };
-    return `data: ${JSON.stringify(event)}\nid: ${++this.seq}\n\n`;
-  }
-}
-
-/** Looks again and again until it is so; what is looked at tells nobody that it has changed. */
-async function until(isSo: () => boolean, what: string): Promise<void> {
-  const ends = performance.now() + 10_000;
-  while (!isSo()) {
-    assert.ok(performance.now() < ends, `it never came to ${what}`);
-    await new Promise((done) => setTimeout(done, 5));
+    return snapshotBlock(chatId, String(++this.seq));
   }
 }
 
@@ -93,7 +77,7 @@ const ids = Array.from({ length: MORE }, (_, at) => `c${at}`);
 
 test("a program has as many lines as its chats need", async () => {
   const server = await new FakeServer().start();
-  const client = new Client({ url: server.url, patience: QUICK });
+  const client = new Client({ url: server.url, retryPolicy: QUICK });
   const chats = ids.map((id) => client.chat(id));
   await until(() => chats.every(({ isReady }) => isReady), "snapshots of all");
   assert.deepEqual([server.streams.size, server.refused, chats.filter(({ failure }) => failure).length], [2, 0, 0]);
@@ -102,7 +86,7 @@ test("a program has as many lines as its chats need", async () => {
 
 test("tabs share one line: it carries the chats that were looked at last, and the others when somebody looks", async () => {
   const server = await new FakeServer().start();
-  const hub = new Hub(new Wire({ url: server.url, patience: QUICK }), 1);
+  const hub = new Hub(new Wire({ url: server.url, retryPolicy: QUICK }), 1);
   const has = new Map<string, string>();
   const leave = ids.map((id) =>
     hub.watch(id, (item) => {
@@ -133,7 +117,7 @@ test("tabs share one line: it carries the chats that were looked at last, and th
 
 test("a tab behind a port is told that its chat rests, and has it when it looks", async () => {
   const server = await new FakeServer().start();
-  const hub = new Hub(new Wire({ url: server.url, patience: QUICK }), 1);
+  const hub = new Hub(new Wire({ url: server.url, retryPolicy: QUICK }), 1);
   const tab = new RemoteHub();
   const takes: ((message: unknown) => void)[] = [];
   const end = (mine: number, other: number): Port => ({
@@ -154,7 +138,7 @@ test("a tab behind a port is told that its chat rests, and has it when it looks"
 
 test("an overdue heartbeat is told, with since when, and that the line speaks again", async () => {
   const server = await new FakeServer().start();
-  const client = new Client({ url: server.url, patience: { ...QUICK, quietMs: 60, silenceMs: 60_000 } });
+  const client = new Client({ url: server.url, retryPolicy: { ...QUICK, quietMs: 60, silenceMs: 60_000 } });
   const lists: ChatsList[] = [];
   client.follow((list) => lists.push(list));
   const chat = client.chat("c");
@@ -177,7 +161,7 @@ test("an overdue heartbeat is told, with since when, and that the line speaks ag
 test("a caller whom the server forgot waits for a sign-in, holds what is sent, and goes on", async () => {
   const server = await new FakeServer().start();
   server.knows = false;
-  const client = new Client({ url: server.url, patience: QUICK, awaitsSignIn: true });
+  const client = new Client({ url: server.url, retryPolicy: QUICK, awaitsSignIn: true });
   let list: ChatsList | undefined;
   client.follow((now) => (list = now));
   const chat = client.chat("c");
@@ -191,10 +175,24 @@ test("a caller whom the server forgot waits for a sign-in, holds what is sent, a
   client.close();
 });
 
+test("a command that is being taken back is kept, and not counted as waiting to be sent", async () => {
+  const server = await new FakeServer().start();
+  const client = new Client({ url: server.url, retryPolicy: QUICK, awaitsSignIn: true });
+  const chat = client.chat("c");
+  await until(() => chat.connection.state === "live", "a line");
+  server.knows = false; // every request is refused from here on, so nothing is taken back yet
+  const { requestId } = chat.send("unwanted");
+  await until(() => chat.connection.isSignedOut === true, "a post that was refused");
+  assert.equal(chat.connection.held, 1);
+  void chat.withdraw(requestId).catch(() => {});
+  assert.deepEqual([chat.connection.held, chat.waiting.map(({ type }) => type)], [0, [WITHDRAWN]]);
+  client.close();
+});
+
 test("without anybody who could sign in a wrong token ends the chat", async () => {
   const server = await new FakeServer().start();
   server.knows = false;
-  const client = new Client({ url: server.url, patience: QUICK });
+  const client = new Client({ url: server.url, retryPolicy: QUICK });
   const chat = client.chat("c");
   await until(() => chat.failure !== null, "an end");
   assert.equal(chat.failure?.message, "the token is not known");

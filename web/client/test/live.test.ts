@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 
 import { connect, newId, snapshotOf, textOf, type Chat, type ChatEvent, type Client, type Happening, type Options } from "../src/index.js";
 import { RemoteHub, serve } from "../src/ports.js";
 import { Hub } from "../src/source.js";
 import { messagePort } from "../src/tabs.js";
 import { Wire } from "../src/wire.js";
+import { until } from "./support.js";
 
 const url = process.env.THREADCAST_URL as string;
 const DEADLINE_MS = 60_000;
@@ -17,7 +17,7 @@ const STEADY = { model: "demo/essay?words=300&rate=100" };
 const FAST = { model: "demo/essay?words=300&rate=300" };
 
 async function with_(options: Options, run: (client: Client) => Promise<void>): Promise<void> {
-  const client = connect({ url, patience: { pauseFirstMs: 5, pauseMaxMs: 50 }, ...options });
+  const client = connect({ url, retryPolicy: { pauseFirstMs: 5, pauseMaxMs: 50 }, ...options });
   try {
     await run(client);
   } finally {
@@ -28,13 +28,6 @@ async function with_(options: Options, run: (client: Client) => Promise<void>): 
 const fresh = () => `ts-${newId().slice(0, 8)}`;
 const answered = (chat: Chat) =>
   chat.until((state) => state.path.length > 1 && chat.isAtRest && state.runtime.queue_size === 0, DEADLINE_MS);
-
-/** For what tells nobody, as ports do. */
-async function until(isSo: () => boolean): Promise<void> {
-  for (const ends = performance.now() + DEADLINE_MS; !isSo(); await sleep(5)) {
-    assert.ok(performance.now() < ends, `not within ${DEADLINE_MS} ms: ${isSo}`);
-  }
-}
 
 function kinds(chat: Chat): string[] {
   const seen: string[] = [];
@@ -173,12 +166,12 @@ test("tabs behind ports see what a client of its own sees, also one that opens i
           types[tab]!.push(item.event.type);
         });
       watch(0);
-      await until(() => types[0]!.length > 0); // else its snapshot may be as late as the other one's
+      await until(() => types[0]!.length > 0, "an event", DEADLINE_MS); // else its snapshot may be as late as the other one's
       own.send("write", { params: FAST });
       await own.until((state) => (state.draft?.content.length ?? 0) > 100, DEADLINE_MS);
       watch(1);
       await answered(own);
-      await until(() => positions.every((position) => position === own.state.position));
+      await until(() => positions.every((position) => position === own.state.position), "the same position", DEADLINE_MS);
       assert.deepEqual(positions, tabs.map(() => own.state.position));
       assert.deepEqual(types.map((seen) => seen.filter((type) => type === "snapshot").length), [1, 1]);
       assert.ok(types[1]!.length < types[0]!.length);

@@ -1,31 +1,26 @@
 /** One endless stream against a server of our own that breaks in every way a line can break. */
 
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { after, test } from "node:test";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { test } from "node:test";
 
-import type { Patience } from "../src/backoff.js";
+import type { RetryPolicy } from "../src/backoff.js";
 import { Refused } from "../src/errors.js";
 import { Hub } from "../src/source.js";
 import { Stream, type Item } from "../src/stream.js";
 import { Wire } from "../src/wire.js";
+import { listening, snapshotBlock } from "./support.js";
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
-
-const servers: Server[] = [];
-after(() => servers.forEach((server) => (server.closeAllConnections(), server.close())));
 
 /** A server whose n-th connection is answered by the n-th of `answers`; what each request said it had. */
 async function scripted(...answers: Answer[]): Promise<{ url: string; asked: (string | undefined)[] }> {
   const asked: (string | undefined)[] = [];
-  const server = createServer((request, response) => {
+  const url = await listening((request, response) => {
     asked.push(request.headers["last-event-id"] as string | undefined);
     (answers[asked.length - 1] ?? ((idle) => begin(idle)))(response, request);
   });
-  servers.push(server);
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  return { url, asked };
 }
 
 function begin(response: ServerResponse, ...blocks: string[]): void {
@@ -33,25 +28,16 @@ function begin(response: ServerResponse, ...blocks: string[]): void {
   response.write(": hb 0\n" + blocks.join(""));
 }
 
-const RUNTIME = { state: "idle", paused: false, error: null, queue_size: 0, queued_items: [], pause_reasons: [] };
-const SNAPSHOT = `data: ${JSON.stringify({
-  chat_id: "c",
-  seq: "0",
-  type: "snapshot",
-  thread: { id: "c" },
-  runtime: RUNTIME,
-  messages: [],
-  background_agents: [],
-})}\nid: 9-4-4\n\n`;
+const SNAPSHOT = snapshotBlock("c", "9-4-4");
 const cleared = (seq: number) => `data: {"chat_id":"c","seq":"${seq}","type":"pause_cleared"}\nid: 9-${4 + seq}-4\n\n`;
 
-const QUICK: Partial<Patience> = { pauseFirstMs: 1, pauseMaxMs: 5, silenceMs: 200 };
+const QUICK: Partial<RetryPolicy> = { pauseFirstMs: 1, pauseMaxMs: 5, silenceMs: 200 };
 
 /** All that comes until `count` events of the chat have. */
 function follow(url: string, count: number): Promise<Item[]> {
   return new Promise((done) => {
     const items: Item[] = [];
-    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+    const stream = new Stream(new Wire({ url, retryPolicy: QUICK }), (item) => {
       items.push(item);
       if (items.filter((each) => each.kind === "event" || each.kind === "gone").length === count) {
         stream.close();
@@ -125,7 +111,7 @@ test("a cut ends a pause, and lets a connection be that is being made", async ()
     (response) => setTimeout(() => begin(response, SNAPSHOT), 50),
   );
   await new Promise<void>((done) => {
-    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+    const stream = new Stream(new Wire({ url, retryPolicy: QUICK }), (item) => {
       if (item.kind === "lost") setTimeout(() => (stream.cut(), setTimeout(() => stream.cut(), 20)), 1);
       if (item.kind === "event") done(stream.close());
     });
@@ -191,7 +177,7 @@ test("a chat that is left and looked at again at once begins with a snapshot", a
   const { url, asked } = await scripted((response) => begin(response, SNAPSHOT, cleared(1)), again, again);
   const items: Item[] = [];
   await new Promise<void>((done) => {
-    const stream = new Stream(new Wire({ url, patience: QUICK }), (item) => {
+    const stream = new Stream(new Wire({ url, retryPolicy: QUICK }), (item) => {
       if (item.kind !== "event") return;
       items.push(item);
       if (items.length === 2) {
@@ -216,7 +202,7 @@ test("whoever goes from one chat to the next keeps the line, and who comes back 
     request.setEncoding("utf8").on("data", (body: string) => changes.push(body)).on("end", () => (response.end("{}"), hear()));
   };
   const { url, asked } = await scripted(answer, answer, answer, answer);
-  const hub = new Hub(new Wire({ url, patience: QUICK }));
+  const hub = new Hub(new Wire({ url, retryPolicy: QUICK }));
   const begun = (chatId: string) =>
     new Promise<() => void>((done) => {
       const leave = hub.watch(chatId, (item) => item.kind === "event" && done(leave));

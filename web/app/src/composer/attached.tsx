@@ -1,4 +1,4 @@
-/** What goes with the message: files on their way, with how far they are, and those that have come. */
+/** Shows the files of the message: uploads with their progress, and uploaded files. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -73,14 +73,17 @@ function dismissUploads(ids: readonly string[]): void {
   uploads.value = uploads.peek().filter((one) => !ids.includes(one.id));
 }
 
-/** An image of ours. After a reload it is asked of the server, with the token that an `img` cannot send. */
+/**
+ * Shows an attached image. After a reload the image is fetched from the server with the token, which an `img` element
+ * cannot send.
+ */
 function Picture({ file }: { file: DraftFile }) {
   const [source, setSource] = useState(() => previewOf(file.hash));
   useEffect(() => {
     if (source) return;
     client.request("GET", file.url).then(
       async (answer) => setSource(keepPreview(file.hash, await answer.blob())),
-      () => {}, // its name stands there all the same
+      () => {}, // the name is shown without a picture
     );
   }, [file.hash]);
   return source ? <img src={source} alt="" /> : <Icon name="file" />;

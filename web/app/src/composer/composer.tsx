@@ -1,22 +1,23 @@
 /**
- * Where people write. A chat begins with its first message, and so does its address.
+ * The message box with its buttons. A chat, and its address, begin with the first message.
  *
- * While a run is open there are three ways to send: a message waits its turn (Enter), is next after the step that runs
- * (Alt+Enter), or stops the run and goes at once (Ctrl+Enter). A message that is written anew always waits its turn.
+ * While a run is open there are three ways to send a message, or an edited message: it waits in the queue (Enter), it
+ * is answered after the present step (Alt+Enter), or it stops the run and is answered at once (Ctrl+Enter).
  */
 
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { activePath, textOf } from "threadcast-client";
 
+import type { When } from "../state/actions.ts";
 import { isDrawerOpen, isSettingsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
 import { chat, isRunning, notify, notifyOf, state } from "../state/session.ts";
-import { edit, editing, send, stopEditing, targetId, write, written, type When } from "../state/writing.ts";
+import { edit, editing, send, stopEditing, targetId, write, written } from "../state/writing.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { lazyOf } from "../ui/lazy.tsx";
 import { Pickers } from "./pickers.tsx";
-import { PlaceChips } from "./place_chips.tsx";
+import { PlaceChips } from "./context_chips.tsx";
 import { Typing, typed } from "./typing.tsx";
 import { isTyped, plainText } from "./typed.ts";
 import { attach, forgetRefusals, refuse, uploads } from "./uploads.ts";
@@ -24,7 +25,7 @@ import css from "./composer.module.css";
 
 const Attached = lazyOf(() => import("./attached.tsx").then((room) => room.Attached));
 
-/** Keys of a screen are for new lines; there a button sends. */
+/** Without a real keyboard Enter makes a new line, and only the button sends. */
 const hasKeyboard = matchMedia("(hover: hover) and (pointer: fine)");
 const isDropping = signal(false);
 
@@ -45,7 +46,7 @@ export function Composer() {
   const isWaiting = uploads.value.some(({ target, error }) => !error && target === targetId());
   const isEmpty = !text.trim() && !files.length && !editing.value?.parts.length;
 
-  const hasWays = isBusy && !isEmpty && !isEditing;
+  const hasWays = isBusy && !isEmpty;
 
   useDrop();
   useStopKey();
@@ -57,8 +58,8 @@ export function Composer() {
   const submit = (when: When = "queue") => {
     const target = targetId();
     const ours = uploads.peek().filter((upload) => upload.target === target);
-    if (ours.some(({ error }) => !error)) return notify("The files are still on their way.");
-    if (ours.some(({ mayRetry }) => mayRetry)) return notify("A file could not be uploaded. Try it again or dismiss it, then send.");
+    if (ours.some(({ error }) => !error)) return notify("The files are still being uploaded.");
+    if (ours.some(({ mayRetry }) => mayRetry)) return notify("A file could not be uploaded. Upload it again or remove it, then send.");
     if (isEmpty) return;
     send(isBusy ? when : "queue");
     forgetRefusals(target);
@@ -90,7 +91,7 @@ export function Composer() {
       <div class={css.writing}>
         {isEditing && (
           <p class={css.editing}>
-            <Icon name="edit" /> Your last message, sent again as another branch
+            <Icon name="edit" /> Editing your last message; sending makes a branch
             <IconButton name="close" label="Stop editing" onClick={stopEditing} />
           </p>
         )}
@@ -101,7 +102,7 @@ export function Composer() {
           dir="auto"
           rows={1}
           aria-label="Message"
-          placeholder={isBusy ? "Write what comes next" : "Write a message"}
+          placeholder={isBusy ? "Write the next message" : "Write a message"}
           enterkeyhint={hasKeyboard.matches ? "send" : "enter"}
           value={text}
           onInput={(event) => {
@@ -135,10 +136,10 @@ export function Composer() {
           <span class={css.space} />
           {hasWays && (
             <>
-              <button type="button" class={css.way} title="Sent after the step that runs now (Alt+Enter)" onClick={() => submit("next")}>
+              <button type="button" class={css.way} title="Send after the present step (Alt+Enter)" onClick={() => submit("next")}>
                 Next
               </button>
-              <button type="button" class={css.way} title="Stop the answer and send this (Ctrl+Enter)" onClick={() => submit("stop")}>
+              <button type="button" class={css.way} title="Stop the answer and send now (Ctrl+Enter)" onClick={() => submit("stop")}>
                 Stop and send
               </button>
             </>
@@ -152,7 +153,7 @@ export function Composer() {
             type="submit"
             class={`${css.disc} primary`}
             aria-label={isBusy ? "Queue" : "Send"}
-            title={isBusy ? "Queue: sent in its turn (Enter)" : "Send (Enter)"}
+            title={isBusy ? "Queue: send after the answer (Enter)" : "Send (Enter)"}
             disabled={isEmpty || isWaiting}
           >
             <Icon name={isBusy ? "queue" : "send"} />
@@ -163,14 +164,14 @@ export function Composer() {
   );
 }
 
-/** Where the browser does not size it by its content. */
+/** Fits the box to its text in browsers without `field-sizing`. */
 function grow(box: HTMLTextAreaElement | null): void {
   if (!box || CSS.supports("field-sizing", "content")) return;
   box.style.height = "auto";
   box.style.height = `${box.scrollHeight}px`;
 }
 
-/** The last message of a person comes back to be written anew; false when there is none. */
+/** Puts the newest message of a person into the box for editing. Returns false if there is none. */
 function editLast(): boolean {
   const last = activePath(state.peek()).reverse().find((message) => message.role === "user" && !message.hidden);
   if (!last) return false;
@@ -210,7 +211,7 @@ function useDrop(): void {
   }, []);
 }
 
-/** Escape stops the run, unless it is something else's that stands open: those hear it first. */
+/** Stops the run on Escape, unless a dialog, a menu or a panel is open, which Escape closes first. */
 function useStopKey(): void {
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {

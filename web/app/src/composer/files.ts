@@ -1,4 +1,6 @@
-/** What may be attached, and how it is said on the wire (PROTOCOL §10). Pure. */
+/** Checks whether a file may be attached, and writes it as a part of a message (PROTOCOL §10). Pure. */
+
+import type { Attachment } from "threadcast-client";
 
 import type { DraftFile } from "../state/drafts.ts";
 import { size } from "../ui/figures.ts";
@@ -19,15 +21,18 @@ export interface Limits {
 
 /** The formats that every reader of a chat can show. */
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
-const SOUNDS: Readonly<Record<string, string>> = { "audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3" };
+const SOUNDS: Readonly<Record<string, "wav" | "mp3">> = { "audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3" };
 
 export function isImage(mime: string): boolean {
   return IMAGES.has(mime);
 }
 
-/** Why this file cannot be attached beside the present ones, and what to do; null if it can. The sentence leaves out the file's name. */
+/**
+ * Returns why a file cannot be attached to a message with the files `there`, and what to do; null if it can. The
+ * sentence does not name the file.
+ */
 export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
-  if (!file.size) return "nothing is in it. Choose another file.";
+  if (!file.size) return "the file is empty. Choose another file.";
   const most = isImage(file.type) ? Math.min(limits.binary_max_bytes, limits.blob_max_bytes) : limits.blob_max_bytes;
   if (file.size > most) {
     const [has, may] = [size(file.size), size(most)];
@@ -37,15 +42,15 @@ export function refusalOf(file: Chosen, there: readonly { mime: string }[], limi
   }
   const images = there.filter(({ mime }) => isImage(mime)).length;
   if (isImage(file.type) && images >= limits.images_max_count) {
-    return `at most ${limits.images_max_count} images go with one message. Send what is left out with the next one.`;
+    return `at most ${limits.images_max_count} images can be attached to one message. Send the others with the next message.`;
   }
-  // One part is the text itself.
+  // The text is one of the parts.
   const files = limits.parts_max_count - 1;
-  return there.length < files ? null : `at most ${files} files go with one message. Send what is left out with the next one.`;
+  return there.length < files ? null : `at most ${files} files can be attached to one message. Send the others with the next message.`;
 }
 
-/** The part of a message that refers to an upload. */
-export function partOf({ name, mime, url, hash }: DraftFile): { [key: string]: unknown } {
+/** Returns the part of a message that refers to an upload. */
+export function partOf({ name, mime, url, hash }: DraftFile): Attachment {
   if (isImage(mime)) return { type: "image_url", image_url: { url } };
   const format = SOUNDS[mime];
   if (format) return { type: "input_audio", input_audio: { format, blob: hash } };

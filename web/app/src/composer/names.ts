@@ -1,6 +1,6 @@
 /** Joins the names of several files into one line. Pure. */
 
-/** Names in one line: `a, b and 3 more`. */
+/** Returns one line such as `a, b and 3 more`. */
 export function listed(names: readonly string[]): string {
   const [first = "", second = "", ...more] = [...new Set(names)];
   if (!second) return first;

@@ -1,4 +1,4 @@
-/** Menus for the model and the mode, beside the send button. A choice holds for this chat and for later ones. */
+/** Menus for the model and the mode, beside the send button. A choice applies to this chat and to later new chats. */
 
 import { caps, models, modes } from "../state/caps.ts";
 import type { Choices } from "../state/choices.ts";
@@ -7,7 +7,7 @@ import { command } from "../state/actions.ts";
 import { chat, state } from "../state/session.ts";
 import css from "./composer.module.css";
 
-/** Sets the choice; a chat that has not begun gets it when it begins. */
+/** Sets a parameter of the chat; a new chat gets it with its first message. */
 function choose(choice: Partial<Choices>): void {
   remember(choice);
   if (isBegun.peek()) void command({ type: "set_params", patch: choice });
@@ -16,19 +16,22 @@ function choose(choice: Partial<Choices>): void {
 export function Pickers() {
   const model = (isBegun.value ? state.value.thread.model : chosen.value.model) ?? "";
   const known = models.value;
-  const standard = caps.value?.chat_default_model ?? "";
+  const ofMode = assistant.value?.model;
+  const standard = ofMode || (caps.value?.chat_default_model ?? "");
   const isUnknown = model !== "" && !known.some(({ id }) => id === model);
   return (
     <div class={css.pickers} key={chat.value?.id}>
-      <select aria-label="Model" title="Model" value={model} onChange={(event) => choose({ model: event.currentTarget.value })}>
-        <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
-        {isUnknown && <option value={model}>{model}</option>}
-        {known.map(({ id }) => (
-          <option key={id} value={id}>
-            {id}
-          </option>
-        ))}
-      </select>
+      {!ofMode?.startsWith("agents/") && (
+        <select aria-label="Model" title="Model" value={model} onChange={(event) => choose({ model: event.currentTarget.value })}>
+          <option value="">{standard ? `Default (${standard})` : "Default model"}</option>
+          {isUnknown && <option value={model}>{model}</option>}
+          {known.map(({ id }) => (
+            <option key={id} value={id}>
+              {id}
+            </option>
+          ))}
+        </select>
+      )}
       {modes.value.length > 1 && (
         <select aria-label="Mode" title="Mode" value={assistant.value?.id} onChange={(event) => choose({ mode: event.currentTarget.value })}>
           {modes.value.map(({ id, title, description }) => (

@@ -1,4 +1,4 @@
-/** Messages that wait for their turn, those that wait for the connection, and those that were not taken. */
+/** Lists messages in the server's queue, messages that wait for the connection, and messages that were refused. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, type Held, type QueuedItem } from "threadcast-client";
@@ -56,7 +56,10 @@ function useWaiting(items: readonly QueuedItem[]): readonly QueuedItem[] {
   return isTakenUp && !isLate ? [] : items;
 }
 
-/** A message that waits for the connection. If it may have reached the server, it stays in the list until it is taken back. */
+/**
+ * Shows a message that waits for the connection. If the message may have reached the server, it stays in the list until
+ * it is taken back.
+ */
 function NotSent({ held }: { held: Held }) {
   const take = (isToEdit: boolean) => {
     const opened = chat.peek();
@@ -64,7 +67,7 @@ function NotSent({ held }: { held: Held }) {
   };
   const isOver = isWithdrawn(held);
   return (
-    <li title={isOver ? "It may have reached the server, which is asked to take it back as soon as the line is there." : undefined}>
+    <li title={isOver ? "The server may have this message. It will be asked to take it back as soon as you are connected." : undefined}>
       <span class={css.tag}>{isOver ? "being taken back" : "not sent yet"}</span>
       <span class={css.words} dir="auto">{heldText(held)}</span>
       {!isOver && (
@@ -77,12 +80,15 @@ function NotSent({ held }: { held: Held }) {
   );
 }
 
-/** What the server has not told us that it has. On a good line that is over before it could be read. */
+/**
+ * Returns the commands of this page that the server has not shown yet. With a good connection they disappear too
+ * quickly to be read, so then only those that are being taken back are listed.
+ */
 function unseen(waiting: readonly QueuedItem[]): Held[] {
-  const { state: standing, held, reason } = connection.value;
-  if (!held || (standing === "live" && !reason)) return [];
+  const { state: standing, reason } = connection.value; // read so that this list is updated too: the client replaces the object at every change
+  const isGood = standing === "live" && !reason;
   const shown = new Set(waiting.map((item) => item.client_request_id));
-  return (chat.value?.waiting ?? []).filter((one) => !shown.has(one.requestId) && heldText(one) !== "");
+  return (chat.value?.waiting ?? []).filter((one) => !shown.has(one.requestId) && heldText(one) !== "" && (!isGood || isWithdrawn(one)));
 }
 
 function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
@@ -90,9 +96,9 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   const id = item.client_request_id;
   const cancel = async () => {
     try {
-      if (!(await chat.peek()?.cancel(id))) notify("It does not wait any more: it has been taken up.");
+      if (!(await chat.peek()?.cancel(id))) notify("This message has left the queue, because the assistant is answering it.");
     } catch (wrong) {
-      notify(`It was not cancelled: ${(wrong as Error).message}. Try again when you are back on line.`);
+      notify(`The message was not removed: ${(wrong as Error).message}. Try again when you are connected.`);
     }
   };
   if (isEditing) return <Editor item={item} onClose={() => setEditing(false)} />;
@@ -107,7 +113,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
         {!isFirst && (
           <button
             type="button"
-            title="Sent after the step that runs now"
+            title="Send after the present step"
             onClick={() => void command({ type: "edit_queued", target_request_id: id, priority: true, position: 0 })}
           >
             Next
@@ -115,7 +121,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
         )}
         <button
           type="button"
-          title="Stop the answer and send this at once"
+          title="Stop the answer and send now"
           onClick={() => void command({ type: "edit_queued", target_request_id: id, interrupt: true })}
         >
           Stop and send
@@ -148,7 +154,7 @@ function Editor({ item, onClose }: { item: QueuedItem; onClose: () => void }) {
       notifyOf(wrong);
     }
   };
-  useEffect(() => save, []); // runs when the message does not wait any more, or another chat is opened
+  useEffect(() => save, []); // runs when the message has left the queue, or another chat is opened
   return (
     <li class={css.edited}>
       <textarea

@@ -5,16 +5,16 @@ import { limit } from "../state/caps.ts";
 /** Safari reports the key that ends a composition only after the composition, and marks it only by this code. */
 const COMPOSING_KEY_CODE = 229;
 
-/** Whether the key is meant for the page, and not for an input method. */
+/** Whether a key press is meant for the page, and not for an input method. */
 export function isTyped(event: KeyboardEvent): boolean {
   return !event.isComposing && event.keyCode !== COMPOSING_KEY_CODE;
 }
 
-/** A pasted text as a file, if it would make the message too long; null when the text fits into the message. */
+/** Returns a pasted text as a file if it would make the message too long; null if it fits into the message. */
 export function plainText(pasted: DataTransfer | null, there: string): File[] | null {
   const text = pasted?.getData("text/plain") ?? "";
   const most = limit("text_max_bytes");
-  // No character has more than three bytes for each of its units, so most pastes need no counting.
+  // A UTF-16 unit takes at most three bytes in UTF-8, so most pastes need no exact count.
   if (3 * (text.length + there.length) <= most || new Blob([there, text]).size <= most) return null;
   return [new File([text], "pasted text.txt", { type: "text/plain" })];
 }

@@ -1,25 +1,28 @@
-/** "Ann is typing": told to the others while somebody writes here, and shown, quietly, while others do (PROTOCOL §4). */
+/** Tells the other readers of a chat when a person is typing here, and shows when they are typing (PROTOCOL §4). */
 
 import { effect, signal } from "@preact/signals";
 
 import { chat, onEvent, state } from "../state/session.ts";
 import css from "./composer.module.css";
 
-/** Somebody who writes says so again before `GONE_MS` have passed; a word that was lost matters no longer. */
+/**
+ * While a person types, this is repeated before the others forget it after `GONE_MS`. A lost message therefore does no
+ * harm.
+ */
 const REPEAT_MS = 3_000;
 const GONE_MS = 7_000;
-/** Who has not touched a key for so long does not type. */
+/** After this time without a key press a person counts as no longer typing. */
 const IDLE_MS = 4_000;
 
-/** What the others were told last and still believe: that we type in this chat, and when. */
+/** The chat in which the others believe this person is typing, and when they were last told; null if in none. */
 let told: { chatId: string; at: number } | null = null;
 let idle: ReturnType<typeof setTimeout> | undefined;
 
-/** What stands in the box now; "" ends it. */
+/** Reports the text in the message box after a change; "" ends the typing. */
 export function typed(text: string): void {
   clearTimeout(idle);
   const opened = chat.peek();
-  // A chat that nobody has begun has no readers.
+  // A chat without messages has no other readers.
   if (!opened || !state.peek().position) return;
   if (!text) {
     if (told?.chatId === opened.id) opened.type(false);
@@ -32,7 +35,7 @@ export function typed(text: string): void {
   opened.type(true);
 }
 
-/** Who types in the open chat, by name, "" for somebody unknown; each with the timer that forgets them. */
+/** The people who are typing in the open chat, by name ("" if unknown), each with the timer that removes the name. */
 const typing = signal<ReadonlyMap<string, ReturnType<typeof setTimeout>>>(new Map());
 
 onEvent((event) => {

@@ -13,9 +13,15 @@ import { addFile, targetId, written } from "../state/writing.ts";
 import { isImage, refusalOf } from "./files.ts";
 import { change, uploads, type Upload } from "./uploads.ts";
 
-/** Pictures of files that were chosen or shown in this page, by the hash of their upload; each holds its file. */
+/**
+ * Addresses of pictures that were chosen or shown in this page, by the hash of their upload. Each keeps its file in
+ * memory.
+ */
 const previews = new Map<string, string>();
-/** Enough for a few messages full of pictures. A picture that was dropped is fetched from the server when it is shown again. */
+/**
+ * The number of kept pictures, enough for a few messages full of pictures. A removed picture is fetched from the server
+ * when it is shown again.
+ */
 const PREVIEWS_MAX_COUNT = 32;
 
 export function previewOf(hash: string): string | undefined {
@@ -38,14 +44,14 @@ export function keepPreview(hash: string, picture: Blob): string {
 /** More parallel uploads would only share the bandwidth. */
 const AT_ONCE = 2;
 const requests = new Map<string, XMLHttpRequest>();
-/** Uploads that were checked and may start. */
+/** The ids of the uploads that were checked and may start. */
 const begun = new Set<string>();
 
-/** Checks an attached file, or one that is tried again, and puts it in line for the upload. */
+/** Checks an attached file and queues it for the upload; also called to repeat a failed upload. */
 export function begin(id: string): void {
   const all = uploads.peek();
   const upload = all.find((one) => one.id === id);
-  if (!upload) return; // it was removed meanwhile
+  if (!upload) return; // the person removed the file
   const limits = {
     images_max_count: limit("images_max_count"),
     binary_max_bytes: limit("binary_max_bytes"),
@@ -88,13 +94,13 @@ function start({ id, target, file }: Upload): void {
     if (request.status === 201) return arrived(id, target, file, request.response as BlobStored);
     if (request.status === 401) {
       isRefused.value = true;
-      return fail(id, "the upload failed, for you are signed out. Try again when you have signed in.", true);
+      return fail(id, "the upload failed, because you are signed out. Sign in and try again.", true);
     }
     const said = (request.response as { detail?: string } | null)?.detail;
     const mayRetry = request.status >= 500 || request.status === 429;
     fail(id, `the upload failed: ${said ?? `the server answered ${request.status}`}${mayRetry ? ". Try again." : ""}`, mayRetry);
   };
-  request.onerror = () => fail(id, "the upload failed, for the connection broke. Try again.", true);
+  request.onerror = () => fail(id, "the upload failed, because the connection was lost. Try again.", true);
   request.send(file);
 }
 

@@ -8,14 +8,17 @@ import { fetched } from "../ui/lazy.tsx";
 
 export interface Upload {
   readonly id: string;
-  /** The chat that it goes to. */
+  /** The id of the chat that gets the file. */
   readonly target: string;
   readonly file: File;
   /** 0..1 */
   readonly progress: number;
-  /** What is wrong and what to do; shown after the file's name. */
+  /** The reason why the file cannot be attached, and what to do; shown after the file's name. */
   readonly error?: string;
-  /** Trying again may help. Until then the message cannot be sent. */
+  /**
+   * Whether uploading again may help. Until the person uploads the file again or removes it, the message cannot be
+   * sent.
+   */
   readonly mayRetry?: boolean;
 }
 
@@ -26,12 +29,12 @@ export function forgetRefusals(target: string): void {
   uploads.value = uploads.peek().filter((one) => one.target !== target || !one.error);
 }
 
-/** Things that cannot be attached at all, such as a folder. */
+/** Lists an item that can never be attached, such as a folder. */
 export function refuse(name: string, error: string): void {
   uploads.value = [...uploads.peek(), { id: newId(), target: targetId(), file: new File([], name), progress: 0, error }];
 }
 
-/** Lists the files at once, so that no message is sent without them. */
+/** Attaches files. The files are listed at once, so that no message is sent without them. */
 export function attach(files: Iterable<File>): void {
   const added = Array.from(files, (file) => ({ id: newId(), target: targetId(), file, progress: 0 }));
   uploads.value = [...uploads.peek(), ...added];

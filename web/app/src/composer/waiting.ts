@@ -1,4 +1,4 @@
-/** How waiting commands are said to people. Pure. */
+/** Describes waiting commands in words. Pure. */
 
 import { WITHDRAWN, type Held, type QueuedItem } from "threadcast-client";
 
@@ -10,7 +10,7 @@ const WORDS: Readonly<Record<string, string>> = {
   retry_from_index: "Try again from a message",
 };
 
-/** As much of a waiting message as `queue_updated` tells (PROTOCOL §8); what is longer cannot be edited from it. */
+/** `queue_updated` contains only so much of a waiting message (PROTOCOL §8), so a longer message cannot be edited. */
 const CONTENT_MAX_CHARACTERS = 8_192;
 
 export function wordsOf(item: QueuedItem): string {
@@ -18,12 +18,15 @@ export function wordsOf(item: QueuedItem): string {
   return type === "user_message" ? preview : [WORDS[type] ?? type, preview].filter((word) => word && word !== type).join(": ");
 }
 
-/** Only its text is known here; editing it must not lose what else it holds. */
+/**
+ * Whether a waiting message can be edited. Only its text is known here, and editing must not lose attachments or cut
+ * text.
+ */
 export function isEditable({ command_type: type, content, preview }: QueuedItem): boolean {
   return type === "user_message" && content !== "" && content.length < CONTENT_MAX_CHARACTERS && !preview.startsWith("[");
 }
 
-/** What a person sent that the server has not shown yet; "" for what is no words of theirs. */
+/** Returns the text of a command that the server has not shown yet; "" for a command that is not shown to people. */
 export function heldText(held: Held): string {
   if (held.type !== "user_message" && held.type !== WITHDRAWN) return WORDS[held.type] ?? "";
   try {

@@ -7,15 +7,15 @@ import { putBack, sentDrafts } from "../state/writing.ts";
 import { draftOf } from "./held_draft.ts";
 
 /**
- * Takes back a message that the server has not shown; with `isToEdit` its draft comes back at once. If the message turns
- * out to have taken effect already, a notice says so.
+ * Takes back a message that the server has not shown; with `isToEdit` its draft returns to the message box at once. If
+ * the message turns out to have taken effect already, a notice says so.
  */
 export async function withdraw(opened: Chat, held: Held, { isToEdit = false } = {}): Promise<void> {
   const draft = sentDrafts.get(held.requestId) ?? draftOf(held);
   try {
     const outcome = opened.withdraw(held.requestId);
     if (isToEdit) putBack(opened.id, draft, "taken back");
-    if ((await outcome) === "sent") notify(`It could not be taken back, it had been sent already: “${shorten(draft.text)}”`);
+    if ((await outcome) === "sent") notify(`This message could not be taken back, because it was already answered: “${shorten(draft.text)}”`);
   } catch (wrong) {
     notifyOf(wrong);
   }
@@ -25,7 +25,7 @@ function shorten(text: string): string {
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }
 
-/** Messages that are being taken back; each is listed until the server has answered. */
+/** Whether a message is being taken back. Such a message is listed until the server has answered. */
 export function isWithdrawn({ type }: Held): boolean {
   return type === WITHDRAWN;
 }

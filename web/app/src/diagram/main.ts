@@ -1,9 +1,11 @@
 /**
- * Draws diagrams of Mermaid in a frame that has no origin, may fetch nothing but the server's scripts, and shows nothing:
- * it is asked by messages and answers with SVG, which the page shows as a picture.
+ * Draws Mermaid diagrams in a hidden frame that has no origin and may fetch only the server's scripts. The page sends
+ * it messages with sources, and it answers with SVG, which the page shows as a picture.
  *
- * `thread/markdown/drawing.ts` asks. The page holds the deadline, and throws the frame away when it is over.
+ * `thread/markdown/drawing.ts` sends the messages. It also keeps the deadline, and removes a frame that misses it.
  */
+
+import { plain, withoutAddresses } from "./harmless.ts"; // first, because Mermaid may keep references to the setters that it finds
 
 import mermaid from "mermaid";
 
@@ -18,7 +20,7 @@ export interface Question {
 
 export interface Answer {
   readonly id: number;
-  /** A sign of life, once a second, while the diagram is not finished. */
+  /** Sent once a second while the diagram is being drawn. */
   readonly isDrawing?: boolean;
   /** SVG as XML. */
   readonly svg?: string;
@@ -26,7 +28,7 @@ export interface Answer {
   readonly width?: number;
   readonly height?: number;
   readonly title?: string;
-  /** What is wrong with the source, for people. */
+  /** The reason why the diagram cannot be drawn, as a sentence for people. */
   readonly wrong?: string;
 }
 
@@ -44,7 +46,7 @@ addEventListener("message", (event: MessageEvent<Question>) => {
   void drawn(id, source, isDark).then(answer).finally(() => clearInterval(signs));
 });
 
-/** Only the page may frame this document (server/api/page.py), so no other page receives the message. */
+/** Only the page may frame this document (server/threadcast/api/page.py), so no other page receives the message. */
 function answer(answer: Answer): void {
   parent.postMessage(answer, "*");
 }
@@ -64,7 +66,7 @@ async function drawn(id: number, source: string, isDark: boolean): Promise<Answe
     fontFamily: FONT,
   });
   try {
-    const { svg, diagramType } = await mermaid.render(`diagram-${id}`, source);
+    const { svg, diagramType } = await mermaid.render(`diagram-${id}`, withoutAddresses(source));
     return { id, ...picture(svg), title: title(svg) || diagramType };
   } catch (wrong) {
     return { id, wrong: sentence(wrong) };
@@ -73,23 +75,48 @@ async function drawn(id: number, source: string, isDark: boolean): Promise<Answe
   }
 }
 
-/** Makes the SVG fit for `<img>`: XML, with a width and a height of its own. */
+/**
+ * Makes the SVG usable in `<img>`: as XML, with its own width and height, and with little empty space around the
+ * drawing.
+ */
 function picture(html: string): { svg: string; width: number; height: number } {
   const svg = new DOMParser().parseFromString(html, "text/html").querySelector("svg");
   if (!svg) throw new Error("Mermaid drew nothing");
-  const { width, height } = svg.viewBox.baseVal;
-  svg.setAttribute("width", String(width));
-  svg.setAttribute("height", String(height));
   svg.style.maxWidth = "";
   svg.style.backgroundColor = "";
+  document.body.append(document.adoptNode(svg)); // only an element in the document has a box
+  const edge = svg.viewBox.baseVal.x + svg.viewBox.baseVal.width;
+  for (const line of svg.querySelectorAll("line")) if (line.getBBox().x > edge) line.remove(); // the line for today, in a plan for other days
+  for (const empty of svg.querySelectorAll("text")) if (!empty.textContent) empty.remove(); // an empty title
+  const { x, y, width, height } = drawnBox(svg);
+  svg.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
+  svg.setAttribute("width", String(width));
+  svg.setAttribute("height", String(height));
   return { svg: new XMLSerializer().serializeToString(svg), width, height };
 }
 
-function title(svg: string): string {
-  return /<title[^>]*>([^<]*)<\/title>/.exec(svg)?.[1] ?? "";
+/** Lines and arrowheads may reach so far beyond the box that a browser computes from the shapes alone. */
+const MARGIN_PX = 8;
+
+/**
+ * Returns the box around the drawing in whole pixels, within Mermaid's own box. Some kinds (pie, gantt) have a fixed
+ * height with much empty space.
+ */
+function drawnBox(svg: SVGSVGElement): { x: number; y: number; width: number; height: number } {
+  const all = svg.viewBox.baseVal;
+  const seen = svg.getBBox();
+  const x = Math.floor(Math.max(all.x, seen.x - MARGIN_PX));
+  const y = Math.floor(Math.max(all.y, seen.y - MARGIN_PX));
+  const width = Math.ceil(Math.min(all.x + all.width, seen.x + seen.width + MARGIN_PX)) - x;
+  const height = Math.ceil(Math.min(all.y + all.height, seen.y + seen.height + MARGIN_PX)) - y;
+  return width > 0 && height > 0 ? { x, y, width, height } : all;
 }
 
-/** The first line of an error says what is wrong, and often where. */
+function title(svg: string): string {
+  return plain(/<title[^>]*>([^<]*)<\/title>/.exec(svg)?.[1] ?? "");
+}
+
+/** Returns the first line of an error, which says what is wrong, and often where. */
 function sentence(wrong: unknown): string {
   const said = wrong instanceof Error ? wrong.message : String(wrong);
   return (said.split("\n")[0] ?? "").replace(/[:.\s]+$/, "").slice(0, 200) || "Mermaid cannot read this";

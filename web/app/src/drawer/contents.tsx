@@ -1,4 +1,7 @@
-/** What the drawer shows: where the chat stands, faults on purpose, the event log, and what its runs were made of. */
+/**
+ * The contents of the developer's drawer: the chat's numbers, buttons that cause faults, the event log, and the traces
+ * of its runs.
+ */
 
 import { signal } from "@preact/signals";
 
@@ -15,11 +18,11 @@ type Tab = keyof typeof TABS;
 const shown = signal<Tab>("events");
 
 export function Contents() {
-  if (!chat.value) return <p class={drawerCss.hint}>Open a chat, or begin one, to see what it is made of.</p>;
+  if (!chat.value) return <p class={drawerCss.hint}>Open or begin a chat to see its events and runs.</p>;
   return (
     <>
       <Numbers />
-      <div role="tablist" class={css.tabs} aria-label="What to look at" onKeyDown={walk}>
+      <div role="tablist" class={css.tabs} aria-label="Sections" onKeyDown={walk}>
         {(Object.keys(TABS) as Tab[]).map((tab) => (
           <button
             key={tab}
@@ -37,7 +40,7 @@ export function Contents() {
       </div>
       <div role="tabpanel" id="drawer-panel" class={css.panel} aria-labelledby={`tab-${shown.value}`}>
         {shown.value === "events" && <EventLog key={chat.value.id} />}
-        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class={drawerCss.hint}>Nothing has run yet.</p>)}
+        {shown.value === "runs" && (live.value.position ? <Runs key={chat.value.id} /> : <p class={drawerCss.hint}>There are no runs yet.</p>)}
       </div>
     </>
   );

@@ -1,4 +1,4 @@
-/** What became of a chat's connections, counted since it was opened. Pure. */
+/** Counts the connections, losses and gaps of a chat since it was opened. Pure. */
 
 import type { Happening } from "threadcast-client";
 
@@ -6,11 +6,11 @@ export interface Counts {
   readonly events: number;
   readonly snapshots: number;
   readonly connections: number;
-  /** Of the connections, those that were asked to go on where the last one ended. */
+  /** The connections that were asked to continue where the last one ended. */
   readonly resumes: number;
   readonly losses: number;
   readonly gaps: number;
-  /** Snapshots that came in place of what was missed. */
+  /** Snapshots that replaced missed events. */
   readonly resyncs: number;
   readonly isAwaitingResync: boolean;
 }
@@ -35,7 +35,8 @@ export function counted(counts: Counts, what: Happening | "event" | "snapshot"):
   switch (what.kind) {
     case "opened": {
       const isResume = what.after !== null;
-      // A resume that cannot be answers with a snapshot, too (PROTOCOL §4); a first connection begins with one.
+      // The server answers an impossible resume with a snapshot too (PROTOCOL §4); a first connection always begins
+      // with a snapshot.
       const isAwaitingResync = counts.connections > 0;
       return { ...counts, connections: counts.connections + 1, resumes: counts.resumes + (isResume ? 1 : 0), isAwaitingResync };
     }

@@ -1,4 +1,4 @@
-/** The developer's drawer, whose contents are loaded when it is first opened; what it shows is recorded from the start. */
+/** The developer's drawer. Its contents are loaded when it is first opened; events are recorded from the start. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 

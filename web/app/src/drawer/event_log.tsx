@@ -1,6 +1,6 @@
 /**
- * The raw log, live. Lines come in blocks that are drawn once; those out of sight cost nothing (`content-visibility`).
- * It stays at the end as long as it is there; whoever reads further up is left where they are.
+ * Shows the events of the open chat as they arrive. Lines are drawn in blocks, once each, and blocks out of sight cost
+ * nothing (`content-visibility`). The list follows its end until the reader scrolls up.
  */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -25,7 +25,7 @@ export function EventLog() {
     if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown, filter]);
   const types = typesOf(shown);
-  // Its lines have gone, or none has come in this chat yet.
+  // This chat has no lines of the chosen type: none yet, or none that are still kept.
   const isUnlisted = filter !== "all" && filter !== "no_deltas" && !types.some(([type]) => type === filter);
   const wanted = () => shown.blocks.flat().filter((line) => isWanted(line, filter));
   return (
@@ -33,14 +33,14 @@ export function EventLog() {
       <div class={css.tools}>
         <select aria-label="Show" value={filter} onChange={(event) => setFilter(event.currentTarget.value)}>
           <option value="all">all events</option>
-          <option value="no_deltas">all but pieces of text</option>
+          <option value="no_deltas">all except pieces of text</option>
           {types.map(([type, count]) => <option key={type} value={type}>{`${type} (${count})`}</option>)}
           {isUnlisted && <option value={filter}>{filter}</option>}
         </select>
         <span class={css.count}>{paused ? `paused, ${log.value.count - paused.count} more` : `${shown.count} lines`}</span>
         <IconButton
           name={paused ? "play" : "stop"}
-          label={paused ? "Go on" : "Pause the log"}
+          label={paused ? "Continue" : "Pause the log"}
           pressed={paused !== null}
           onClick={() => setPaused(paused ? null : log.value)}
         />
@@ -56,7 +56,7 @@ export function EventLog() {
         onScroll={({ currentTarget: at }) => (isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24)}
       >
         {shown.blocks.map((lines) => <Block key={lines[0]?.number} lines={lines} filter={filter} />)}
-        {shown.count === 0 && <p class={drawerCss.hint}>What comes is shown here.</p>}
+        {shown.count === 0 && <p class={drawerCss.hint}>Events will appear here.</p>}
       </div>
     </>
   );

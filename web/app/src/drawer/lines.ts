@@ -1,9 +1,14 @@
-/** How the lines of the event log are chosen and said. Pure, but for measuring an event, which is done once and when it
- * is shown. */
+/**
+ * Filters and describes the lines of the event log. Pure, except that the size of an event is measured only once, when
+ * it is shown.
+ */
 
 import type { Line, Log } from "./log.ts";
 
-/** Which lines are wanted: all, all but the pieces of text, or those of one type with what is said of the connection. */
+/**
+ * The lines that are shown: all, all except pieces of text, or the events of one type. Notes about the connection are
+ * always shown.
+ */
 export type Filter = "all" | "no_deltas" | (string & {});
 
 export function isWanted(line: Line, filter: Filter): boolean {
@@ -11,7 +16,7 @@ export function isWanted(line: Line, filter: Filter): boolean {
   return filter === "no_deltas" ? line.type !== "stream_delta" : line.type === filter;
 }
 
-/** The types that are there, most frequent first. */
+/** Returns the types of the recorded events, the most frequent first. */
 export function typesOf(log: Log): [type: string, count: number][] {
   const counts = new Map<string, number>();
   for (const { kind, type } of log.blocks.flat()) if (kind === "event") counts.set(type, (counts.get(type) ?? 0) + 1);
@@ -21,7 +26,7 @@ export function typesOf(log: Log): [type: string, count: number][] {
 const sizes = new WeakMap<object, number>();
 const utf8 = new TextEncoder();
 
-/** Of its JSON in UTF-8, as it travels. */
+/** Returns the size of an event's JSON in UTF-8, in bytes. */
 export function bytesOf(body: object): number {
   const known = sizes.get(body);
   if (known !== undefined) return known;
@@ -30,14 +35,14 @@ export function bytesOf(body: object): number {
   return size;
 }
 
-/** "09:41:07.123" */
+/** Returns text such as "09:41:07.123". */
 export function clock(ms: number): string {
   const then = new Date(ms);
   const two = (number: number) => String(number).padStart(2, "0");
   return `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}.${String(then.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** What an event says, in one line: its fields that say most, short. */
+/** Describes an event in one line by its simple fields, each one shortened. */
 export function summary(body: object): string {
   const event = body as { [key: string]: unknown };
   if (event.type === "stream_delta" && Array.isArray(event.ops)) return event.ops.map(ofOperation).join(" ");

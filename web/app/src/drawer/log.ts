@@ -1,20 +1,20 @@
 /**
- * The lines of the event log as a value: blocks of lines, of which only the last is ever another, so that a view draws
- * what has come and leaves the rest. Pure. How a line is said stands in lines.ts, which comes with the drawer.
+ * The lines of the event log as an immutable value: blocks of lines, of which only the last changes, so that a view
+ * draws only new lines. Pure. `lines.ts` describes lines in words; it is loaded with the drawer.
  */
 
 export interface Line {
   readonly number: number;
-  /** Milliseconds since the epoch, by this clock. */
+  /** Milliseconds since the epoch, by the clock of this device. */
   readonly at: number;
-  /** An event, or what is said of the connection. */
+  /** An event of the chat, or a note about the connection. */
   readonly kind: "event" | "note";
   readonly type: string;
-  /** Null for what has none: transient frames, notes. */
+  /** Null for transient frames and notes, which have no position. */
   readonly position: number | null;
-  /** Of a note: the sentence. */
+  /** The sentence of a note; "" for an event. */
   readonly text: string;
-  /** Of an event: it, as it came; null when it is not kept any more. */
+  /** The event as it arrived; null for a note, and for an event that is no longer kept. */
   readonly body: object | null;
 }
 
@@ -26,9 +26,9 @@ export interface Log {
 export const NOTHING: Log = { blocks: [], count: 0 };
 
 const BLOCK_LINES = 100;
-/** Two thousand: ten seconds of a fast answer, every event of a short chat. */
+/** Two thousand lines: ten seconds of a fast answer, or every event of a short chat. */
 const BLOCKS_MAX = 20;
-/** A snapshot of a long chat is megabytes. */
+/** The snapshot of a long chat may have several megabytes. */
 const SNAPSHOTS_MAX = 3;
 
 export function added(log: Log, line: Omit<Line, "number">): Log {

@@ -1,8 +1,8 @@
-/** Where this page and the server stand, what became of the connections, and the buttons that make something become. */
+/** Shows the positions of this page and of the server and the counts of connections, with buttons that cause faults. */
 
 import { useEffect, useState } from "preact/hooks";
 
-import { ignoredCount } from "../state/place.ts";
+import { ignoredCount } from "../state/page_context.ts";
 import { chat, client, connection, isRunning, live } from "../state/session.ts";
 import { copy } from "../ui/clipboard.ts";
 import { size } from "../ui/figures.ts";
@@ -21,7 +21,7 @@ export function Numbers() {
   const [stored, setStored] = useState<Stored | null>(null);
   const isBegun = live.value.position > 0;
   const look = () => void (isBegun ? read(id) : Promise.resolve(null)).then(setStored);
-  // Asked again when it may well be another: a run is over, a connection is back.
+  // Fetched again when it has probably changed: after a run, and after a reconnect.
   const isLive = connection.value.state === "live";
   useEffect(look, [id, isBegun, isRunning.value, isLive]);
   const { connections, resumes, losses, gaps, resyncs, events } = counts.value;
@@ -34,8 +34,8 @@ export function Numbers() {
           <IconButton name="copy" label="Copy the chat's id" onClick={() => void copy(id)} />
         </Pair>
         <Pair name="Position here">{live.value.position}</Pair>
-        <Pair name="Position there">
-          {stored ? `${stored.position} (${size(stored.bytes)})` : isBegun ? "…" : "not begun"}
+        <Pair name="Position on the server">
+          {stored ? `${stored.position} (${size(stored.bytes)})` : isBegun ? "…" : "no messages yet"}
           <IconButton name="retry" label="Ask the server again" onClick={look} />
         </Pair>
         <Pair name="Last snapshot">{snapshot ? `at ${snapshot.position}, ${size(bytesOf(snapshot.body))}` : "none yet"}</Pair>
@@ -46,7 +46,7 @@ export function Numbers() {
         <Pair name="Gaps">
           {gaps} seen, {resyncs} resynced
         </Pair>
-        {ignoredCount.value > 0 && <Pair name="Messages of other pages">{ignoredCount.value} ignored; the browser's console says why</Pair>}
+        {ignoredCount.value > 0 && <Pair name="Messages of other pages">{ignoredCount.value} ignored; the reasons are in the browser's console</Pair>}
       </dl>
       <div class={css.faults}>
         <button
@@ -81,12 +81,12 @@ function Pair({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-/** The chat as the server has it, which is the only place that tells its position; its size is that of a snapshot. */
+/** Fetches the chat's position on the server, and the size of its snapshot. */
 async function read(id: string): Promise<Stored | null> {
   try {
     const text = await (await client.request("GET", `/v1/chats/${encodeURIComponent(id)}`)).text();
     return { position: (JSON.parse(text) as { position: number }).position, bytes: new TextEncoder().encode(text).length };
   } catch {
-    return null; // not there, or not now; the bar tells which
+    return null; // the bar shows why there is no answer
   }
 }

@@ -1,9 +1,10 @@
 /**
- * What has come and what has happened, of the chat that is open, newest last.
+ * Records the events and connections of the open chat, newest last.
  *
- * It is recorded whether or not anybody looks, so that who opens the drawer sees what was just before; so recording must
- * cost next to nothing: an object pushed, nothing measured, nothing drawn but four times a second. The rule: bounded by
- * lines, and by how many snapshots are kept whole, which are the only events that may be large again and again.
+ * It records also while the drawer is closed, so that a person who opens the drawer sees what happened just before.
+ * Recording must therefore cost almost nothing: an event is only appended, and views are updated four times a second.
+ * The number of lines is limited, and so is the number of kept snapshots, which are the only events that are often
+ * large.
  */
 
 import { effect, signal } from "@preact/signals";
@@ -15,7 +16,7 @@ import { counted, NONE, type Counts } from "./counts.ts";
 
 export const log = signal<Log>(NOTHING);
 export const counts = signal<Counts>(NONE);
-/** The last snapshot that came in the stream. */
+/** The last snapshot that arrived in the stream. */
 export const lastSnapshot = signal<{ position: number; body: object } | null>(null);
 
 let newest: Log = NOTHING;
@@ -35,7 +36,7 @@ function put(line: Omit<Line, "number" | "at">): void {
   }, DRAW_MS);
 }
 
-/** A line of our own, such as "cut". */
+/** Adds a note to the log, such as "cut". */
 export function note(text: string): void {
   put({ kind: "note", type: "note", position: null, text, body: null });
 }
@@ -57,13 +58,13 @@ onConnection((happening) => {
 function sentence(happening: Happening): string {
   switch (happening.kind) {
     case "opened":
-      return happening.after === null ? "connected, to begin with a snapshot" : `connected, to be resumed after position ${happening.after}`;
+      return happening.after === null ? "connected, asking for a snapshot" : `connected, resuming after position ${happening.after}`;
     case "lost":
-      return `connection lost: ${happening.reason}; next try in ${(happening.retryMs / 1000).toFixed(1)} s`;
+      return `connection lost: ${happening.reason}; next attempt in ${(happening.retryMs / 1000).toFixed(1)} s`;
     case "missed":
       return `gap seen: expected event ${happening.expected}, got ${happening.got}; asking for a snapshot`;
     case "live":
-      return "live: all that was missed has come";
+      return "live: all missed events have arrived";
   }
 }
 

@@ -1,10 +1,10 @@
 /**
- * What the runs of this chat were made of: models tried, times, tokens, prompts, tools. The server shows it to those who
- * have the permission `diagnostics`, and says so to others.
+ * Shows the traces of this chat's runs: models, times, tokens, prompts and tools. The server sends traces only to
+ * callers with the permission `diagnostics`; others see its refusal.
  */
 
 import { useEffect, useState } from "preact/hooks";
-import { Refused, type RunTrace, type TracedRun, type TracedRuns, type TraceRound, type TraceToolRun } from "threadcast-client";
+import { Refused, type RunTrace, type TracedRun, type TracedRuns, type TraceOperation, type TraceRound, type TraceToolRun } from "threadcast-client";
 
 import { chat, client, isRunning } from "../state/session.ts";
 import { IconButton } from "../ui/icon.tsx";
@@ -32,7 +32,7 @@ function useAsked<T>(path: string, again: unknown): [Found<T>, () => void] {
 }
 
 function sayWrong(wrong: unknown): string {
-  if (wrong instanceof Refused && wrong.status === 404) return "There is nothing yet.";
+  if (wrong instanceof Refused && wrong.status === 404) return "There are no runs yet.";
   return wrong instanceof Error ? wrong.message : String(wrong);
 }
 
@@ -44,11 +44,11 @@ export function Runs() {
     <>
       <div class={css.tools}>
         <span class={css.count}>newest first</span>
-        <IconButton name="retry" label="Ask for the runs again" onClick={again} />
+        <IconButton name="retry" label="Load the runs again" onClick={again} />
       </div>
       <div class={css.runs} tabIndex={0} role="region" aria-label="Runs">
         {answer && "wrong" in answer && <p class={drawerCss.hint}>{answer.wrong}</p>}
-        {answer && "found" in answer && !answer.found.runs.length && <p class={drawerCss.hint}>No run has left a trace yet.</p>}
+        {answer && "found" in answer && !answer.found.runs.length && <p class={drawerCss.hint}>There are no traces of runs yet.</p>}
         {answer && "found" in answer && answer.found.runs.map((run) => <Run key={run.run_id} run={run} />)}
       </div>
     </>
@@ -57,16 +57,17 @@ export function Runs() {
 
 function Run({ run }: { run: TracedRun }) {
   const [isOpen, setOpen] = useState(false);
-  const { rounds_count: rounds, tool_runs_count: tools } = run;
+  const { rounds_count: rounds, tool_runs_count: tools, operations_count: operations = 0 } = run;
   return (
     <details class={css.run} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        <b data-outcome={run.outcome ?? "running"}>{run.outcome ?? "goes on"}</b>
+        <b data-outcome={run.outcome ?? "running"}>{run.outcome ?? "running"}</b>
         <span>
           {run.started_at ? clock(run.started_at) : ""} {lasted(run.started_at, run.ended_at)}
         </span>
         <span>
-          {rounds} {rounds === 1 ? "round" : "rounds"}, {tools} {tools === 1 ? "call" : "calls"}
+          {operations && !rounds ? `${operations} ${operations === 1 ? "operation" : "operations"}` : `${rounds} ${rounds === 1 ? "round" : "rounds"}`}
+          , {tools} {tools === 1 ? "call" : "calls"}
         </span>
       </summary>
       {isOpen && <Trace run={run} />}
@@ -88,6 +89,7 @@ function Trace({ run }: { run: TracedRun }) {
         {trace.error && <em>{trace.error}</em>}
       </p>
       {trace.rounds.map((round) => <Round key={round.round} round={round} />)}
+      {(trace.operations ?? []).map((each) => <Operation key={each.step_id} operation={each} />)}
       {trace.other_tool_runs.map((each) => <ToolRun key={each.tool_call_id} run={each} />)}
       {trace.summaries.map((each) => (
         <p key={each.ended_at_ms}>
@@ -107,7 +109,7 @@ function Round({ round }: { round: TraceRound }) {
       </h3>
       {(round.attempts ?? []).map((each, at) => (
         <p key={at}>
-          {each.provider}/{each.model}: {each.first_delta_ms == null ? "nothing came" : `first piece after ${each.first_delta_ms} ms`}
+          {each.provider}/{each.model}: {each.first_delta_ms == null ? "no text arrived" : `first text after ${each.first_delta_ms} ms`}
           {each.total_ms != null && `, ${each.total_ms} ms in all`}
           {each.code && <em>{` ${each.code} ${each.detail ?? ""}`}</em>}
         </p>
@@ -124,6 +126,18 @@ function Round({ round }: { round: TraceRound }) {
   );
 }
 
+function Operation({ operation }: { operation: TraceOperation }) {
+  return (
+    <div>
+      <p>
+        {operation.kind} <code>{operation.name}</code> {operation.outcome} in {operation.elapsed_ms} ms
+        {operation.error && <em>{` ${operation.error} ${operation.detail ?? ""}`}</em>}
+      </p>
+      {operation.value && <Folded name="Result" content={operation.value} />}
+    </div>
+  );
+}
+
 function ToolRun({ run }: { run: TraceToolRun }) {
   return (
     <div>
@@ -135,7 +149,7 @@ function ToolRun({ run }: { run: TraceToolRun }) {
   );
 }
 
-/** Text is text and the rest is JSON; what is folded is not drawn. */
+/** Shows text as text and other values as JSON. A folded value is not drawn. */
 function Folded({ name, content }: { name: string; content: unknown }) {
   const [isOpen, setOpen] = useState(false);
   return (

@@ -1,58 +1,59 @@
 /**
- * Time travel: which position is looked at, and the chat as it was there, asked of the server (`?at=`).
+ * Time travel: the chosen position, and the chat as it was then, fetched from the server (`?at=`).
  *
- * A slider may be dragged over a thousand positions; what is asked for is the newest one wanted, and one at a time. The
- * rule: `past` of the session is the chat at `shownAt`, or nobody travels. Fetched with the first journey: see way.ts.
+ * A slider may be dragged over a thousand positions, so there is one request at a time, always for the newest chosen
+ * position. During time travel the session's `earlier` is the chat at `shownAt`; otherwise it is null. This module is
+ * loaded when time travel first begins: see way.tsx.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 import { Refused, stateFromSnapshot, type Snapshot } from "threadcast-client";
 
-import { chat, client, live, notifyOf, past } from "../state/session.ts";
+import { chat, client, live, notifyOf, earlier } from "../state/session.ts";
 import { nextStop, speedsFor } from "./play.ts";
 
 type SnapshotAt = Snapshot & { position: number };
 
 /** The earliest position that the server can still show. */
 export const firstHeld = signal(0);
-/** Where the slider stands. The chat that is shown may lag a moment behind. */
+/** The position of the slider. The chat that is shown may lag a moment behind. */
 export const wantedAt = signal(0);
-export const shownAt = computed(() => past.value?.position ?? 0);
+export const shownAt = computed(() => earlier.value?.position ?? 0);
 export const isPlaying = signal(false);
-/** Which of `speedsFor` a play has: how far a step goes depends on how long the chat is. */
+/** The index of the chosen speed in `speedsFor`, whose steps depend on the length of the chat. */
 export const speed = signal(0);
 
 let asking: AbortController | null = null;
-// Come back, be it for another chat.
+// Stops requests and playing when time travel ends. Opening another chat ends time travel, too.
 effect(() => {
-  if (past.value) return;
+  if (earlier.value) return;
   asking?.abort();
   asking = null;
   isPlaying.value = false;
 });
 
-/** Begin where the chat stands. */
+/** Begins time travel at the present position. */
 export function begin(): void {
   firstHeld.value = 0;
-  past.value = live.peek();
+  earlier.value = live.peek();
   wantedAt.value = live.peek().position;
   void findFirst();
 }
 
-/** Show the chat as it was after its event at `position`. */
+/** Shows the chat as it was after the event at `position`. */
 export function goTo(position: number): void {
   wantedAt.value = Math.max(firstHeld.peek(), Math.min(position, live.peek().position));
   if (!asking) void follow();
 }
 
-/** Play from where we stand, from the beginning if that is the end, until the end or until it is stopped. */
+/** Plays from the shown position (from the beginning if that is the end) until the end, or until it is stopped. */
 export async function play(): Promise<void> {
   if (isPlaying.peek()) return void (isPlaying.value = false);
   isPlaying.value = true;
   if (wantedAt.peek() >= live.peek().position) goTo(firstHeld.peek());
-  while (isPlaying.peek() && past.peek()) {
+  while (isPlaying.peek() && earlier.peek()) {
     await new Promise((due) => setTimeout(due, STEP_MS));
-    if (asking || !isPlaying.peek()) continue; // the server sets the pace when it is slower
+    if (asking || !isPlaying.peek()) continue; // a slow server makes the steps slower
     const last = live.peek().position;
     const stop = nextStop(wantedAt.peek(), last, speedsFor(last - firstHeld.peek())[speed.peek()] ?? 1);
     if (stop === null) isPlaying.value = false;
@@ -60,7 +61,7 @@ export async function play(): Promise<void> {
   }
 }
 
-/** Ten steps a second: as fast as a piece of text can be seen to come. */
+/** Ten steps a second: a viewer can still see each piece of text arrive. */
 const STEP_MS = 100;
 
 async function follow(): Promise<void> {
@@ -72,7 +73,7 @@ async function follow(): Promise<void> {
     if (!then) {
       wantedAt.value = shownAt.peek();
       isPlaying.value = false;
-    } else past.value = stateFromSnapshot(chat.peek()?.id ?? "", then, then.position);
+    } else earlier.value = stateFromSnapshot(chat.peek()?.id ?? "", then, then.position);
   }
   if (asking === own) asking = null;
 }
@@ -87,12 +88,15 @@ async function ask(position: number, signal: AbortSignal): Promise<SnapshotAt | 
   }
 }
 
-/** Position 0 is held by a log that was never trimmed; else the answer names the first that is. */
+/**
+ * A log that was never trimmed begins at position 0; otherwise the server refuses position 0 and names the first stored
+ * position.
+ */
 async function findFirst(): Promise<void> {
   const id = chat.peek()?.id ?? "";
   const first = await client.request("GET", `/v1/chats/${encodeURIComponent(id)}?at=0`).then(
     (answer) => (void answer.body?.cancel(), 0),
     (wrong: unknown) => (wrong instanceof Refused && wrong.code === "gone" ? Number(wrong.body?.first) : null),
   );
-  if (past.peek() && chat.peek()?.id === id) firstHeld.value = first ?? live.peek().position;
+  if (earlier.peek() && chat.peek()?.id === id) firstHeld.value = first ?? live.peek().position;
 }

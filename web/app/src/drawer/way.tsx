@@ -1,24 +1,24 @@
-/** The way into the past and back. What a journey takes is fetched with the first one. */
+/** The button that begins and ends time travel. The code for it is loaded at the first use. */
 
 import { computed } from "@preact/signals";
 
-import { chat, past } from "../state/session.ts";
+import { chat, earlier } from "../state/session.ts";
 import { fetched, lazyOf } from "../ui/lazy.tsx";
 
-const room = () => import("./past.tsx");
+const room = () => import("./history.tsx");
 
 export const Journey = lazyOf(() => room().then(({ Journey }) => Journey));
 
-export const isTravelling = computed(() => past.value !== null);
+export const isTravelling = computed(() => earlier.value !== null);
 
-/** Begin where the chat stands; again: come back. */
+/** Begins time travel at the present position, or ends it. */
 export async function travel(): Promise<void> {
-  if (past.peek()) return comeBack();
+  if (earlier.peek()) return comeBack();
   const from = chat.peek();
   const loaded = await fetched(room);
-  if (chat.peek() === from && !past.peek()) loaded?.begin();
+  if (chat.peek() === from && !earlier.peek()) loaded?.begin();
 }
 
 export function comeBack(): void {
-  past.value = null;
+  earlier.value = null;
 }

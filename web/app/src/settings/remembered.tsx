@@ -1,4 +1,4 @@
-/** Tools that this chat does not ask about any more, since somebody decided so for good; and the way back. */
+/** Lists the tools that this chat no longer asks about because of an earlier decision, with buttons that ask again. */
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -23,7 +23,7 @@ async function forget(name: string): Promise<void> {
   await refresh();
 }
 
-/** `mcp__SERVER__*` is all tools of a server (PROTOCOL §11). */
+/** The name `mcp__SERVER__*` stands for all tools of a server (PROTOCOL §11). */
 function wordsOf(name: string): string {
   const server = /^mcp__(.+)__\*$/.exec(name)?.[1];
   return server ? `all tools of ${server}` : name;
@@ -32,7 +32,7 @@ function wordsOf(name: string): string {
 export function Remembered() {
   useEffect(() => {
     void refresh();
-    // A decision that is remembered is made in a pause, which it ends.
+    // A decision can only be remembered in a pause, so the list is loaded again after each one.
     return onEvent((event) => {
       if (event.type === "pause_cleared") void refresh();
     });
@@ -40,7 +40,7 @@ export function Remembered() {
   return (
     <section class={css.remembered} aria-label="Remembered approvals">
       <h3>Always allowed in this chat</h3>
-      {!tools.value.length && <p class={css.hint}>Nothing yet. “Always” on a question about a tool puts it here.</p>}
+      {!tools.value.length && <p class={css.hint}>There are no tools here yet. If you choose “Always” for a tool, it is listed here.</p>}
       <ul>
         {tools.value.map((name) => (
           <li key={name}>

@@ -1,4 +1,4 @@
-/** One setting: what it is called, what it does, its control, and which layer its value comes from. */
+/** Shows one setting: its label, its explanation, its control, and the layer that its value comes from. */
 
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
@@ -39,7 +39,7 @@ function noteOn({ key, isSampler }: Param): string {
   return samplerNote(key, model, takes, any);
 }
 
-/** The frame of a setting that is a parameter of the chat. */
+/** Lays out a setting that is a parameter of the chat. */
 export function Row({
   id,
   name,

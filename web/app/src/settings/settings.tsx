@@ -1,11 +1,11 @@
-/** What can be set: for the open chat, layer by layer, and for this browser. Loaded when it is first opened. */
+/** The settings dialog, for the open chat and for this browser. It is loaded when it is first opened. */
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { useEffect, useId } from "preact/hooks";
 
 import { caps, models, modes } from "../state/caps.ts";
 import { remembered } from "../state/choices.ts";
-import { backToDefaults, chosen, isBegun, isDefault } from "../state/chosen.ts";
+import { assistant, backToDefaults, chosen, isBegun, isDefault } from "../state/chosen.ts";
 import { isSettingsOpen } from "../state/layout.ts";
 import { title } from "../state/session.ts";
 import { THEMES, theme } from "../state/theme.ts";
@@ -45,20 +45,23 @@ export function Settings() {
         </div>
         <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${tab.value}`} tabIndex={-1}>
           {tab.value !== "browser" && (
-            <p class={css.hint}>{isBegun.value ? `For the chat “${title.value}”, in every tab and for every device.` : "For the chat that you are about to begin."}</p>
+            <p class={css.hint}>{isBegun.value ? `For the chat “${title.value}”, on all your devices.` : "For your next new chat."}</p>
           )}
           {tab.value === "answers" && <Answers />}
           {tab.value === "tools" && (
             <>
               <Tools />
-              <h3>How they are used</h3>
+              <h3>How tools are used</h3>
               <Rows params={TOOLS} />
             </>
           )}
           {tab.value === "approvals" && (
             <>
               <Remembered />
-              <Rows params={APPROVALS} />
+              <Rows params={APPROVALS.filter(({ key }) => isAutonomousAllowed.value || key !== "autonomous_no_confirm")} />
+              {!isAutonomousAllowed.value && (
+                <p class={css.hint}>The operator of this server does not allow running everything without asking.</p>
+              )}
             </>
           )}
           {tab.value === "browser" && <Browser />}
@@ -68,7 +71,7 @@ export function Settings() {
   );
 }
 
-/** Arrow keys go from tab to tab (WAI-ARIA, tabs). */
+/** Arrow keys move from tab to tab (WAI-ARIA, tabs). */
 function walk(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
   if (!step) return;
@@ -77,6 +80,9 @@ function walk(event: KeyboardEvent): void {
   const list = event.currentTarget as HTMLElement;
   queueMicrotask(() => list.querySelector<HTMLElement>("[aria-selected=true]")?.focus());
 }
+
+/** Whether the operator allows the mode of this chat to run every tool without asking. */
+const isAutonomousAllowed = computed(() => assistant.value?.allows_autonomous ?? false);
 
 function Answers() {
   const id = useId();
@@ -87,7 +93,7 @@ function Answers() {
   const isUnknown = own !== "" && !models.value.some((one) => one.id === own);
   return (
     <>
-      <Row id={id} name="model" label="Model" help="Who answers in this chat, from the next answer on.">
+      <Row id={id} name="model" label="Model" help="The model that writes the next answers in this chat.">
         <select id={id} value={own} onChange={(event) => void set("model", event.currentTarget.value)}>
           <option value="">Default{below && ` (${below})`}</option>
           {isUnknown && <option value={own}>{own}</option>}
@@ -99,7 +105,7 @@ function Answers() {
         </select>
       </Row>
       {modes.value.length > 0 && (
-        <Row id={`${id}-mode`} name="mode" label="Mode" help={modes.value.find((one) => one.id === modeId.value)?.description || "Which assistant of this server answers."}>
+        <Row id={`${id}-mode`} name="mode" label="Mode" help={modes.value.find((one) => one.id === modeId.value)?.description || "The assistant that answers in this chat."}>
           <select id={`${id}-mode`} value={modeId.value} disabled={modes.value.length < 2} onChange={(event) => void set("mode", event.currentTarget.value)}>
             {modes.value.map((one) => (
               <option key={one.id} value={one.id}>
@@ -140,10 +146,10 @@ function Browser() {
       <div class={css.setting}>
         <div class={css.what}>
           <span id="new-chats">New chats</span>
-          <p>They begin with the model, the mode and the instructions that you chose last in this browser.</p>
+          <p>New chats begin with the model, the mode and the instructions that you last chose in this browser.</p>
         </div>
         <div class={css.control} role="group" aria-labelledby="new-chats">
-          <p class={css.origin}>{isDefault.value ? "As the server says." : `With ${remembered(chosen.value, modeNameOf(chosen.value.mode))}.`}</p>
+          <p class={css.origin}>{isDefault.value ? "With the server's defaults." : `With ${remembered(chosen.value, modeNameOf(chosen.value.mode))}.`}</p>
           <button type="button" disabled={isDefault.value} onClick={backToDefaults}>Back to the defaults</button>
         </div>
       </div>

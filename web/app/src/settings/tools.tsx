@@ -1,4 +1,4 @@
-/** Which tools the model is offered in this chat, and what asks before it runs. */
+/** Settings for the tools that the model may call in this chat, and for the calls that need an approval. */
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -18,7 +18,7 @@ const POLICIES: Readonly<Record<ToolInfo["policy"], string>> = {
   deny: "never runs",
 };
 
-/** What the chat's mode offers, before anything is switched off here. */
+/** The tools of the chat's mode, including those that are switched off here. */
 const offered = signal<readonly ToolInfo[] | null>(null);
 
 function useOffered(): void {
@@ -61,7 +61,7 @@ function Server({ server, all, tools }: { server: string; all: readonly string[]
   const isOn = chosen?.includes(server) ?? true;
   const toggle = (on: boolean) => {
     const next = toggled(chosen ?? all, server, on);
-    // All of them is what holds when nothing is said, also for servers that come later.
+    // Switching on all servers resets the parameter, so that servers which are added later are on too.
     void set("mcp_servers", all.every((one) => next.includes(one)) ? null : next);
   };
   return (

@@ -1,6 +1,6 @@
 /**
- * The values that hold in the open chat and the layers that they come from, as the server says them; asked for when the
- * settings open and when it says that something has changed. What cannot be set says why beside its control.
+ * The present values of the open chat's parameters and the layers that they come from. They are fetched from the server
+ * when the settings open, and again after each change. The reason why a value was refused is shown beside its control.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -28,13 +28,13 @@ let asked = 0;
 async function refresh(): Promise<void> {
   const own = ++asked;
   const id = chat.peek()?.id;
-  // A chat that nobody has begun has no values of its own, and the server does not know it.
+  // A new chat has no values of its own, and the server does not know it.
   const found = id && state.peek().position ? await client.get<Params>(`/v1/chats/${id}/params`).catch(() => null) : null;
-  // An answer that comes after a later question is of before.
+  // An answer to an earlier request may arrive after a newer one, so it is ignored.
   if (own === asked && id === chat.peek()?.id) told.value = found?.params ?? {};
 }
 
-/** Keeps `values` up to date until what it returns is called. */
+/** Keeps `values` up to date. Returns a function that stops the updates. */
 export function keepUp(): () => void {
   const stop = effect(() => {
     void chat.value;
@@ -52,8 +52,8 @@ export function keepUp(): () => void {
 }
 
 /**
- * Sets a parameter of this chat; null leaves it to the layers below. The browser also remembers the parameters that new
- * chats begin with; before a chat has begun only these change.
+ * Sets a parameter of this chat; null resets it to the mode's or the server's value. The browser also remembers the
+ * parameters that new chats begin with; before a chat has begun only these change.
  */
 export async function set(key: string, value: unknown): Promise<void> {
   if (isChoice(key)) {

@@ -1,4 +1,4 @@
-/** Whether a chat really goes. */
+/** Asks whether to delete a chat. */
 
 import { useState } from "preact/hooks";
 import type { ChatSummary } from "threadcast-client";
@@ -7,6 +7,7 @@ import { ask } from "../state/actions.ts";
 import { go, route } from "../state/route.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { forget } from "./list.ts";
+import { titleOf } from "../ui/title.ts";
 import css from "./sidebar.module.css";
 
 export function ConfirmDelete({ chat, onClose }: { chat: ChatSummary; onClose: () => void }) {
@@ -21,7 +22,7 @@ export function ConfirmDelete({ chat, onClose }: { chat: ChatSummary; onClose: (
   };
   return (
     <Dialog title="Delete this chat?" onClose={onClose}>
-      <p>“{chat.title || "New Chat"}” and all that was said in it will be gone, for everybody who has it open.</p>
+      <p>“{titleOf(chat.title)}” and all its messages will be deleted, also for other people who have it open.</p>
       <div class={css.dialogActions}>
         <button onClick={onClose}>Keep it</button>
         <button class="dangerous" disabled={isBusy} autofocus onClick={() => void remove()}>

@@ -10,12 +10,12 @@ export function ConfirmSignOut({ lost: { unsent, drafts }, onClose }: { lost: Ke
   const [isBusy, setBusy] = useState(false);
   const out = async () => {
     setBusy(true);
-    if (!(await signOut())) onClose();
+    await signOut();
   };
   const parts = [counted(unsent, "message has not been sent", "messages have not been sent"), counted(drafts, "draft is not finished", "drafts are not finished")];
   return (
     <Dialog title="Sign out?" onClose={onClose}>
-      <p>{parts.filter(Boolean).join(" and ")}. Signing out deletes what this browser keeps of you, in all tabs.</p>
+      <p>{parts.filter(Boolean).join(" and ")}. Signing out deletes your data in this browser.</p>
       <div class={css.dialogActions}>
         <button onClick={onClose}>Stay signed in</button>
         <button class="dangerous" disabled={isBusy} autofocus onClick={() => void out()}>

@@ -1,4 +1,4 @@
-/** How a list of chats is read: by the days of the person who reads it, by words, by what is new in it. Pure. */
+/** Groups the list of chats by day, searches it, and marks chats with news. Pure. */
 
 import type { ChatSummary } from "threadcast-client";
 
@@ -9,7 +9,10 @@ export interface Group {
 
 const NAMES = ["Today", "Yesterday", "Last 7 days", "Older"] as const;
 
-/** Newest first, as they come; empty groups are left out. Days are calendar days at `now`'s own place. */
+/**
+ * Groups chats by calendar day in the local time zone, keeping their order, the newest first. Empty groups are left
+ * out.
+ */
 export function byDay(chats: readonly ChatSummary[], now: Date): Group[] {
   const days = [0, 1, 7].map((back) => new Date(now.getFullYear(), now.getMonth(), now.getDate() - back).getTime());
   const groups: ChatSummary[][] = NAMES.map(() => []);
@@ -20,13 +23,13 @@ export function byDay(chats: readonly ChatSummary[], now: Date): Group[] {
   return NAMES.flatMap((name, at) => (groups[at]?.length ? [{ name, chats: groups[at] }] : []));
 }
 
-/** As the server searches: titles that hold the words, whatever their case. */
+/** Returns the chats whose titles contain the words, ignoring case, like the server's search. */
 export function matching(chats: readonly ChatSummary[], words: string): readonly ChatSummary[] {
   const wanted = words.trim().toLowerCase();
   return wanted ? chats.filter((chat) => chat.title.toLowerCase().includes(wanted)) : chats;
 }
 
-/** Both lists as one, newest first; what the first says of a chat holds. */
+/** Merges two lists, the newest chat first. A chat in both lists is taken from the first. */
 export function merged(live: readonly ChatSummary[], older: readonly ChatSummary[]): ChatSummary[] {
   const known = new Set(live.map((chat) => chat.id));
   return [...live, ...older.filter((chat) => !known.has(chat.id))].sort(
@@ -34,7 +37,7 @@ export function merged(live: readonly ChatSummary[], older: readonly ChatSummary
   );
 }
 
-/** What a row says of its chat besides the title; the most urgent alone. */
+/** Returns the most urgent state of a chat, which its row shows beside the title. */
 export type Mark = "working" | "asks" | "failed" | "unread" | "quiet";
 
 export const MARK_WORDS: Record<Mark, string> = {
@@ -45,7 +48,7 @@ export const MARK_WORDS: Record<Mark, string> = {
   quiet: "",
 };
 
-/** `lookedAt`: when the chat was last looked at here, in the server's milliseconds. */
+/** `lookedAt` is when the chat was last viewed here, in milliseconds of the server's clock. */
 export function markOf(chat: ChatSummary, lookedAt: number): Mark {
   if (chat.state === "paused" || chat.state === "waiting_ide") return "asks";
   if (chat.state === "generating" || chat.state === "executing_tools") return "working";

@@ -1,6 +1,6 @@
 /**
- * The chats that the list shows: the newest, which the feed keeps up to date, and older ones that were asked for, by
- * paging or by searching. Nothing is asked for again by a clock.
+ * The chats that the list shows: the newest chats, which the feed keeps up to date, and older ones that were fetched by
+ * paging or searching. Nothing is polled.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -10,7 +10,7 @@ import { ask } from "../state/actions.ts";
 import { chat, chats, client, onEvent, state } from "../state/session.ts";
 import { matching, merged } from "./groups.ts";
 
-/** Older chats of one search ("" is none) that the server has told of; `cursor` null: there are no more. */
+/** Older chats that were fetched for one search ("" for none). `cursor` is null if there are no more. */
 interface Pages {
   readonly words: string;
   readonly items: readonly ChatSummary[];
@@ -18,9 +18,9 @@ interface Pages {
 }
 
 const PAGE_COUNT = 200;
-/** As long as the server lets a search be (PROTOCOL §1). */
+/** The longest search that the server accepts (PROTOCOL §1). */
 export const SEARCH_MAX_CHARACTERS = 200;
-/** Longer than between two keys of somebody who types. */
+/** The pause in typing after which the search begins: longer than the time between two keys of a person who types. */
 const TYPING_MS = 180;
 
 export const words = signal("");
@@ -43,7 +43,7 @@ export const hasMore = computed(() => {
   return asked === trimmed.value && cursor !== undefined ? cursor !== null : chats.value.hasMore;
 });
 
-/** Asks for the next page of what the list now shows. */
+/** Fetches the next page of the list or of the search. */
 export async function loadMore(): Promise<void> {
   if (isLoading.peek()) return;
   isLoading.value = true;
@@ -58,13 +58,13 @@ export async function loadMore(): Promise<void> {
       if (!page || asked !== trimmed.peek()) return;
       items = [...items, ...page.items];
       cursor = page.next_cursor;
-      // Without a search the first page is what the feed has told already.
+      // Without a search the feed has already delivered the first page.
       if (asked || !isFirst) break;
     } while (cursor !== null);
     pages.value = { words: asked, items, cursor };
   } finally {
     isLoading.value = false;
-    // Who went on typing meanwhile was turned away above, and wants to know something else by now.
+    // If the person has typed on, this answer is for an old search.
     if (trimmed.peek() && trimmed.peek() !== asked) {
       clearTimeout(timer);
       void loadMore();
@@ -72,7 +72,7 @@ export async function loadMore(): Promise<void> {
   }
 }
 
-/** The feed forgets a chat; so must what was asked for beside it. */
+/** Removes a chat from the fetched pages too when it leaves the feed. */
 export function forget(chatId: string): void {
   removed.value = new Set([...removed.peek(), chatId]);
 }
@@ -80,11 +80,11 @@ export function forget(chatId: string): void {
 let timer: ReturnType<typeof setTimeout> | undefined;
 effect(() => {
   clearTimeout(timer);
-  // All that there is stands in the feed's list: searching that is enough.
+  // The feed's list contains all chats, so searching it is enough.
   if (trimmed.value && chats.value.hasMore) timer = setTimeout(() => void loadMore(), TYPING_MS);
 });
 
-/** The chats that tools of the open chat began, or of the one that began it. */
+/** The chats that tools started from the open chat, or from its parent. */
 export const family = signal<{ parentId: string; chats: readonly ChatSummary[] }>({ parentId: "", chats: [] });
 
 const parentId = computed(() => (chat.value ? state.value.thread.parent_id || chat.value.id : ""));
@@ -92,7 +92,7 @@ const parentId = computed(() => (chat.value ? state.value.thread.parent_id || ch
 async function askForFamily(): Promise<void> {
   const id = parentId.peek();
   if (!id) return;
-  // An unknown chat has no children yet, and is no news.
+  // A chat that the server does not know yet has no children; this is not an error.
   const found = await client.get<ChatList>(`/v1/chats?parent_id=${id}&limit=${PAGE_COUNT}`).catch(() => null);
   if (id === parentId.peek()) family.value = { parentId: id, chats: found?.items ?? [] };
 }

@@ -1,6 +1,6 @@
 /**
- * When each chat was last looked at in this browser. A chat that nobody has looked at counts as looked at when this
- * browser first saw the list, so that a first visit is not full of news.
+ * Remembers when each chat was last viewed in this browser. A chat that was never viewed counts as viewed when this
+ * browser first saw the list, so that a first visit does not mark every chat as new.
  */
 
 import { effect, signal } from "@preact/signals";
@@ -9,7 +9,7 @@ import { chats, chat } from "../state/session.ts";
 import { person } from "../state/storage.ts";
 
 const KEY = "threadcast.looked";
-/** More chats than the list shows at first; the rest fall back to `since`. */
+/** The number of remembered chats, more than the list shows at first; for other chats `since` is used. */
 const LOOKED_MAX_COUNT = 500;
 
 interface Looked {
@@ -22,14 +22,14 @@ function read(): Looked {
     const kept = JSON.parse(person.getItem(KEY) ?? "") as Looked;
     if (typeof kept.since === "number" && typeof kept.at === "object") return kept;
   } catch {
-    // nothing kept, or nothing of ours
+    // nothing stored, or not stored by this page
   }
   return { since: 0, at: {} };
 }
 
 export const looked = signal<Looked>(read());
 
-// What another tab looks at is looked at.
+// A chat that is viewed in another tab counts as viewed here too.
 addEventListener("storage", (event) => {
   if (person.isNameOf(KEY, event.key)) looked.value = read();
 });

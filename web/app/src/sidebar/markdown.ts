@@ -1,11 +1,12 @@
-/** A chat as a text that people read elsewhere: the active path, as Markdown. Pure. */
+/** Writes the active path of a chat as Markdown. Pure. */
 
 import { textOf, type Message, type Snapshot } from "threadcast-client";
+import { titleOf } from "../ui/title.ts";
 
 const WHO: Record<string, string> = { user: "You", assistant: "Assistant", system: "System" };
 
 export function markdownOf(snapshot: Pick<Snapshot, "thread" | "messages">): string {
-  const blocks = [`# ${(snapshot.thread.title || "New Chat").replace(/\s+/g, " ")}`];
+  const blocks = [`# ${titleOf(snapshot.thread.title).replace(/\s+/g, " ")}`];
   for (const message of snapshot.messages) {
     const who = WHO[message.role];
     if (who) blocks.push(`## ${who}`, ...blocksOf(message));
@@ -26,14 +27,14 @@ function attached(message: Message): string[] {
   );
 }
 
-/** In a fence that is longer than any in the text (CommonMark §4.5). */
+/** Encloses a text in a fence that is longer than any fence in it (CommonMark §4.5). */
 function fenced(text: string, title: string): string {
   const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = "`".repeat(longest + 1);
   return `${title}:\n\n${fence}\n${text}\n${fence}`;
 }
 
-/** A name for a file: letters and digits of any language, the rest as hyphens. */
+/** Returns a file name with the letters and digits of the title, and hyphens for other characters. */
 export function fileName(title: string, ending: string): string {
   const plain = title.normalize("NFC").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 80);
   return `${plain || "chat"}.${ending}`;

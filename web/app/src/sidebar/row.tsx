@@ -1,4 +1,4 @@
-/** One chat of the list: its state, its title, and what may be done with it. */
+/** One chat of the list: its state, its title, and its menu. */
 
 import { useRef, useState } from "preact/hooks";
 import { newId, type ChatSummary } from "threadcast-client";
@@ -9,6 +9,7 @@ import { fetched } from "../ui/lazy.tsx";
 import { memo } from "../ui/memo.ts";
 import { Menu } from "../ui/menu.tsx";
 import { MARK_WORDS, type Mark } from "./groups.ts";
+import { titleOf } from "../ui/title.ts";
 import css from "./sidebar.module.css";
 
 interface Props {
@@ -22,21 +23,21 @@ interface Props {
 
 const transfer = () => fetched(() => import("./transfer.ts"));
 
-/** As long as a title may be (PROTOCOL §16). */
+/** The longest title that the server accepts (PROTOCOL §16). */
 const TITLE_MAX_CHARACTERS = 200;
 
-/** A list of hundreds is drawn with every word of the feed: rows that are the same are left alone. */
+/** The list is drawn again with every change of the feed, so rows without a change are skipped. */
 export const Row = memo((props: Props) => <Inner {...props} />);
 
 function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
   const [isRenaming, setRenaming] = useState(false);
   const link = useRef<HTMLAnchorElement>(null);
   const says = MARK_WORDS[mark];
-  const title = chat.title || "New Chat";
+  const title = titleOf(chat.title);
   if (isRenaming) {
     const end = (name: string | null) => {
       setRenaming(false);
-      // The link is there again once this is drawn.
+      // The link exists again only after this is drawn.
       queueMicrotask(() => link.current?.focus());
       if (name && name !== chat.title) void rename(chat.id, name);
     };
@@ -81,7 +82,7 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
   );
 }
 
-/** Enter and leaving keep what was written, Escape does not. */
+/** Enter and leaving the field save the new title, Escape does not. */
 function TitleInput({ title, onEnd }: { title: string; onEnd: (name: string | null) => void }) {
   const isOver = useRef(false);
   const end = (name: string | null) => {

@@ -20,7 +20,7 @@ import css from "./sidebar.module.css";
 const Settings = lazyOf(() => import("../settings/settings.tsx").then((room) => room.Settings));
 const ConfirmDelete = lazyOf(() => import("./confirm_delete.tsx").then((room) => room.ConfirmDelete));
 
-/** The chat that somebody wants to delete, until it is confirmed. */
+/** The chat to delete, while the person is asked to confirm. */
 const doomed = signal<ChatSummary | null>(null);
 const today = signal(new Date());
 
@@ -39,7 +39,7 @@ export function Sidebar() {
       if (key === "o" && event.shiftKey) open(null);
       else if (key === "k" && !event.shiftKey) {
         isSidebarOpen.value = true;
-        // It is drawn before the next key is read, and can take the focus then.
+        // The box is drawn before the next key is read, so it can take the focus here.
         queueMicrotask(() => root.current?.querySelector<HTMLElement>("[type=search]")?.focus());
       } else return;
       event.preventDefault();
@@ -121,7 +121,7 @@ function Chats() {
       ))}
       {refused && <p class={css.hint}>{refused}</p>}
       {!refused && !shown.length && (
-        <p class={css.hint}>{!isLive && reason ? "The list comes when the server is there again." : isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat is called that." : "Your chats will appear here."}</p>
+        <p class={css.hint}>{!isLive && reason ? "The list will appear when the server can be reached." : isLoading.value || !isLive ? "Loading…" : words.value.trim() ? "No chat has this in its title." : "Your chats will appear here."}</p>
       )}
       {hasMore.value && (
         <button class={css.more} disabled={isLoading.value} onClick={() => void loadMore()}>
@@ -132,7 +132,7 @@ function Chats() {
   );
 }
 
-/** What is being looked at has nothing new. */
+/** The open chat is never marked as new. */
 function quietened(chat: ChatSummary) {
   return markOf(chat, Infinity);
 }
@@ -165,7 +165,7 @@ function Foot() {
   );
 }
 
-/** Arrow keys walk the list from wherever the focus is in it; Home and End go to its ends. */
+/** Arrow keys move through the list from the focused item; Home and End go to its ends. */
 function walk(event: KeyboardEvent, root: HTMLElement | null): void {
   const target = event.target as HTMLElement;
   if (!root || target.closest(`[role=menu], .${css.renaming}`)) return;
@@ -185,7 +185,7 @@ function walk(event: KeyboardEvent, root: HTMLElement | null): void {
   event.preventDefault();
 }
 
-/** The days of the list change at midnight, and when the lid is opened again. */
+/** The groups by day change at midnight, and when a sleeping computer wakes up. */
 function useMidnight(): void {
   useEffect(() => {
     const look = () => {

@@ -1,4 +1,4 @@
-/** Chats out of the house, as the server's own lines or as Markdown, and back in. */
+/** Exports chats, in the server's own format or as Markdown, and imports them. */
 
 import type { ChatSnapshot, ImportReport } from "threadcast-client";
 
@@ -7,7 +7,10 @@ import { client, notify, notifyOf } from "../state/session.ts";
 import { save } from "../ui/own_file.ts";
 import { fileName, markdownOf } from "./markdown.ts";
 
-/** An import of 64 MiB over a slow line; the server itself answers 10 s after it has it all. */
+/**
+ * The time limit of a transfer, enough for an import of 64 MiB over a slow connection; the server answers 10 s after it
+ * has received all of it.
+ */
 const TRANSFER_MS = 120_000;
 
 export async function exportChat(chatId: string, title: string): Promise<void> {
@@ -28,12 +31,12 @@ export async function importChats(file: File): Promise<void> {
   const report = (await answer.json()) as ImportReport;
   const told = [
     counted(report.imported.length, "imported"),
-    counted(report.accepted.length, "on the way"),
-    counted(report.skipped.length, "here already"),
+    counted(report.accepted.length, "being imported"),
+    counted(report.skipped.length, "already here"),
     ...report.failed.map(({ error }) => `not imported: ${error}`),
   ];
   const isHarmless = !report.failed.length;
-  notify(told.filter(Boolean).join("; ") || "There was no chat in that file.", { isHarmless });
+  notify(told.filter(Boolean).join("; ") || "The file contains no chat.", { isHarmless });
   const only = [...report.imported, ...report.accepted, ...report.skipped];
   if (only.length === 1 && only[0]) go(only[0]);
 }

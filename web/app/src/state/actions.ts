@@ -1,13 +1,16 @@
-/** What people do: a command to the open chat, or a request to one of the public endpoints. Refusals become notices. */
+/** Sends commands to the open chat, and requests to the public endpoints. Refusals become notices. */
 
-import type { Sendable } from "threadcast-client";
+import type { Chat, Sendable, Sent, UpdateMessage } from "threadcast-client";
 
-import { chat, client, notify, notifyOf, past } from "./session.ts";
+import { chat, client, notify, notifyOf, earlier, saidElsewhere } from "./session.ts";
 
-/** Sends to the open chat; false when it was not taken. Why not is shown by `session.ts`, which hears every refusal. */
+/** When to send while a run is open: in the queue, after the current step, or in place of the run. */
+export type When = "queue" | "next" | "stop";
+
+/** Sends a command to the open chat. Returns false if it was refused; `session.ts` shows the reason. */
 export async function command(sent: Sendable): Promise<boolean> {
-  if (past.peek()) {
-    notify("This is the chat as it was. Go back to now to change it.");
+  if (earlier.peek()) {
+    notify("This is an earlier state of the chat. Return to the present to change it.");
     return false;
   }
   try {
@@ -18,7 +21,30 @@ export async function command(sent: Sendable): Promise<boolean> {
   }
 }
 
-/** Asks an endpoint; null when it refused, which is shown. */
+/**
+ * Sends a changed version of an earlier message, as a new branch with a new answer. This command cannot end a run
+ * (PROTOCOL §9), so with "stop" a second command does that while the first one waits. Throws the same errors as
+ * `Chat.send`.
+ */
+export function rewrite(opened: Chat, messageId: string, words: Pick<UpdateMessage, "content" | "attachments">, when: When): Sent {
+  const sent = opened.send({
+    type: "update_message",
+    message_id: messageId,
+    ...words,
+    mode: "branch",
+    regenerate: true,
+    ...(when === "next" && { priority: true }),
+  });
+  if (when === "stop") {
+    const { acked, requestId } = opened.send({ type: "edit_queued", target_request_id: sent.requestId, interrupt: true });
+    const forget = () => saidElsewhere.delete(requestId);
+    saidElsewhere.add(requestId); // refused if the run has ended meanwhile; then the message is already being answered
+    acked.then(forget, forget);
+  }
+  return sent;
+}
+
+/** Sends a request to an endpoint. Returns null if it was refused, and shows the reason. */
 export async function ask<T>(method: string, path: string, body?: unknown): Promise<T | null> {
   try {
     const answer = await client.request(method, path, {

@@ -1,6 +1,7 @@
 /**
- * What this server can do: its models, its profiles ("modes") and its limits. Asked when the page begins, and if nobody
- * answered then, when the server is heard of again. */
+ * The server's capabilities: its models, its profiles ("modes") and its limits. They are fetched when the page starts,
+ * and again after a reconnect if that failed.
+ */
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Capabilities, ChatMode, ChatModes } from "threadcast-client";
@@ -14,23 +15,26 @@ export const modes = signal<readonly ChatMode[]>([]);
 
 export const models = computed(() => Object.values(caps.value?.chat_models ?? {}).filter((model) => model.enabled));
 
-/** The mode that holds for a chat: one that nobody has set a mode for has the first. */
+/** Returns the mode of a chat; a chat without a set mode has the first one. */
 export function modeOf(mode: string | undefined): string {
   return mode && modes.value.some(({ id }) => id === mode) ? mode : (modes.value[0]?.id ?? "");
 }
 
-/** A limit by the server's name for it (PROTOCOL §18); Infinity until it is known, for the server checks again. */
+/**
+ * Returns a limit by the server's name for it (PROTOCOL §18). Until it is known this is Infinity, because the server
+ * checks it again.
+ */
 export function limit(name: string): number {
   return caps.peek()?.limits[name] ?? Infinity;
 }
 
-/** Providers whose answers no model writes: the demonstration, and scripts. */
+/** Whether a provider answers without a model, as the demonstration and scripts do. */
 export function isScripted(model: string): boolean {
   const provider = model.split("/")[0] as string;
   return caps.value?.scripted_providers.includes(provider) ?? provider === "demo";
 }
 
-/** The scope that `modes` are shown in; null until they are known. */
+/** The scope for which `modes` were fetched; null until then. */
 let shownIn: string | null = null;
 let isAsking = false;
 
@@ -46,7 +50,7 @@ async function learn(): Promise<void> {
     caps.value = found;
   });
   if (offered) shownIn = here;
-  if (found && offered && here !== scope.peek()) void learn(); // the scope has changed meanwhile
+  if (found && offered && here !== scope.peek()) void learn(); // the scope has changed since the request
 }
 
 void learn();

@@ -13,7 +13,7 @@ export const DEFAULTS: Choices = { model: "", mode: "", custom_instructions: "" 
 
 export const isChoice = (key: string): key is keyof Choices => key in DEFAULTS;
 
-/** Reads stored choices; the stored value may be anything. */
+/** Reads stored choices. The stored value may have any form. */
 export function choicesFrom(text: string | null): Choices {
   try {
     const kept = JSON.parse(text ?? "null") as JsonObject | null;
@@ -24,15 +24,15 @@ export function choicesFrom(text: string | null): Choices {
   }
 }
 
-/** The choices as a patch for `set_params`; null when there is nothing to set. */
+/** Returns the choices as a patch for `set_params`; null if there is nothing to set. */
 export function patchOf(choices: Choices): Partial<Choices> | null {
   const said = Object.entries(choices).filter(([, value]) => value !== "");
   return said.length ? Object.fromEntries(said) : null;
 }
 
 /**
- * The remembered model, if it is no longer served; null if it may still be served. A provider's list may not have
- * arrived yet, so the models of a provider that lists none count as served.
+ * Returns the remembered model if it is no longer served; null if it may still be served. A provider's list may not
+ * have arrived yet, so the models of a provider that lists none count as served.
  */
 export function goneModel(model: string, known: readonly string[], providers: readonly string[]): string | null {
   const name = model.split("?")[0] as string;
@@ -45,7 +45,10 @@ export function goneModel(model: string, known: readonly string[], providers: re
 /** Instructions are described by their first characters. */
 const INSTRUCTIONS_SHOWN_CHARACTERS = 60;
 
-/** Describes the choices: "Desk, the model demo/echo, your instructions “answer briefly”". `assistant`: the mode's title. */
+/**
+ * Describes the choices: "Desk, the model demo/echo, your instructions “answer briefly”". `assistant` is the mode's
+ * title.
+ */
 export function remembered({ model, mode, custom_instructions: said }: Choices, assistant: string): string {
   const start = [...said].slice(0, INSTRUCTIONS_SHOWN_CHARACTERS).join("").trim();
   const words = [mode && assistant, model && `the model ${model}`, said && `your instructions “${start}${start.length < said.length ? "…" : ""}”`];

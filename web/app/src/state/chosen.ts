@@ -1,6 +1,6 @@
 /**
- * What new chats begin with: the model, the assistant and the instructions that this person chose last in this browser,
- * in any tab. A choice that the server no longer offers is dropped, and a notice says so.
+ * The choices with which new chats begin: the model, the assistant and the instructions that this person last chose in
+ * this browser, in any tab. A choice that the server no longer offers is dropped, and a notice says so.
  */
 
 import { computed, effect, signal, untracked } from "@preact/signals";
@@ -29,7 +29,7 @@ export function backToDefaults(): void {
   remember(DEFAULTS);
 }
 
-/** Called inside of an effect, which must not depend on the notices. */
+/** This runs within an effect, which must not depend on the notices. */
 const say = (text: string) => untracked(() => notify(text));
 
 effect(() => {
@@ -38,18 +38,18 @@ effect(() => {
   const providers = Object.keys(caps.value.samplers);
   if (goneModel(model, models.value.map(({ id }) => id), providers)) {
     remember({ model: "" });
-    say(`The model ${model} is not offered any more. New chats begin with the default model.`);
+    say(`The model ${model} is no longer available. New chats begin with the default model.`);
   }
   if (mode && !modes.value.some(({ id }) => id === mode)) {
     remember({ mode: "" });
-    say(`The assistant “${mode}” is not offered any more. New chats begin with the default assistant.`);
+    say(`The assistant “${mode}” is no longer available. New chats begin with the default assistant.`);
   }
 });
 
-/** Whether the open chat has begun. One that has not begins with what was chosen last. */
+/** Whether the open chat has begun. A new chat begins with the remembered choices. */
 export const isBegun = computed(() => state.value.position > 0);
 
-/** The assistant of the open chat, or of the one that is about to begin; undefined until the server has said which there are. */
+/** The assistant of the open or new chat; undefined until the server's list is known. */
 export const assistant = computed(() => {
   const id = modeOf(isBegun.value ? state.value.thread.mode : chosen.value.mode);
   return modes.value.find((mode) => mode.id === id);

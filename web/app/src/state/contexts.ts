@@ -11,7 +11,10 @@ const CONTEXT_MAX_BYTES = 65_536;
 /** The longest label, in characters, that fits on one line beside the text around it. */
 const LABEL_MAX_CHARACTERS = 80;
 
-/** A scope as an address has it: one to three names with `/` between (PROTOCOL §13). "": none; null: malformed. */
+/**
+ * Parses the scope in an address: one to three names with `/` between them (PROTOCOL §13). Returns "" if there is none,
+ * and null if it is malformed.
+ */
 export function scopeFrom(search: string): string | null {
   const said = new URLSearchParams(search).get("scope") ?? "";
   return said && (scopeOf(said) || null);
@@ -24,17 +27,20 @@ export function scopeOf(said: unknown): string {
   return names.every((name) => typeof name === "string" && isName(name)) ? names.join("/") : "";
 }
 
-/** 1 to 64 characters that can be printed, and no white space. */
+/** A name has 1 to 64 printable characters and no white space. */
 function isName(name: string): boolean {
   return name !== "" && [...name].length <= 64 && !/[/\s\p{C}\p{Z}]/u.test(name);
 }
 
-/** Whether pages of this origin may hand context over. An opaque origin ("null") never may. `own`: this page's origin. */
+/**
+ * Whether pages of an origin may send context to this page. Pages of an opaque origin ("null") may never send it. `own`
+ * is this page's origin.
+ */
 export function isAllowed(origin: string, allowed: readonly string[], own: string): boolean {
   return origin !== "null" && allowed.some((each) => (each === "self" ? origin === own : origin === each));
 }
 
-/** What a message asks for: a new context, or null to withdraw the last one; or why the message is refused. */
+/** The content of a message: a new context, or null, which withdraws the last one; or why the message is refused. */
 export type Handed = { readonly context: JsonObject | null } | { readonly wrong: string };
 
 /** Reads the `data` of a message of the type `threadcast.context`, which may be anything that a browser can copy. */
@@ -45,7 +51,7 @@ export function contextFrom(data: { readonly context?: unknown }): Handed {
   try {
     text = JSON.stringify(context);
   } catch {
-    // The value has a cycle or a BigInt, or is nested too deep.
+    // The value has a cycle or a BigInt, or is nested too deeply.
   }
   const read: unknown = text === undefined ? undefined : JSON.parse(text);
   if (typeof read !== "object" || read === null || Array.isArray(read)) return { wrong: "context must be an object of JSON, or null" };
@@ -54,7 +60,7 @@ export function contextFrom(data: { readonly context?: unknown }): Handed {
   return { context: read as JsonObject };
 }
 
-/** A label for the context: its title, else its most descriptive value. */
+/** Returns a label for a context: its title, or else its most descriptive value. */
 export function labelOf(context: JsonObject): string {
   const { page, scope } = context;
   const candidates = [
@@ -70,9 +76,9 @@ export function labelOf(context: JsonObject): string {
 }
 
 /**
- * The `context` to send with a message; undefined for none. `page`: the context from the embedding page; `scope`: the
- * scope in the address; `own`: the chat's parameter `context`, which applies to messages without a context of their own
- * (PROTOCOL §13).
+ * Returns the `context` to send with a message; undefined for none. `page`: the context from the embedding page;
+ * `scope`: the scope in the address; `own`: the chat's parameter `context`, which applies to messages without a context
+ * of their own (PROTOCOL §13).
  */
 export function contextOf(page: JsonObject | null, scope: string, own: JsonObject | null | undefined): JsonObject | undefined {
   if (!page && !scope) return undefined;

@@ -1,9 +1,9 @@
 /**
- * What is written and not sent yet, of each chat: kept in this browser, so that a reload or a look at another chat loses
- * nothing. Large parts lie on the server already (PROTOCOL §10); a draft holds references to them.
- * A draft is deleted only when the outbox has the message, or when a person empties it. A tab that shows another tab's
- * draft follows its changes; a tab with a different draft keeps its own (`heard`). Where nothing can be kept
- * over a reload (a full store, a private window), drafts live as long as the page.
+ * Keeps the unsent message of each chat in this browser, so that a reload or a visit to another chat loses nothing.
+ * Files are uploaded before the message is sent (PROTOCOL §10), so a draft holds only references to them. A draft is
+ * deleted only when the outbox has the message, or when a person empties it. A tab that shows another tab's draft
+ * follows its changes; a tab with a different draft keeps its own (`heard`). If the browser cannot store drafts (its
+ * storage is full, or the window is private), they are kept until the page is closed.
  */
 
 import type { Store } from "./safe_store.ts";
@@ -23,9 +23,9 @@ export interface Draft {
 
 export const EMPTY: Draft = { text: "", files: [] };
 
-/** Longer than a message may be (256 kB), so that it is the server who says that it is too long. */
+/** Longer than a message may be (256 kB), so that a long text is refused by the server and not cut here. */
 const DRAFT_MAX_CHARACTERS = 300_000;
-/** Drafts that are kept over a reload; the oldest go. */
+/** The number of stored drafts; the oldest are deleted. */
 export const DRAFTS_MAX_COUNT = 50;
 const PREFIX = "threadcast.draft.";
 const NEW = "new";
@@ -42,7 +42,7 @@ export class Drafts {
     private readonly now: () => number = Date.now,
   ) {}
 
-  /** The draft of a chat; null is the chat that nobody has begun. */
+  /** Returns the draft of a chat; null stands for the new chat. */
   read(chatId: string | null): Draft {
     const key = PREFIX + (chatId ?? NEW);
     const kept = this.written.get(key) ?? parse(this.store.getItem(key));
@@ -91,7 +91,7 @@ function drafted(kept: Draft | null): Draft {
   return kept ? { text: kept.text, files: kept.files } : EMPTY;
 }
 
-/** The chat that the files of a draft lie with. */
+/** Returns the id of the chat to which the files of a draft were uploaded. */
 export function homeOf(draft: Draft): string | null {
   return draft.files[0]?.url.match(/\/v1\/chats\/([A-Za-z0-9_-]{1,128})\/blobs\//)?.[1] ?? null;
 }

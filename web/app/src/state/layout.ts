@@ -1,14 +1,20 @@
-/** What of the page stands open beside the chat. The frame reads it, the buttons in the bar and the keys write it. */
+/**
+ * The parts of the page that are open beside the chat. The page's frame reads these signals; buttons and keys change
+ * them.
+ */
 
 import { signal } from "@preact/signals";
 
-/** On a narrow screen only: there the list is a drawer above the chat; on a wide one it always stands. */
+/** Used on a narrow screen only, where the list slides over the chat; on a wide screen the list is always visible. */
 export const isSidebarOpen = signal(false);
 export const isDrawerOpen = signal(false);
 export const isSettingsOpen = signal(false);
 
 export const isShortcutsOpen = signal(false);
-/** As wide as a phone: the list slides in, and the drawer covers the chat. The sheets have the same measure. */
+/**
+ * The width of a phone: below it the list slides in, and the drawer covers the chat. The style sheets use the same
+ * width.
+ */
 const narrow = matchMedia("(max-width: 45rem)");
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener("change", () => {

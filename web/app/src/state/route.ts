@@ -1,7 +1,7 @@
 /**
- * Where in the page we are, as the address says it: `/` is a chat that nobody has begun, `/c/<id>` is that chat, and the
- * server gives the page for `/c/` with anything behind it. `?scope=` names the place that messages are written in, and stays
- * while people go from chat to chat.
+ * Reads and changes the address of the page: `/` is a new chat, and `/c/<id>` is the chat with that id. The server
+ * returns the page for every address that begins with `/c/`. `?scope=` names the scope of new messages, and stays in
+ * the address from chat to chat.
  */
 
 import { signal } from "@preact/signals";
@@ -12,7 +12,7 @@ export interface Route {
   readonly chatId: string | null;
   /** No chat can have this address (PROTOCOL §1, "Ids"). */
   readonly isUnknown: boolean;
-  /** "reports/articles"; "" for none. */
+  /** The scope, such as "reports/articles"; "" for none. */
   readonly scope: string;
   /** The scope in the address is malformed. */
   readonly isLost: boolean;
@@ -33,13 +33,13 @@ addEventListener("popstate", () => {
   route.value = read();
 });
 
-/** The address of a chat (null: of a new chat), with the present scope. */
+/** Returns the address of a chat (null stands for a new chat), with the present scope. */
 export function addressOf(chatId: string | null, scope = route.peek().scope): string {
   const query = scope ? `?scope=${scope.split("/").map(encodeURIComponent).join("/")}` : "";
   return (chatId === null ? "/" : `/c/${chatId}`) + query;
 }
 
-/** Go to a chat, or with null to the beginning of a new one. `replace`: without a step back. */
+/** Opens a chat, or with null a new one. With `replace` the browser's Back button skips the present address. */
 export function go(chatId: string | null, { replace = false, scope = route.peek().scope } = {}): void {
   const address = addressOf(chatId, scope);
   if (address === location.pathname + location.search) return;

@@ -1,6 +1,6 @@
 /**
- * A `Storage` that never throws. Where the browser refuses (storage is blocked, full or missing) values are held in memory
- * until the page is closed. Pure: how the storage is opened comes in as an argument.
+ * A `Storage` that never throws. Where the browser refuses (storage is blocked, full or missing) values are held in
+ * memory until the page is closed. Pure: the function that opens the storage is an argument.
  */
 
 /** The methods of `Storage` that this file uses. */
@@ -12,7 +12,10 @@ export class SafeStore implements Store {
   private readonly store: Store | null;
   private isEnded = false;
 
-  /** `open` may throw: the getter of `localStorage` does where a browser blocks it. `onRefused`: a value was not kept. */
+  /**
+   * `open` may throw: the getter of `localStorage` does where a browser blocks it. Calls `onRefused` when a value could
+   * not be stored.
+   */
   constructor(
     open: () => Store,
     private readonly prefix = "",
@@ -38,7 +41,7 @@ export class SafeStore implements Store {
     if (this.isEnded) return;
     const name = this.prefix + key;
     try {
-      if (!this.store) throw new Error("the browser keeps nothing");
+      if (!this.store) throw new Error("the browser stores nothing");
       this.store.setItem(name, value);
       this.held.delete(name);
     } catch {
@@ -63,7 +66,7 @@ export class SafeStore implements Store {
     return name === this.prefix + key;
   }
 
-  /** The key here that `name`, as a `storage` event has it, stands for; null for a key of others. */
+  /** Returns the key of this store for the `name` in a `storage` event; null if it is not a key of this store. */
   keyOf(name: string | null): string | null {
     return name?.startsWith(this.prefix) ? name.slice(this.prefix.length) : null;
   }
@@ -76,7 +79,7 @@ export class SafeStore implements Store {
   }
 }
 
-/** The result of `act`; null if it throws. */
+/** Returns the result of `act`; null if it throws. */
 export function attempt<T>(act: () => T): T | null {
   try {
     return act();

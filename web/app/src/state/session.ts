@@ -1,8 +1,9 @@
 /**
- * The one connection of this page, and the chat that is open: what every part of the page reads.
+ * Holds the page's client and the open chat as signals, which every part of the page reads.
  *
- * Signals hold the client's values as they are. A chat's state is handed on once a frame, so that two hundred tokens a
- * second draw sixty times at most. Nothing is kept here that the server could tell: a reload shows the same page.
+ * The signals hold the client's own values. A chat's state is passed on once a frame, so that two hundred tokens a
+ * second are drawn at most sixty times. Nothing is kept here that the server does not know, so a reload shows the same
+ * page.
  */
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
@@ -17,20 +18,26 @@ import {
   type Happening,
   isSignedOut,
   newId,
+  Refused,
   NO_CHATS,
   StorageOutbox,
 } from "threadcast-client";
 
 import { route } from "./route.ts";
 import { caller, isForgetful, person } from "./storage.ts";
-import { cameWithToken, token } from "./token.ts";
+import { carriesToken, token } from "./token.ts";
+import { titleOf } from "../ui/title.ts";
+
+/** The credential for tools that the page around this one has sent (`page_context.ts`); only in this tab's memory. */
+export const lent = signal<string | undefined>(undefined);
 
 export const client = connect({
   shared: true,
   awaitsSignIn: true,
   outbox: new StorageOutbox(person),
   ...(caller && { principal: caller }),
-  ...(cameWithToken && { token }),
+  ...(carriesToken && { token }),
+  forwardAuthorization: () => lent.peek(),
 });
 
 export const chats = signal<ChatsList>(NO_CHATS);
@@ -38,18 +45,21 @@ client.follow((list) => {
   chats.value = list;
 });
 
-/** The open chat. Before its snapshot `isReady` is false and `live` an empty chat. */
+/** The open chat. Until the chat's snapshot arrives, `isReady` is false and `live` is an empty chat. */
 export const chat = signal<Chat | null>(null);
 export const live = signal<ChatState>(emptyState("none"));
-/** The chat as it was, while somebody looks at that; null for now. Nothing can be done to it. */
-export const past = signal<ChatState | null>(null);
-/** What is shown: all rooms read this one. */
-export const state = computed(() => past.value ?? live.value);
+/** The chat as it was, during time travel; otherwise null. Commands are refused meanwhile. */
+export const earlier = signal<ChatState | null>(null);
+/** The state that is shown; all views read this signal. */
+export const state = computed(() => earlier.value ?? live.value);
 export const connection = signal<Connection>({ state: "offline", held: 0 });
 export const isReady = signal(false);
 export const failure = signal<Error | null>(null);
 
-/** What people are told, newest last. What went wrong stays until dismissed; what `isHarmless` goes by itself. */
+/**
+ * The notices, newest last. A notice about an error stays until the person closes it; a notice with `isHarmless`
+ * disappears by itself.
+ */
 export interface Notice {
   readonly id: string;
   readonly text: string;
@@ -58,29 +68,35 @@ export interface Notice {
 
 export const notices = signal<readonly Notice[]>([]);
 
-/** More than five at a time nobody reads, and they cover the chat. */
+/** More than five notices would cover the chat. */
 const NOTICES_MAX = 5;
 
 export function notify(text: string, { isHarmless = false } = {}): void {
-  const others = notices.value.filter((notice) => notice.text !== text); // the same again is no second thing to read
+  const others = notices.value.filter((notice) => notice.text !== text); // an identical notice is shown once
   notices.value = [...others.slice(1 - NOTICES_MAX), { id: newId(), text, isHarmless }];
 }
 
 effect(() => {
   if (!isForgetful.value) return;
-  untracked(() => notify("This browser keeps nothing for this page. What you write and have not sent is lost when the tab is closed."));
+  untracked(() => notify("This browser does not store data for this page. Unsent text is lost when you close the tab."));
 });
 
 /** A request was refused because the server does not know the caller. Only the sign-in screen reports this. */
 export const isRefused = signal(false);
 
-/** What was caught, in the words of whoever said no. */
+/** Shows a caught error as a notice. */
 export function notifyOf(wrong: unknown): void {
   if (isSignedOut(wrong)) {
     isRefused.value = true;
     return;
   }
-  notify(wrong instanceof Error ? wrong.message : String(wrong));
+  notify(reasonOf(wrong));
+}
+
+/** Returns a caught error in words for a person. */
+export function reasonOf(wrong: unknown): string {
+  if (wrong instanceof Refused && wrong.code === "id_taken") return "Another person’s chat has this address. Start a new chat to send your message.";
+  return wrong instanceof Error ? wrong.message : String(wrong);
 }
 
 /** Request ids of commands whose refusals are shown where they were sent from, and not as notices. */
@@ -93,7 +109,7 @@ export function dismiss(id: string): void {
 type Listener = (event: ChatEvent, position: number, id: string) => void;
 const listeners = new Set<Listener>();
 
-/** Every event of whichever chat is open, as it comes. */
+/** Calls `listener` with every event of the open chat, whichever chat that is. */
 export function onEvent(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -102,7 +118,7 @@ export function onEvent(listener: Listener): () => void {
 type Watcher = (happening: Happening) => void;
 const watchers = new Set<Watcher>();
 
-/** What happens to the connection of whichever chat is open. */
+/** Calls `watcher` with the connection's events of the open chat, whichever chat that is. */
 export function onConnection(watcher: Watcher): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -117,7 +133,7 @@ effect(() => {
   batch(() => {
     chat.value = opened;
     live.value = emptyState(id ?? "none");
-    past.value = null;
+    earlier.value = null;
     connection.value = { state: "offline", held: 0 };
     isReady.value = false;
     failure.value = null;
@@ -129,11 +145,11 @@ document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible") chat.peek()?.look();
 });
 
-/** What was sent there goes out before nobody looks any more. */
+/** A chat with unsent commands is closed only after they are posted. */
 function leave(left: Chat): void {
   let isOver = false;
   const look = () => {
-    if (isOver || (!left.failure && left.connection.held)) return;
+    if (isOver || (!left.failure && left.waiting.length)) return;
     isOver = true;
     queueMicrotask(() => left.close());
   };
@@ -157,13 +173,13 @@ function show(opened: Chat): void {
   opened.subscribe(() => {
     if (isDue) return;
     isDue = true;
-    // A hidden page draws no frames, and is drawn when it is looked at again.
+    // A hidden page gets no animation frames; it is drawn when it becomes visible.
     if (document.visibilityState === "visible") requestAnimationFrame(draw);
     else setTimeout(draw, 250);
   });
   opened.onRefused((requestId, wrong) => {
-    const isSaid = saidElsewhere.delete(requestId) || wrong.code === "cancelled"; // a message that a person took back disappears anyway
-    if (!isSaid) notify(wrong.message);
+    const isSaid = saidElsewhere.delete(requestId) || wrong.code === "cancelled"; // a message that the person took back needs no notice
+    if (!isSaid) notify(reasonOf(wrong));
   });
   opened.onEvent((event, position, id) => {
     if (chat.peek() === opened) listeners.forEach((listen) => listen(event, position, id));
@@ -173,11 +189,11 @@ function show(opened: Chat): void {
   });
 }
 
-export const title = computed(() => state.value.thread.title || "New Chat");
-/** A run is open in the chat that is shown: now, or at the moment of the past that somebody looks at. */
+export const title = computed(() => titleOf(state.value.thread.title));
+/** Whether a run is open in the shown state, which may be an earlier one. */
 export const isRunShown = computed(() => !["idle", "completed", "waiting_user_input", "error"].includes(state.value.runtime.state));
-/** A run is open now, and the present is shown. */
-export const isRunning = computed(() => !past.value && isRunShown.value);
+/** Whether a run is open now and the present is shown. */
+export const isRunning = computed(() => !earlier.value && isRunShown.value);
 effect(() => {
   document.title = chat.value ? `${title.value} · Threadcast` : "Threadcast";
 });

@@ -1,4 +1,4 @@
-/** Light or dark, as the system says or as a person chose; kept in this browser. */
+/** The light or dark theme, as set in the system or chosen by the person and stored in this browser. */
 
 import { effect, signal } from "@preact/signals";
 

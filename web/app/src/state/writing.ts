@@ -1,18 +1,19 @@
 /**
- * What is being written into the open chat, and how it leaves: as a message of ours, which is given back if it is not
- * taken, or if it is withdrawn (`composer/withdrawing.ts`). The rule: text is never lost.
+ * Holds the draft in the message box and sends it. A message that is refused or withdrawn (`composer/withdrawing.ts`)
+ * becomes a draft again, so that no text is lost.
  */
 
 import { effect, signal } from "@preact/signals";
-import { newId, Refused, type Chat, type JsonObject, type Sendable } from "threadcast-client";
+import { type Attachment, newId, Refused, type Chat, type JsonObject, type Sent } from "threadcast-client";
 
 import { partOf } from "../composer/files.ts";
+import { rewrite, type When } from "./actions.ts";
 import { patchOf } from "./choices.ts";
 import { chosen } from "./chosen.ts";
 import { Drafts, EMPTY, homeOf, type Draft, type DraftFile } from "./drafts.ts";
-import { withContext } from "./place.ts";
+import { withContext } from "./page_context.ts";
 import { go, route } from "./route.ts";
-import { chat, notifyOf } from "./session.ts";
+import { chat, notifyOf, reasonOf } from "./session.ts";
 import { person } from "./storage.ts";
 
 const drafts = new Drafts(person);
@@ -20,10 +21,10 @@ const drafts = new Drafts(person);
 /** The draft of the open chat. */
 export const written = signal<Draft>(EMPTY);
 
-/** The message of ours that is being edited in the place where people write, and what it holds besides text. */
+/** The person's message that is being edited in the message box, and its parts besides text. */
 export const editing = signal<{ messageId: string; parts: readonly object[] } | null>(null);
 
-/** What was refused, to be taken up again or dropped. */
+/** Refused drafts, which the person can edit again or discard. */
 export interface Unsent {
   readonly id: string;
   readonly chatId: string;
@@ -45,7 +46,7 @@ addEventListener("storage", (event) => {
 
 export function write(draft: Partial<Draft>): void {
   written.value = { ...written.peek(), ...draft };
-  // What is edited is a message; what was being written before is kept for after.
+  // While a message is edited, the stored draft does not change.
   if (!editing.peek()) drafts.write(route.peek().chatId, written.peek());
 }
 
@@ -61,16 +62,16 @@ export function stopEditing(): void {
 
 let nextId: string | null = null;
 
-/** The id of the open chat, or the one that it will have. Uploads are addressed to it, also before it begins. */
+/** Returns the id of the open chat, or the id that the new chat will have; uploads need it before the chat begins. */
 export function targetId(): string {
   return route.peek().chatId ?? (nextId ??= homeOf(drafts.read(null)) ?? newId());
 }
 
 /**
- * The open chat; if none has begun, creates a chat, which takes over the draft. The new chat begins with the remembered
- * choices, and with `context` as its own if that is given.
+ * Returns the open chat. If there is none, creates a chat, which takes over the draft. The new chat begins with the
+ * remembered choices, and with `own` parameters.
  */
-export function begin(context?: JsonObject): Chat | null {
+export function begin(own: JsonObject = {}): Chat | null {
   const isNew = route.peek().chatId === null;
   if (isNew) {
     const id = targetId();
@@ -80,22 +81,25 @@ export function begin(context?: JsonObject): Chat | null {
   }
   const opened = chat.peek();
   const isUnbegun = isNew || (opened?.isReady && opened.state.position === 0 && !opened.waiting.length);
-  const patch = { ...(isUnbegun && patchOf(chosen.peek())), ...(context && { context }) };
+  const patch = { ...(isUnbegun && patchOf(chosen.peek())), ...own };
   if (opened && Object.keys(patch).length) opened.send({ type: "set_params", patch });
   return opened;
 }
 
-/** Sends a prepared message, such as a starter; the draft stays unchanged. */
-export function say({ text, model, context }: { text: string; model?: string; context?: JsonObject }): void {
+/**
+ * Sends a prepared message, such as a starter; the draft stays unchanged. `chatModel` and `context` become parameters
+ * of the chat.
+ */
+export function say({ text, model, chatModel, context }: { text: string; model?: string; chatModel?: string; context?: JsonObject }): void {
   const own = context && Object.keys(context).length ? context : undefined;
   try {
-    begin(own)?.send({ type: "user_message", content: text, ...withContext(own), ...(model && { params: { model } }) });
+    begin({ ...(own && { context: own }), ...(chatModel && { model: chatModel }) })?.send({ type: "user_message", content: text, ...withContext(own), ...(model && { params: { model } }) });
   } catch (wrong) {
     notifyOf(wrong);
   }
 }
 
-/** A file has come to the server; it belongs to what is written there, also when somebody looks elsewhere by now. */
+/** Adds an uploaded file to the draft of its chat, which may no longer be the open one. */
 export function addFile(target: string, file: DraftFile): void {
   if (target === targetId()) return write({ files: [...written.peek().files, file] });
   const draft = drafts.read(target);
@@ -106,16 +110,13 @@ export function removeFile(file: DraftFile): void {
   write({ files: written.peek().files.filter((other) => other !== file) });
 }
 
-/** When to send a message while a run is open: in its turn, after the current step, or in place of the run. */
-export type When = "queue" | "next" | "stop";
-
 const WHEN: Readonly<Record<When, { priority?: true; interrupt?: true }>> = {
   queue: {},
   next: { priority: true },
   stop: { interrupt: true },
 };
 
-/** Sends the draft. A message that is written anew makes a branch, and waits its turn. */
+/** Sends the draft. An edited message makes a new branch. */
 export function send(when: When = "queue"): void {
   const draft = written.peek();
   if (!draft.text.trim() && !draft.files.length && !editing.peek()?.parts.length) return;
@@ -124,15 +125,15 @@ export function send(when: When = "queue"): void {
   if (!opened) return;
   try {
     if (edited) {
-      const { messageId, parts: attachments } = edited;
-      const words = { content: draft.text, attachments };
-      const command = { type: "update_message", message_id: messageId, ...words, mode: "branch", regenerate: true };
-      giveBack(opened, command as Sendable, draft);
+      const { messageId, parts } = edited;
+      giveBack(opened, rewrite(opened, messageId, { content: draft.text, attachments: parts as Attachment[] }, when), draft);
       stopEditing();
     } else {
       const attachments = draft.files.map(partOf);
       const message = { type: "user_message", content: draft.text, attachments, ...withContext(), ...WHEN[when] } as const;
-      sentDrafts.set(giveBack(opened, message, draft), draft);
+      const sent = opened.send(message);
+      sentDrafts.set(sent.requestId, draft);
+      giveBack(opened, sent, draft);
       write(EMPTY);
     }
   } catch (wrong) {
@@ -143,16 +144,15 @@ export function send(when: When = "queue"): void {
 /** Drafts that this page has sent, by request id, so that a withdrawn message can be restored. */
 export const sentDrafts = new Map<string, Draft>();
 
-/** Why it was refused is shown by `session.ts`; what was written comes back, here. The request id. */
-function giveBack(opened: Chat, command: Sendable, draft: Draft): string {
-  const { accepted, requestId } = opened.send(command);
+/** Restores a draft that is refused, at once or after the server had accepted it. `session.ts` shows the reason. */
+function giveBack(opened: Chat, { accepted, acked, requestId }: Sent, draft: Draft): void {
   const forget = () => sentDrafts.delete(requestId);
-  accepted.then(forget, (wrong: unknown) => {
-    if (!(wrong instanceof Refused)) return; // the outbox has it still
+  accepted.then(forget, () => {});
+  acked.catch((wrong: unknown) => {
+    if (!(wrong instanceof Refused) || wrong.code === "cancelled") return; // the outbox still has the command, or the person took it back
     forget();
-    putBack(opened.id, draft, wrong.message);
+    putBack(opened.id, draft, reasonOf(wrong));
   });
-  return requestId;
 }
 
 /** Puts a draft back into the composer if that is empty; else beside the waiting messages, with the reason. */
@@ -169,7 +169,7 @@ export function keep(chatId: string, draft: Draft, reason: string): void {
   unsent.value = [...unsent.peek(), { id: newId(), chatId, draft, reason }];
 }
 
-/** Take up what was refused again, after what is written by now. */
+/** Appends a refused draft to the text in the message box. */
 export function takeUp({ id, draft }: Unsent): void {
   const { text, files } = written.peek();
   write({ text: [text, draft.text].filter(Boolean).join("\n\n"), files: [...files, ...draft.files] });

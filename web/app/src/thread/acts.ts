@@ -1,15 +1,18 @@
-/** What people do with a message, as commands (PROTOCOL §2). Edits and answers wait their turn when a run is open. */
+/**
+ * Sends the commands for actions on a message (PROTOCOL §2). While a run is open, edits and new answers wait in the
+ * queue.
+ */
 
 import { signal } from "@preact/signals";
-import { newId, textOf, type Message } from "threadcast-client";
+import { type ContentPart, newId, Refused, textOf, type Message } from "threadcast-client";
 
-import { ask, command } from "../state/actions.ts";
+import { ask, command, rewrite, type When } from "../state/actions.ts";
 import { addressOf, go } from "../state/route.ts";
-import { chat } from "../state/session.ts";
+import { chat, notifyOf } from "../state/session.ts";
 import { copied } from "../ui/clipboard.ts";
 import type { Part } from "./parts.tsx";
 
-/** Answer again, beside what was answered. Of a person's message: answer it again. */
+/** Requests another answer beside the present one. `messageId` may be that of an answer or of a person's message. */
 export function regenerate(messageId?: string, model?: string): Promise<boolean> {
   return command({ type: "regenerate", ...(messageId && { message_id: messageId }), ...(model && { model }) });
 }
@@ -18,11 +21,18 @@ export function goOn(messageId: string): Promise<boolean> {
   return command({ type: "continue_message", message_id: messageId });
 }
 
-/** Other words beside the old ones, answered anew; images and files stay. */
-export function edit(message: Message, text: string): Promise<boolean> {
+/** Sends a changed version of a message as a new branch, which gets a new answer; images and files stay. */
+export async function edit(message: Message, text: string, when: When): Promise<void> {
   const attached: Part[] = typeof message.content === "string" ? [] : message.content.filter((part) => part.type !== "text");
-  const content = text || attached; // words alone leave what is attached, a list of parts is all of the message
-  return command({ type: "update_message", message_id: message.message_id, content, mode: "branch", regenerate: true });
+  // A new text leaves the attachments unchanged; a list of parts replaces the whole message. The server accepts parts
+  // in the form in which it sends them.
+  const content = text || (attached as ContentPart[]);
+  const opened = chat.peek();
+  try {
+    if (opened) await rewrite(opened, message.message_id, { content }, when).accepted;
+  } catch (wrong) {
+    if (!(wrong instanceof Refused)) notifyOf(wrong); // `session.ts` reports refusals
+  }
 }
 
 export function select(messageId: string): Promise<boolean> {
@@ -33,7 +43,7 @@ export function remove(messageId: string): Promise<boolean> {
   return command({ type: "remove_message", message_id: messageId });
 }
 
-/** A new chat that begins with everything up to here; we go there. */
+/** Copies everything up to this message into a new chat, and opens that chat. */
 export async function fork(messageId: string): Promise<void> {
   const source = chat.peek()?.id;
   if (!source) return;
@@ -47,13 +57,14 @@ export async function fork(messageId: string): Promise<void> {
   if (taken) go(id);
 }
 
+/** Copies the text of these messages, without answers that were refused and repeated. */
 export function copyText(messages: readonly Message[]): Promise<boolean> {
-  return copied(messages.map(textOf).filter(Boolean).join("\n\n"));
+  return copied(messages.filter(({ kind }) => kind !== "refused").map(textOf).filter(Boolean).join("\n\n"));
 }
 
 export function linkTo(messageId: string): string {
   return `${location.origin}${addressOf(chat.peek()?.id ?? "", "")}#m-${messageId}`;
 }
 
-/** Questions that stand above the page: with which model, and whether really. */
+/** The open dialog: which model answers again, or whether to delete a message. */
 export const asked = signal<{ what: "model" | "delete"; messageId: string } | null>(null);

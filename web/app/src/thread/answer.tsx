@@ -1,4 +1,4 @@
-/** An answer: its rounds with what the tools did between them, why it ended, what it cites, and what may be done with it. */
+/** Shows an answer: its rounds with their tool calls, why it ended, its citations, and its toolbar. */
 
 import { reasoningMsOf, textOf, type Message } from "threadcast-client";
 
@@ -20,7 +20,7 @@ import css from "./thread.module.css";
 
 export function Answer({ turn, isLast, openId }: TurnProps) {
   const last = turn.messages.at(-1) as Message;
-  // Only the last answer can be one that is being worked on, and only it asks.
+  // Only the last answer can be unfinished, so only it reads the run's state.
   const isBusy = isLast && isRunning.value;
   const failure = isBusy ? null : failureIn(turn, isLast);
   return (
@@ -30,9 +30,10 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
       ))}
       {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : failure ? <FailureOf turn={turn} isLast={isLast} failure={failure} /> : <End last={last} isLast={isLast} />}
       <div class={css.under}>
+        {/* First, because the rest is hidden until the pointer is over it. */}
+        {!isBusy && last.model && <ScriptNote model={last.model} />}
         {!isBusy && <AnswerTools messages={turn.messages} canContinue={isLast} hasFailed={failure !== null} />}
         {!isBusy && <Facts messages={turn.messages} />}
-        {!isBusy && last.model && <ScriptNote model={last.model} />}
       </div>
     </article>
   );
@@ -41,8 +42,17 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
 const Round = memo(function Round({ message, isFirst, isOpen }: { message: Message; isFirst: boolean; isOpen: boolean }) {
   const text = textOf(message);
   const id = message.message_id;
+  const place = { class: css.round, id: isFirst ? undefined : `m-${id}` };
+  if (message.kind === "refused") {
+    return (
+      <details {...place}>
+        <summary class={css.refused}>An answer in the wrong language was refused, and the model was asked again</summary>
+        {text && <Markdown text={text} isGrowing={false} />}
+      </details>
+    );
+  }
   return (
-    <div class={css.round} id={isFirst ? undefined : `m-${id}`}>
+    <div {...place}>
       {!isFirst && <Branches message={message} />}
       {message.reasoning_content && <Reasoning text={message.reasoning_content} isLive={isOpen && !text} ms={reasoningMsOf(message)} />}
       {text && <Markdown text={text} isGrowing={isOpen} />}
@@ -75,7 +85,7 @@ function Sources({ message }: { message: Message }) {
   );
 }
 
-/** Quietly busy: dots until something comes, and what the server says it is doing. */
+/** Shows dots until text arrives, and the server's status text. */
 export function Waiting({ isOpen }: { isOpen: boolean }) {
   const { state: standing, status_text } = state.value.runtime;
   if (isOpen || standing === "paused" || standing === "waiting_ide") return null;
@@ -91,7 +101,7 @@ export function Waiting({ isOpen }: { isOpen: boolean }) {
   );
 }
 
-/** Why an answer is shorter than it might be, and the way on. */
+/** Shows why an answer was cut short, with a button that continues it. */
 function End({ last, isLast }: { last: Message; isLast: boolean }) {
   const said = ending(last);
   if (!said) return null;
@@ -107,7 +117,7 @@ function End({ last, isLast }: { last: Message; isLast: boolean }) {
   );
 }
 
-/** Which model, what it took, and when. */
+/** Shows the model, the time and the tokens of an answer, and when it was written. */
 function Facts({ messages }: { messages: readonly Message[] }) {
   const last = messages.at(-1);
   const usage = usageOf(messages);

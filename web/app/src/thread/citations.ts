@@ -1,4 +1,4 @@
-/** What an answer cites, of whichever provider's making, as a numbered list. Pure. */
+/** Reads the citations of an answer, in the formats of all providers, as a numbered list. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -6,12 +6,15 @@ import { isObject } from "../tools/calls.ts";
 
 export interface Source {
   readonly title: string;
-  /** http or https; else there is nothing to go to. */
+  /** Null unless the address is http or https. */
   readonly url?: string;
   readonly quote?: string;
 }
 
-/** OpenAI's annotations are nested on one wire and flat on the other, Google's sources are below `web`. */
+/**
+ * Returns the sources of an answer. OpenAI's annotations are nested in one API and flat in the other; Google's sources
+ * are below `web`.
+ */
 export function sourcesOf(citations: readonly JsonObject[]): Source[] {
   const found = new Map<string, Source>();
   for (const citation of citations) {

@@ -1,9 +1,13 @@
-/** The words of a message, to be said otherwise. Enter sends, Escape gives up; as high as its text. */
+/** Edits an earlier message, with the keys of the message box. Escape gives up. Makes the box as high as its text. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { isTyped } from "../composer/typed.ts";
+import type { When } from "../state/actions.ts";
+import { isRunning } from "../state/session.ts";
 import css from "./thread.module.css";
 
-export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said: string) => unknown; onCancel: () => void }) {
+export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said: string, when: When) => unknown; onCancel: () => void }) {
   const [said, setSaid] = useState(text);
   const box = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
@@ -15,7 +19,8 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
     box.current.style.height = "auto";
     box.current.style.height = `${box.current.scrollHeight + 2}px`;
   }, [said]);
-  const save = () => said.trim() && onSave(said);
+  const isBusy = isRunning.value;
+  const save = (when: When = "queue") => said.trim() && onSave(said, isBusy ? when : "queue");
   return (
     <form
       class={css.editor}
@@ -31,8 +36,9 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
         value={said}
         onInput={(event) => setSaid(event.currentTarget.value)}
         onKeyDown={(event) => {
+          if (!isTyped(event)) return;
           if (event.key === "Escape") onCancel();
-          else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) save();
+          else if (event.key === "Enter" && !event.shiftKey) save(event.ctrlKey || event.metaKey ? "stop" : event.altKey ? "next" : "queue");
           else return;
           event.preventDefault();
           event.stopPropagation();
@@ -42,8 +48,13 @@ export function Editor({ text, onSave, onCancel }: { text: string; onSave: (said
         <button type="button" onClick={onCancel}>
           Cancel
         </button>
-        <button type="submit" class="primary" disabled={!said.trim()}>
-          Send
+        {isBusy && (
+          <button type="button" title="Stop the answer and send now (Ctrl+Enter)" disabled={!said.trim()} onClick={() => save("stop")}>
+            Stop and send
+          </button>
+        )}
+        <button type="submit" class="primary" title={isBusy ? "Send after the answer (Enter)" : "Send (Enter)"} disabled={!said.trim()}>
+          {isBusy ? "Queue" : "Send"}
         </button>
       </div>
     </form>

@@ -1,9 +1,19 @@
-/** The picture of the conversation that somebody wants to see large: one at a time, above the page. */
+/** The picture that is shown enlarged above the page; one at a time. */
 
 import { signal } from "@preact/signals";
 
-export const enlarged = signal<{ src: string; alt: string } | null>(null);
+interface Enlarged {
+  readonly src: string;
+  readonly alt: string;
+  /**
+   * A drawing is shown in its own size and scrolls, so that its text can be read; a photograph is fitted into the
+   * window.
+   */
+  readonly isDrawing: boolean;
+}
 
-export function enlarge(src: string, alt: string): void {
-  enlarged.value = { src, alt };
+export const enlarged = signal<Enlarged | null>(null);
+
+export function enlarge(src: string, alt: string, isDrawing = false): void {
+  enlarged.value = { src, alt, isDrawing };
 }

@@ -1,9 +1,9 @@
-/** What went wrong with an answer, what one can do about it, and the one button that tries again. */
+/** Shows why an answer failed, what the person can do, and one button that tries again. */
 
 import type { Failure, Message } from "threadcast-client";
 import { textOf } from "threadcast-client";
 
-import { past, state } from "../state/session.ts";
+import { earlier, state } from "../state/session.ts";
 import { Icon } from "../ui/icon.tsx";
 import { asked, goOn, regenerate } from "./acts.ts";
 import { WayBack } from "./later.tsx";
@@ -11,7 +11,10 @@ import type { Turn } from "./turns.ts";
 import { adviceOn, causeOf, wantsAnotherModel } from "./words.ts";
 import css from "./failure.module.css";
 
-/** Why this turn has no whole answer; null when nothing went wrong. Of the last one an older server told the chat alone. */
+/**
+ * Shows why a turn has no complete answer; nothing if it has one. Older servers stored only the failure of the last
+ * turn, in the chat's state.
+ */
 export function failureIn(turn: Turn, isLast: boolean): Failure | null {
   const { runtime } = state.value;
   const error = isLast && runtime.state === "error" ? (runtime.error ?? null) : null;
@@ -21,7 +24,7 @@ export function failureIn(turn: Turn, isLast: boolean): Failure | null {
 export function FailureOf({ turn, isLast, failure }: { turn: Turn; isLast: boolean; failure: Failure }) {
   const { code, message, reason, status } = failure;
   const isAlone = turn.kind !== "answer";
-  const model = isAlone ? failure.model : undefined; // below an answer it stands anyway
+  const model = isAlone ? failure.model : undefined; // below an answer the toolbar has this button already
   const isStopped = code === "aborted";
   const advice = adviceOn(failure, Date.now());
   return (
@@ -39,7 +42,7 @@ export function FailureOf({ turn, isLast, failure }: { turn: Turn; isLast: boole
           </p>
         )}
       </div>
-      {!past.value && <Ways turn={turn} isLast={isLast} failure={failure} />}
+      {!earlier.value && turn.failed?.role !== "error" && <Ways turn={turn} isLast={isLast} failure={failure} />}
     </div>
   );
 }
@@ -48,12 +51,12 @@ function Ways({ turn, isLast, failure }: { turn: Turn; isLast: boolean; failure:
   const at = turn.failed ?? (turn.messages.at(-1) as Message);
   const first = turn.messages[0] as Message;
   const isAnswer = at.role === "assistant";
-  // A whole answer that could not be written on is written on again; all others are asked for again, beside what there is.
+  // Repeats what failed: continues an answer that could not be continued, or else requests a new answer beside it.
   const isWhole = isAnswer && isLast && ["stop", "tool_calls", "length"].includes(at.finish_reason ?? "");
   const canContinue = isLast && isAnswer && !isWhole && textOf(at) !== "" && failure.code !== "content_filter";
   const retry = () => {
     if (isWhole) return goOn(at.message_id);
-    if (isLast && !isAnswer) return regenerate(); // a result is kept, and the model reads it again
+    if (isLast && !isAnswer) return regenerate(); // a tool's result is kept, and the model reads it again
     return regenerate(turn.kind === "answer" ? first.message_id : at.message_id);
   };
   return (
@@ -70,8 +73,8 @@ function Ways({ turn, isLast, failure }: { turn: Turn; isLast: boolean; failure:
   );
 }
 
-/** From the end of the chat, at rest, to what the tree holds beyond it. */
+/** A button that goes from the end of a resting chat to later messages of the tree. */
 export function WaysBack() {
   const leafId = state.value.path.at(-1);
-  return leafId && !past.value ? <WayBack key={leafId} leafId={leafId} /> : null;
+  return leafId && !earlier.value ? <WayBack key={leafId} leafId={leafId} /> : null;
 }

@@ -20,7 +20,7 @@ export class Hands {
   isOnScrollBar = false;
   private readonly listening = new AbortController();
 
-  /** `onDown` is called when the person asks to go further down, also where the box cannot go further. */
+  /** `onDown` is called when the person scrolls down, even where the box cannot scroll further. */
   constructor(
     private readonly box: HTMLElement,
     private readonly onDown: () => void,
@@ -38,12 +38,12 @@ export class Hands {
     this.listening.abort();
   }
 
-  /** True while the person moves the box that way, and shortly after. */
+  /** Returns whether the person is moving the box in this direction, or has just done so. */
   areMoving(way: Way): boolean {
     return this.isOnScrollBar || this.isSelecting || performance.now() < this.until[way];
   }
 
-  /** True while text of the box is selected. */
+  /** Returns whether text in the box is selected. */
   get isSelecting(): boolean {
     const selection = getSelection();
     return !!selection && !selection.isCollapsed && this.box.contains(selection.anchorNode);
@@ -60,7 +60,7 @@ export class Hands {
     if (event.deltaY > 0) this.onDown();
   };
 
-  /** A tap moves no finger, and so does not count. */
+  /** A tap without movement does not count. */
   private readonly touch = () => {
     this.glide("up", "down");
     this.onDown();
@@ -81,7 +81,7 @@ export class Hands {
     this.isOnScrollBar = event.target === this.box && event.clientX >= beside;
   };
 
-  /** Browsers report the release late or never; the next movement without a pressed button reveals it too. */
+  /** Browsers report the release late or never; the next movement without a pressed button shows the release, too. */
   private readonly release = (event: PointerEvent) => {
     if (!this.isOnScrollBar || (event.type === "pointermove" && event.buttons)) return;
     this.isOnScrollBar = false;

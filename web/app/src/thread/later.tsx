@@ -1,18 +1,18 @@
-/** What few messages have, or few people ask of them: fetched when there is some of it. */
+/** Loads the parts of a message that are rare, when the first such part is shown. */
 
 import { lazyOf } from "../ui/lazy.tsx";
 import type { OtherPart, Part } from "./parts.tsx";
 import css from "./thread.module.css";
 
-const Shown = lazyOf(() => import("./parts.tsx").then((room) => room.Parts), Places);
+const Shown = lazyOf(() => import("./parts.tsx").then((room) => room.Parts), Placeholders);
 
 export function Parts({ parts }: { parts: readonly Part[] }) {
   const others = parts.filter((part) => part.type !== "text");
   return others.length ? <Shown parts={others} /> : null;
 }
 
-/** As large as what will stand there. */
-function Places({ parts }: { parts: readonly OtherPart[] }) {
+/** A placeholder of the final size. */
+function Placeholders({ parts }: { parts: readonly OtherPart[] }) {
   return (
     <div class={css.parts} aria-busy="true">
       {parts.map((part, at) =>

@@ -1,4 +1,4 @@
-/** One picture, as large as the window allows. */
+/** Shows one picture, as large as the window allows. */
 
 import { Dialog } from "../ui/dialog.tsx";
 import { enlarged } from "./enlarged.ts";
@@ -9,7 +9,13 @@ export function Lightbox() {
   if (!picture) return null;
   return (
     <Dialog title={picture.alt || "Image"} wide onClose={() => (enlarged.value = null)}>
-      <img class={css.enlarged} src={picture.src} alt={picture.alt} />
+      {picture.isDrawing ? (
+        <div class={css.drawing} tabIndex={0}>
+          <img src={picture.src} alt={picture.alt} />
+        </div>
+      ) : (
+        <img class={css.enlarged} src={picture.src} alt={picture.alt} />
+      )}
     </Dialog>
   );
 }

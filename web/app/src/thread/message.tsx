@@ -1,4 +1,4 @@
-/** A turn as people see it: what a person said, or the whole answer to it, or something between. */
+/** Shows a turn: a person's message, a whole answer, or a message of another role. */
 
 import { useState } from "preact/hooks";
 import { reasoningMsOf, textOf } from "threadcast-client";
@@ -11,11 +11,13 @@ import { failureIn, FailureOf, WaysBack } from "./failure.tsx";
 import { memo } from "../ui/memo.ts";
 import { Editor, Parts } from "./later.tsx";
 import { Reasoning } from "./reasoning.tsx";
+import { agentSteps } from "../tools/live.ts";
+import { Steps } from "../tools/later.tsx";
 import { UserTools } from "./toolbar.tsx";
 import type { Turn } from "./turns.ts";
 import css from "./thread.module.css";
 
-/** `openId`: the message that is being written, if it is in this turn. */
+/** `openId` is the id of the unfinished message if it is in this turn. */
 export interface TurnProps {
   turn: Turn;
   isLast: boolean;
@@ -27,12 +29,14 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
   return <Unanswered {...props} />;
 });
 
-/** Shows a message of a person or a program, and why it got no answer. */
+/** Shows a message of a person or a program, and why it got no answer. The server's report of a failed command is only that. */
 function Unanswered({ turn, isLast }: TurnProps) {
   const failure = isLast && isRunning.value ? null : failureIn(turn, isLast);
+  const isReport = failure !== null && turn.failed?.role === "error";
   return (
     <>
-      {turn.kind === "user" ? <UserMessage turn={turn} hasFailed={failure !== null} /> : <Note turn={turn} />}
+      {turn.kind === "user" ? <UserMessage turn={turn} hasFailed={failure !== null} /> : !isReport && <Note turn={turn} />}
+      {turn.kind === "user" && agentSteps.value.length > 0 && <Steps messageId={turn.id} />}
       {failure ? <FailureOf turn={turn} isLast={isLast} failure={failure} /> : isLast && !isRunning.value && <p class={css.wayBack}><WaysBack /></p>}
     </>
   );
@@ -47,7 +51,7 @@ function UserMessage({ turn, hasFailed }: { turn: Turn; hasFailed: boolean }) {
   return (
     <article class={`${css.message} ${css.user}`} id={`m-${turn.id}`} aria-label="You" tabIndex={-1} title={timeOf(message.created_at)}>
       {isEdited ? (
-        <Editor text={text} onCancel={() => setEdited(false)} onSave={(said) => edit(message, said).then(() => setEdited(false))} />
+        <Editor text={text} onCancel={() => setEdited(false)} onSave={(said, when) => edit(message, said, when).then(() => setEdited(false))} />
       ) : (
         <>
           {typeof message.content !== "string" && <Parts parts={message.content} />}
@@ -63,7 +67,7 @@ function UserMessage({ turn, hasFailed }: { turn: Turn; hasFailed: boolean }) {
   );
 }
 
-/** Roles that are neither: what a system, an editor or an importer put into the chat. */
+/** Shows messages of other roles, such as those of a system, an editor or an import. */
 function Note({ turn }: { turn: Turn }) {
   const message = turn.messages[0];
   if (!message) return null;

@@ -1,4 +1,4 @@
-/** The parts of a message that are no text: images, files, sound (PROTOCOL §8, §10). */
+/** Shows the parts of a message that are not text: images, files and sound (PROTOCOL §8, §10). */
 
 import type { AudioPart, FilePart, ImagePart, TextPart } from "threadcast-client";
 

@@ -1,4 +1,4 @@
-/** The windows of `acts.ts`: which model answers again, and whether a message really goes. */
+/** The dialogs of `acts.ts`: which model answers again, and whether to delete a message. */
 
 import { caps, models } from "../state/caps.ts";
 import { Dialog } from "../ui/dialog.tsx";
@@ -12,7 +12,7 @@ export function MessageQuestions() {
   if (question.what === "model") return <WhichModel messageId={question.messageId} onClose={close} />;
   return (
     <Dialog title="Delete this message?" onClose={close}>
-      <p>All that follows from it in this branch goes too. Other branches stay.</p>
+      <p>All later messages of this branch are deleted too. Other branches stay.</p>
       <div class={css.choices}>
         <button type="button" onClick={close}>
           Cancel
@@ -36,7 +36,7 @@ function WhichModel({ messageId, onClose }: { messageId: string; onClose: () => 
   return (
     <Dialog title="Answer again with" onClose={onClose}>
       <div class={css.models}>
-        {!caps.value && <p>Asking which models there are…</p>}
+        {!caps.value && <p>Loading the list of models…</p>}
         {models.value.map(({ id: name }) => (
           <button
             key={name}

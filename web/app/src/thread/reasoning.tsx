@@ -1,10 +1,10 @@
-/** What a model thought before it spoke: open while it thinks, folded as soon as it says something. */
+/** Shows a model's reasoning: open while the model reasons, folded as soon as it answers. */
 
 import { duration } from "../ui/figures.ts";
 import { Markdown } from "./markdown/late.tsx";
 import css from "./thread.module.css";
 
-/** `ms`: how long it thought, as the server measured; null for chats of older servers and imported chats. */
+/** `ms` is the time of reasoning that the server measured; null for chats of older servers and imported chats. */
 export function Reasoning({ text, isLive, ms }: { text: string; isLive: boolean; ms: number | null }) {
   const said = isLive ? "Thinking" : ms === null ? "Thoughts" : `Thought for ${duration(ms)}`;
   return (

@@ -8,7 +8,10 @@ import css from "./scripted.module.css";
 
 const HowTo = lazyOf(() => import("./how_to.tsx").then((room) => room.HowTo));
 
-/** Shows nothing for an answer that a model has written. `isOfServer`: about all answers, not about one. */
+/**
+ * Shows nothing if a model wrote the answer. With `isOfServer` the text is about all answers of the server, not about
+ * one.
+ */
 export function ScriptNote({ model, isOfServer = false }: { model: string; isOfServer?: boolean }) {
   const [isOpen, setOpen] = useState(false);
   if (!isScripted(model)) return null;

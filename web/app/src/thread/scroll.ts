@@ -1,12 +1,12 @@
 /**
- * Where the reader looks: at the end, and then it stays the end whatever grows; or at a place, and then that place stays
- * where it is whatever changes above or below it.
- * Only the person ends the following, by moving the box up (`hands.ts`), by selecting text or by unfolding something.
- * Layout changes, such as a panel that opens, a picture that loads or a keyboard that appears, never end it: a scroll
- * event says that the box has moved, but not why, and the sizes may have changed in the same frame.
+ * Keeps the reader's place: a reader at the end stays at the end while the content grows, and a reader elsewhere sees
+ * the same place whatever changes above or below. Only the person ends the following, by moving the box up
+ * (`hands.ts`), by selecting text or by unfolding an element. Layout changes, such as a panel that opens, a picture
+ * that loads or a keyboard that appears, never end it: a scroll event says that the box has moved, but not why, and the
+ * sizes may have changed in the same frame.
  *
- * The browser's own anchoring is switched off (it is not in every browser, and does nothing at the top of a page). Sizes
- * are observed, so a picture that loads or a message that is put in front is mended before it is painted.
+ * The browser's own anchoring is switched off (it is not in every browser, and does nothing at the top of a page).
+ * Sizes are observed, so the position is corrected before a loaded picture or a message added above is painted.
  */
 
 import { signal } from "@preact/signals";
@@ -16,20 +16,30 @@ import { Hands } from "./hands.ts";
 /** Scrolling to within a line or two of the end counts as going to the end: people do not scroll by pixels. */
 const END_PX = 40;
 
-/** What grows so soon after a press was unfolded by it, and the reader looks at that, not at the end. */
+/** Content that grows so soon after a click was unfolded by it, so the reader looks at it and not at the end. */
 const PRESS_MS = 400;
 
-/** Elements that unfold when they are pressed. */
+/** Elements that unfold when they are clicked. */
 const UNFOLDS = "summary, [data-unfolds]";
+
+/**
+ * A bubbling event of an element that has just changed its own height. The position is corrected before the browser's
+ * layout; Chromium counts a later correction by the observer as a layout shift, although it is never painted.
+ */
+const SETTLED = "threadcast:settled";
+
+export function tellSettled(element: Element): void {
+  element.dispatchEvent(new Event(SETTLED, { bubbles: true }));
+}
 
 interface Anchor {
   readonly element: Element;
-  /** Below the upper edge of the box, in pixels. */
+  /** The distance from the upper edge of the box, in pixels. */
   readonly top: number;
 }
 
-/** Where a reader was: a message and how far below the edge it stood. */
-export interface Place {
+/** A reader's place: a message and its distance from the upper edge. */
+export interface ScrollPosition {
   readonly id: string;
   readonly top: number;
 }
@@ -42,15 +52,18 @@ interface Sight {
 }
 
 export class ScrollKeeper {
-  /** The end is in sight or will be, so no button to the end is needed. */
+  /** Whether the end is followed or in sight, so that no button to the end is needed. */
   readonly isAtEnd = signal(true);
-  /** What is drawn ends before the conversation does: its end is not the end. */
+  /** Whether the last drawn message is not the last of the conversation. */
   isPartial = false;
   private isFollowing = true;
   private anchor: Anchor | null = null;
   private pressedAt = -Infinity;
   private isUnfolding = false;
-  /** How far down the box could go when the person last asked to go further down. */
+  /**
+   * The scroll position of the end when the person last scrolled down; infinite if that has not happened since the end
+   * was left.
+   */
   private endAsked = Infinity;
   private seen: Sight;
   private readonly hands: Hands;
@@ -67,6 +80,7 @@ export class ScrollKeeper {
     box.addEventListener("scroll", this.look, { passive: true, signal });
     content.addEventListener("pointerdown", this.press, { signal });
     content.addEventListener("keydown", this.pressKey, { signal });
+    content.addEventListener(SETTLED, () => this.keep(), { signal });
     document.addEventListener("selectionchange", this.select, { signal });
     this.sizes.observe(box);
     this.sizes.observe(content);
@@ -82,12 +96,12 @@ export class ScrollKeeper {
     this.pressedAt = -Infinity;
     this.isPartial = false;
     this.isFollowing = true;
-    this.box.scrollTop = this.box.scrollHeight;
+    this.box.scrollTop = this.end;
     this.remark();
   }
 
-  /** Brings a message to where a reader left it, or under the upper edge. False: it is not here. */
-  toPlace({ id, top }: Place): boolean {
+  /** Scrolls a message to `top` pixels below the upper edge and ends the following. Returns false if the message is not drawn. */
+  toScrollPosition({ id, top }: ScrollPosition): boolean {
     const element = document.getElementById(`m-${id}`);
     if (!element || !this.content.contains(element)) return false;
     this.isFollowing = false;
@@ -97,19 +111,22 @@ export class ScrollKeeper {
     return true;
   }
 
-  /** Null for a reader who follows the end. */
-  get place(): Place | null {
+  /**
+   * Returns the message at the upper edge, for `toScrollPosition`; null while the end is followed or no message is
+   * drawn.
+   */
+  get scrollPosition(): ScrollPosition | null {
     if (this.isFollowing) return null;
     const article = this.anchor?.element.closest("article");
     return article ? { id: article.id.slice(2), top: this.below(article) } : null;
   }
 
-  /** What was to stay has stayed; called after every change of sizes, and when messages were put in front. */
+  /** Moves the box so that the end or the anchor stays in place. Called after every change of sizes. */
   keep(): void {
     this.look(); // the scroll event for a movement in the same frame may come later
     const isPressed = performance.now() - this.pressedAt < PRESS_MS;
     if (this.isFollowing && !isPressed) {
-      this.box.scrollTop = this.box.scrollHeight;
+      this.box.scrollTop = this.end;
     } else if (this.anchor?.element.isConnected) {
       const moved = this.below(this.anchor.element) - this.anchor.top;
       if (Math.abs(moved) >= 1) this.box.scrollTop += moved;
@@ -118,7 +135,11 @@ export class ScrollKeeper {
     this.remark();
   }
 
-  /** The box has moved: by the person, by this keeper (then it is where it was put), or by the layout. */
+  /**
+   * Handles a movement of the box since the last look. Movements that this class has caused were recorded by `remark`,
+   * and `keep` handles movements that the layout has caused. A movement by the person starts or ends the following, or
+   * chooses another anchor.
+   */
   private readonly look = () => {
     const { seen, sight } = this;
     const moved = sight.top - seen.top;
@@ -129,8 +150,8 @@ export class ScrollKeeper {
     if (!this.hands.areMoving(way) && !isSameLayout) return;
     this.hands.glide(way);
     const { anchor, isFollowing } = this;
-    if (way === "down") this.isFollowing ||= !this.isPartial && this.isWhereAsked;
-    else if (this.fromEnd > 1) this.leave(); // else the content became shorter
+    if (way === "down") this.isFollowing ||= !this.isPartial && this.hasReachedEnd;
+    else if (this.fromEnd > 1) this.leave(); // else the content has become shorter
     // The present places of the blocks mislead: content was added above in this frame, and `keep` has not run yet.
     if (!isSameLayout && !isFollowing && anchor) this.anchor = { ...anchor, top: anchor.top - moved };
     else this.remember();
@@ -143,16 +164,21 @@ export class ScrollKeeper {
   };
 
   /**
-   * Whether the box is at the end: the present end, the end as last drawn, or the end when the person began to scroll,
-   * since the end moves away while an answer grows. */
-  private get isWhereAsked(): boolean {
+   * Whether a movement down has reached the end: the present one, or the nearest end that the person could see while
+   * moving there, since the present end moves away while an answer grows.
+   */
+  private get hasReachedEnd(): boolean {
     if (this.fromEnd <= END_PX) return true;
-    const drawn = this.seen.contentHeight - this.seen.height;
-    const asked = this.hands.isOnScrollBar ? drawn : Math.min(drawn, this.endAsked);
-    return this.hands.areMoving("down") && this.box.scrollTop >= asked - END_PX;
+    return this.hands.areMoving("down") && this.box.scrollTop >= this.endInView - END_PX;
   }
 
-  /** If the box cannot go further down, no scroll event shows that the person wants to follow. */
+  /** The scroll position of the end as last drawn; with wheel, keys and touch at most that of the end when they were used. */
+  private get endInView(): number {
+    const drawn = this.seen.contentHeight - this.seen.height;
+    return this.hands.isOnScrollBar ? drawn : Math.min(drawn, this.endAsked);
+  }
+
+  /** Starts following if the box is at its very end, where scrolling down causes no scroll event. */
   private followFromEnd(): void {
     if (!this.isPartial && this.fromEnd <= 1) this.isFollowing = true;
   }
@@ -167,7 +193,7 @@ export class ScrollKeeper {
     if (event.key === "Enter" || event.key === " ") this.press(event);
   };
 
-  /** Selected text stays under the pointer. Once nothing is selected any more, the end is followed again if it is in sight. */
+  /** Selected text stays under the pointer. When the selection ends, the end is followed again if it is in sight. */
   private readonly select = () => {
     if (this.hands.isSelecting) {
       if (!this.isFollowing) return;
@@ -179,6 +205,14 @@ export class ScrollKeeper {
   private leave(): void {
     this.isFollowing = false;
     this.endAsked = Infinity;
+  }
+
+  /**
+   * The scroll position of the end; before the first message that of the top, because a start screen is read from
+   * there.
+   */
+  private get end(): number {
+    return this.content.querySelector("article") ? this.box.scrollHeight : 0;
   }
 
   private get fromEnd(): number {
@@ -195,7 +229,7 @@ export class ScrollKeeper {
     this.isAtEnd.value = this.isFollowing || (!this.isPartial && this.fromEnd <= END_PX);
   }
 
-  /** The first block of the first message that is in sight. */
+  /** Takes as anchor the first block in sight of the first message in sight, or that message if it has no such block. */
   private remember(): void {
     const article = this.firstInSight([...this.content.querySelectorAll(":scope article")]);
     const block = article && this.firstInSight([...article.querySelectorAll("[data-block]")]);
@@ -203,6 +237,7 @@ export class ScrollKeeper {
     this.anchor = element ? { element, top: this.below(element) } : null;
   }
 
+  /** Returns the first of these elements, in document order, whose lower edge is below the upper edge of the box. */
   private firstInSight(elements: Element[]): Element | undefined {
     const edge = this.box.getBoundingClientRect().top;
     let from = 0;

@@ -10,7 +10,8 @@ import { say } from "../state/writing.ts";
 import { ScriptNote } from "./scripted.tsx";
 import css from "./start.module.css";
 
-type Try = Pick<ChatStarter, "title" | "text"> & Partial<ChatStarter>;
+/** `chatModel` is the model of the whole chat; `model` answers only this message. */
+type Try = Pick<ChatStarter, "title" | "text"> & Partial<ChatStarter> & { chatModel?: string };
 
 const TRIES: readonly Try[] = [
   { title: "Explain something", text: "Explain in plain words what a lease is in a distributed system, with a small example." },
@@ -18,14 +19,16 @@ const TRIES: readonly Try[] = [
   { title: "Write some code", text: "Write a Python function that merges overlapping intervals, with three tests." },
 ];
 
-/** A server without a key answers with these. */
+/**
+ * The starters of a server without a model, which answers with demonstrations. The chat keeps the chosen demonstration.
+ */
 const DEMO_TRIES: readonly Try[] = [
-  { title: "Watch an answer stream", text: "Tell me about the harbour at night.", model: "demo/essay?words=250&rate=60" },
-  { title: "See a model think first", text: "Why does the tide come in?", model: "demo/reasoning" },
-  { title: "Let it use a tool", text: "What time is it? Use the clock tool.", model: "demo/tools" },
+  { title: "Watch an answer stream", text: "Tell me about the harbour at night.", chatModel: "demo/essay?words=250&rate=60" },
+  { title: "See a model think first", text: "Why does the tide come in?", chatModel: "demo/reasoning" },
+  { title: "Let it use a tool", text: "What time is it? Use the clock tool.", chatModel: "demo/tools" },
 ];
 
-/** The assistant's starters; if none are configured, starters for any assistant. */
+/** Returns the assistant's starters; if none are configured, starters for any assistant. */
 function triesOf(starters: readonly Try[] | null, standard: string): readonly Try[] {
   if (starters) return starters;
   if (standard.startsWith("demo/")) return DEMO_TRIES;
@@ -35,7 +38,8 @@ function triesOf(starters: readonly Try[] | null, standard: string): readonly Tr
 export function Start() {
   const standard = caps.value?.chat_default_model;
   const who = assistant.value;
-  const tries = standard === undefined ? [] : triesOf(who?.starters ?? null, standard);
+  if (standard === undefined) return <div class={css.start} data-start />; // the assistant is not known yet
+  const tries = triesOf(who?.starters ?? null, standard);
   const name = assistantName.value;
   const greeting = who?.greeting || "What shall we talk about?";
   const isNamed = name !== "Assistant";
@@ -53,7 +57,7 @@ export function Start() {
           </li>
         ))}
       </ul>
-      {standard && isScripted(standard) && <ScriptNote model={standard} isOfServer />}
+      {isScripted(standard) && <ScriptNote model={standard} isOfServer />}
       {!isBegun.value && !isDefault.value && (
         <p class={css.remembered}>
           As in your last chat: {remembered(chosen.value, name)}
@@ -68,7 +72,7 @@ export function Failed({ wrong }: { wrong: Error }) {
   const isGone = "status" in wrong && (wrong.status === 404 || wrong.status === 410);
   return (
     <div class={css.start} data-start>
-      <h2>{isGone ? "This chat is not here" : "This chat cannot be shown"}</h2>
+      <h2>{isGone ? "This chat does not exist" : "This chat cannot be shown"}</h2>
       <p>{isGone ? "It was deleted, or it belongs to somebody else." : wrong.message}</p>
       <button type="button" class="primary" onClick={() => go(null)}>
         Begin a new chat

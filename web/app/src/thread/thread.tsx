@@ -1,9 +1,9 @@
 /**
- * The conversation: the turns near the window, the answer as it grows, and where the reader is.
+ * Shows the conversation: the turns near the window and the growing answer, and keeps the reader's place.
  *
- * Only the newest turns are drawn at first, or those around the place that is looked for; others are added as the reader
- * comes near them, so that a chat of thousands of messages opens as fast as one of twenty. A screen reader is not read every token: the list itself is
- * silent, and one line says when an answer is there.
+ * Only the newest turns are drawn at first, or those around the linked message. Others are added when the reader comes
+ * near them, so that a chat of thousands of messages opens as fast as a chat of twenty. A screen reader does not
+ * announce every token: the list is silent, and one status line says when an answer is complete.
  */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -14,38 +14,41 @@ import { asked } from "./acts.ts";
 import { Waiting } from "./answer.tsx";
 import { enlarged } from "./enlarged.ts";
 import { Lightbox, MessageQuestions } from "./later.tsx";
-import { room, wantMarkdown } from "./markdown/late.tsx";
+import { shown as markdown, wantMarkdown } from "./markdown/late.tsx";
 import { TurnView } from "./message.tsx";
-import { ScrollKeeper, type Place } from "./scroll.ts";
+import { ScrollKeeper, type ScrollPosition } from "./scroll.ts";
 import { Failed, Start } from "./start.tsx";
 import { turnOf, turnsAfter, type Turn } from "./turns.ts";
 import { Icon } from "../ui/icon.tsx";
+import { withReason } from "./words.ts";
 import css from "./thread.module.css";
 
-/** Turns drawn at first: more than a tall window holds of short ones. */
+/** The number of turns that are drawn at first: more short turns than fit into a tall window. */
 const FIRST_TURNS = 16;
 
-/** Turns added at once: about ten milliseconds of Markdown. */
+/** The number of turns that are added at once: about ten milliseconds of Markdown. */
 const MORE_TURNS = 24;
 
-/** So near an edge of what is drawn more is added there; about two windows. */
+/** More turns are added when the reader is this near to the first or last drawn turn: about two windows. */
 const NEAR_PX = 1_600;
 
 const NO_TURNS: readonly Turn[] = [];
 
-/** Where readers left the chats of this page. */
-const places = new Map<string, Place>();
+/** The reader's last place in each chat that was opened in this page. */
+const scrollPositions = new Map<string, ScrollPosition>();
 
-// What `bench` measures: from a snapshot until it is seen.
+// Marks for `bench`, which measures the time from a snapshot until it is shown.
 onEvent((event) => {
   if (event.type === "snapshot") performance.mark("threadcast:snapshot");
 });
 
-/** Errors that do not end the run. Other errors are shown with the message that they happened to. */
+/** Errors that do not end the run. Other errors are shown with the message that failed. */
 const TOLD_ONCE: ReadonlySet<string> = new Set(["too_large", "unknown_mode"]);
 
 onEvent((event) => {
-  if (event.type === "error" && !event.fatal && TOLD_ONCE.has(event.code)) notify(event.message);
+  if (event.type !== "error" || event.fatal) return;
+  if (event.details?.task === "title") notify(withReason(event.message, event.details.reason), { isHarmless: true });
+  else if (TOLD_ONCE.has(event.code)) notify(event.message);
 });
 
 export function Thread() {
@@ -57,9 +60,9 @@ export function Thread() {
 function Conversation({ id }: { id: string }) {
   wantMarkdown();
   const found = useTurns();
-  // A chat that is just opened waits for Markdown and is drawn once; a chat on the screen goes on without it.
+  // A newly opened chat waits for Markdown and is drawn once; a chat that is already shown does not wait.
   const wasShown = useRef(false);
-  wasShown.current ||= isReady.value && (room.value !== undefined || found.every((turn) => turn.kind === "user"));
+  wasShown.current ||= isReady.value && (markdown.value !== undefined || found.every((turn) => turn.kind === "user"));
   const turns = wasShown.current ? found : NO_TURNS;
   const [drawn, setDrawn] = useState<Drawn>(NEWEST);
   const end = Math.min(drawn.to, turns.length);
@@ -77,22 +80,22 @@ function Conversation({ id }: { id: string }) {
     const kept = (keeper.current = new ScrollKeeper(box.current, content.current));
     drawAgain(1);
     return () => {
-      const place = kept.place;
-      if (place) places.set(id, place);
-      else places.delete(id);
+      const scrollPosition = kept.scrollPosition;
+      if (scrollPosition) scrollPositions.set(id, scrollPosition);
+      else scrollPositions.delete(id);
       kept.close();
     };
   }, []);
 
-  // The place that was left, the message that the address names, or the end.
+  // Scrolls to the reader's last place, to the message in the address, or to the end.
   useLayoutEffect(() => {
     if (!isShown) return;
     const linked = askedFor();
-    const place = linked ? { id: linked, top: LINKED_TOP_PX } : places.get(id);
-    const at = place ? turnOf(turns, place.id) : -1;
-    if (place && at >= 0) {
+    const scrollPosition = linked ? { id: linked, top: LINKED_TOP_PX } : scrollPositions.get(id);
+    const at = scrollPosition ? turnOf(turns, scrollPosition.id) : -1;
+    if (scrollPosition && at >= 0) {
       setDrawn(around(at, turns.length));
-      requestAnimationFrame(() => keeper.current?.toPlace(place) && linked && document.getElementById(`m-${linked}`)?.focus({ preventScroll: true }));
+      requestAnimationFrame(() => keeper.current?.toScrollPosition(scrollPosition) && linked && document.getElementById(`m-${linked}`)?.focus({ preventScroll: true }));
     } else keeper.current?.toEnd();
     requestAnimationFrame(() => setTimeout(shown));
   }, [isShown]);
@@ -103,7 +106,7 @@ function Conversation({ id }: { id: string }) {
       const at = linked ? turnOf(turnsNow.current, linked) : -1;
       if (!linked || at < 0) return;
       setDrawn(around(at, turnsNow.current.length));
-      requestAnimationFrame(() => keeper.current?.toPlace({ id: linked, top: LINKED_TOP_PX }));
+      requestAnimationFrame(() => keeper.current?.toScrollPosition({ id: linked, top: LINKED_TOP_PX }));
     };
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
@@ -115,7 +118,7 @@ function Conversation({ id }: { id: string }) {
     if (keeper.current) keeper.current.isPartial = end < turns.length;
   }, [end < turns.length]);
 
-  // More at either end, until the reader is far from it.
+  // Adds turns at both ends until the reader is far from the ends.
   useEffect(() => {
     const seen = new IntersectionObserver(
       (entries) => {
@@ -137,7 +140,7 @@ function Conversation({ id }: { id: string }) {
     keeper.current?.toEnd();
   };
 
-  // Who has just sent something wants to see it.
+  // A person who has just sent a message wants to see it.
   const newest = turns.at(-1);
   useLayoutEffect(() => {
     if (newest?.kind === "user" && document.activeElement?.closest("#composer")) toEnd();
@@ -174,7 +177,7 @@ function Conversation({ id }: { id: string }) {
   );
 }
 
-/** The turns that are drawn, by their numbers; `to` beyond the last: also those that come. */
+/** The numbers of the drawn turns. If `to` is beyond the last turn, new turns are drawn too. */
 interface Drawn {
   readonly from: number;
   readonly to: number;
@@ -190,7 +193,7 @@ function upTo(to: number, count: number): number {
   return to < count ? to : Infinity;
 }
 
-/** A linked message stands a little below the edge, so that one sees that there is more before it. */
+/** A linked message is placed a little below the edge, so that earlier messages are visible. */
 const LINKED_TOP_PX = 24;
 
 function askedFor(): string | null {
@@ -210,7 +213,7 @@ function shown(): void {
   }
 }
 
-/** Enough to know what it is about; the rest is read in the message. */
+/** Enough text to recognise the message. */
 const ANNOUNCED_CHARACTERS = 400;
 
 function Announcer() {

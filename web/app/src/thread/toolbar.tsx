@@ -1,15 +1,20 @@
-/** Under a message: the branch it is on, the things people do most, and a menu with the others. */
+/** Shows under a message its version, buttons for common actions, and a menu with the others. */
 
+import { computed } from "@preact/signals";
 import { useState } from "preact/hooks";
 import type { Message } from "threadcast-client";
 
+import { failure, earlier } from "../state/session.ts";
 import { copy } from "../ui/clipboard.ts";
 import { IconButton } from "../ui/icon.tsx";
 import { Menu, type MenuItem } from "../ui/menu.tsx";
 import { asked, copyText, fork, goOn, linkTo, regenerate, select } from "./acts.ts";
 import css from "./thread.module.css";
 
-/** How long a button says that it has done it. */
+/** During time travel and in a deleted chat, messages can only be copied. */
+const isFixed = computed(() => earlier.value !== null || failure.value !== null);
+
+/** The time for which a button reports success. */
 const DONE_MS = 1_500;
 
 export function Copy({ messages }: { messages: readonly Message[] }) {
@@ -22,7 +27,7 @@ export function Copy({ messages }: { messages: readonly Message[] }) {
   return <IconButton name={isDone ? "check" : "copy"} label={isDone ? "Copied" : "Copy"} onClick={() => void press()} />;
 }
 
-/** ‹ 2/3 ›: the other versions of this message. Nothing when there is but one. */
+/** Shows `‹ 2/3 ›` with links to the other versions of this message; nothing if it has only one version. */
 export function Branches({ message }: { message: Message }) {
   const ids = message.sibling_ids ?? [];
   if (ids.length < 2) return null;
@@ -39,21 +44,24 @@ export function Branches({ message }: { message: Message }) {
   );
 }
 
-/** `hasFailed`: the failure is shown below, with its own Retry. */
+/** With `hasFailed` the failure is shown below, with its own Retry button. */
 export function UserTools({ message, hasFailed, onEdit }: { message: Message; hasFailed: boolean; onEdit: () => void }) {
   const id = message.message_id;
   const retry: MenuItem[] = hasFailed ? [] : [{ label: "Retry from here", icon: "retry", onSelect: () => void regenerate(id) }];
   return (
     <div class={css.tools} role="toolbar" aria-label="Message">
-      <Branches message={message} />
+      {!isFixed.value && <Branches message={message} />}
       <Copy messages={[message]} />
-      <IconButton name="edit" label="Edit" onClick={onEdit} />
-      <Menu label="More" items={[...retry, ...common(id, id)]} />
+      {!isFixed.value && <IconButton name="edit" label="Edit" onClick={onEdit} />}
+      {!isFixed.value && <Menu label="More" items={[...retry, ...common(id, id)]} />}
     </div>
   );
 }
 
-/** `canContinue`: this is the last answer of the chat, and nothing runs. `hasFailed`: the failure has its own buttons. */
+/**
+ * `canContinue` says that this is the last answer of the chat and no run is open. With `hasFailed` the failure has its
+ * own buttons.
+ */
 export function AnswerTools({ messages, canContinue, hasFailed }: { messages: readonly Message[]; canContinue: boolean; hasFailed: boolean }) {
   const first = messages[0] as Message;
   const last = messages.at(-1) as Message;
@@ -64,10 +72,10 @@ export function AnswerTools({ messages, canContinue, hasFailed }: { messages: re
   ];
   return (
     <div class={css.tools} role="toolbar" aria-label="Answer">
-      <Branches message={first} />
+      {!isFixed.value && <Branches message={first} />}
       <Copy messages={messages} />
-      {!hasFailed && <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />}
-      <Menu label="More" items={items} />
+      {!isFixed.value && !hasFailed && <IconButton name="retry" label="Regenerate" onClick={() => void regenerate(first.message_id)} />}
+      {!isFixed.value && <Menu label="More" items={items} />}
     </div>
   );
 }

@@ -1,16 +1,16 @@
 /**
- * Messages to turns: what a person said, what was answered to it, and what else stands between.
+ * Groups messages into turns: a person's message, the whole answer to it, or a message of another role.
  *
- * An answer may take several rounds with tool calls between them; people see one answer. Results of tools are shown with
- * their calls and make no turn. Pure; a turn whose messages are the same objects is the same object, so that a frame in
- * which one answer grows draws that answer alone.
+ * An answer may have several rounds with tool calls between them; people see it as one answer. Results of tools are
+ * shown with their calls. Pure. A turn with unchanged messages is the same object as before, so that while one answer
+ * grows only that answer is drawn.
  */
 
 import { failureOf, type Message } from "threadcast-client";
 
 export interface Turn {
   readonly kind: "user" | "answer" | "note";
-  /** Of its first message. */
+  /** The id of the turn's first message. */
   readonly id: string;
   readonly messages: readonly Message[];
   /** The message that holds the turn's failure: the turn's last message, which may be a tool's result. */
@@ -52,7 +52,7 @@ function kept(old: Turn | undefined, kind: Turn["kind"], messages: Message[], fa
   return isSame ? old : { kind, id: (messages[0] as Message).message_id, messages, failed };
 }
 
-/** Where the turn that holds this message stands; -1 when none does. */
+/** Returns the index of the turn with this message; -1 if there is none. */
 export function turnOf(turns: readonly Turn[], messageId: string): number {
   return turns.findIndex((turn) => turn.messages.some((message) => message.message_id === messageId));
 }

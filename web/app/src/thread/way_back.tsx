@@ -1,9 +1,9 @@
 /**
- * The way back from where the chat ends to the messages that go on from there.
+ * Shows a link from the end of the chat to later messages of the tree.
  *
- * An attempt that failed before its first word leaves no message, so there is no other version whose `‹ 1/2 ›` could lead
- * away from it. A snapshot holds the active path alone; the tree is asked once, and again when the page was offline or
- * the way was refused.
+ * An attempt that failed before its first word leaves no message, so there is no other version whose `‹ 1/2 ›` could
+ * lead away from it. A snapshot contains only the active path. The tree is fetched once, and again after the page was
+ * offline or the link was refused.
  */
 
 import { useEffect, useState } from "preact/hooks";
@@ -12,7 +12,7 @@ import type { ChatTree, Message } from "threadcast-client";
 import { chat, client, connection } from "../state/session.ts";
 import { select } from "./acts.ts";
 
-/** `leafId`: the last message of the path, at rest. Use it as the key too. */
+/** `leafId` is the last message of the path of a resting chat. Use it as the key too. */
 export function WayBack({ leafId }: { leafId: string }) {
   const [ways, setWays] = useState<readonly Message[]>([]);
   const [tries, setTries] = useState(0);
@@ -21,7 +21,7 @@ export function WayBack({ leafId }: { leafId: string }) {
   useEffect(() => {
     if (!id || !isLive) return;
     let isOver = false;
-    // Nobody has asked for it, so what goes wrong here is not told.
+    // The person did not ask for this request, so a failure is not shown.
     client.get<ChatTree>(`/v1/chats/${id}?view=tree`).then(
       ({ messages }) => isOver || setWays(messages.filter((message) => message.parent_id === leafId)),
       () => undefined,

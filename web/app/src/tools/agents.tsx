@@ -1,9 +1,10 @@
-/** What works in the background of this chat: agents, chats of running calls, and processes that have just ended. */
+/** Shows the background work of this chat: agents, chats of running calls, and processes that have just ended. */
 
 import { addressOf } from "../state/route.ts";
 import { Icon, IconButton } from "../ui/icon.tsx";
 import { agents, atWork, ended, subchats } from "./live.ts";
 import { follow } from "./subchat.tsx";
+import { titleOf } from "../ui/title.ts";
 import bodyCss from "./call_body.module.css";
 import css from "./calls.module.css";
 
@@ -26,7 +27,7 @@ export function Agents() {
       {others.map((chat) => (
         <li key={chat.id}>
           <i class={chat.state === "paused" ? css.pulse : css.spin} />
-          <a href={addressOf(chat.id)} onClick={(event) => follow(event, chat.id)}>{chat.title}</a>
+          <a href={addressOf(chat.id)} onClick={(event) => follow(event, chat.id)}>{titleOf(chat.title)}</a>
           <span class={css.quiet}>{chat.state === "paused" ? "needs your decision" : "running"}</span>
         </li>
       ))}

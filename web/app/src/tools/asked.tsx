@@ -1,4 +1,4 @@
-/** The questions themselves, one card each, and one answer for all where there are several. */
+/** Shows each question as a card, with buttons that answer several questions at once. */
 
 import { state } from "../state/session.ts";
 import { answer, isSent, questionKey } from "./decide.ts";
@@ -7,11 +7,13 @@ import { IdeQuestion } from "./ide_question.tsx";
 import { LimitQuestion } from "./limit_question.tsx";
 import { ideCalls, openPreviews, reasons } from "./live.ts";
 import { PreviewQuestion } from "./preview.tsx";
+import { PersonQuestion } from "./person_question.tsx";
 import { Question } from "./question.tsx";
 import asksCss from "./questions.module.css";
 
-/** What one command decides at once; a round limit is another matter. */
-const isCall = (reason: { type: string }) => reason.type === "confirmation" || reason.type === "outcome_unknown";
+/** The questions that one command can answer together; the limit of rounds is answered separately. */
+const isCall = (reason: { type: string; approver?: string }) =>
+  (reason.type === "confirmation" || reason.type === "outcome_unknown") && reason.approver !== "another";
 
 export function Asked() {
   const asked = reasons.value;
@@ -21,6 +23,8 @@ export function Asked() {
       {asked.map((reason) =>
         reason.type === "round_limit" ? (
           <LimitQuestion key={questionKey(reason)} reason={reason} runId={state.value.runtime.run_id} />
+        ) : reason.type === "question" ? (
+          <PersonQuestion key={questionKey(reason)} reason={reason} />
         ) : (
           <Question key={questionKey(reason)} reason={reason} />
         ),

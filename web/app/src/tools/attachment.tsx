@@ -1,4 +1,4 @@
-/** Images and files that came with a result; those of other servers are named alone. */
+/** Shows images and files of a result; those of other servers are only named. */
 
 import type { JsonObject } from "threadcast-client";
 

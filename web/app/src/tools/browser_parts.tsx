@@ -1,4 +1,7 @@
-/** What of a browser a tool may see (PROTOCOL §2, `browser_context_decision`): all of it unless somebody says less. */
+/**
+ * Lets the person choose what a tool may see of the browser (PROTOCOL §2, `browser_context_decision`): everything
+ * unless the person chooses less.
+ */
 import asksCss from "./questions.module.css";
 
 export const BROWSER_PARTS = [

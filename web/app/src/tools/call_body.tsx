@@ -1,9 +1,9 @@
-/** A call that is unfolded: what went in, what it says meanwhile, what came out. */
+/** Shows an unfolded call: its arguments, its progress and its result. */
 
-import type { IdeCall, Message, ToolCall, ToolStatus } from "threadcast-client";
+import { textOf, type IdeCall, type Message, type ToolCall, type ToolStatus } from "threadcast-client";
 
 import { Attachments } from "./attachment.tsx";
-import { inputOf, isWithheld, resultText, type CallState } from "./calls.ts";
+import { inputOf, isWithheld, type CallState } from "./calls.ts";
 import { growingJson, prettyJson } from "./format.ts";
 import { Fields, LongText } from "./value.tsx";
 import css from "./calls.module.css";
@@ -23,7 +23,7 @@ export function CallBody({ call, status, result, state, ideCall, isDraft }: {
     <div class={bodyCss.callBody}>
       <h4>Arguments</h4>
       {isEmpty ? (
-        <p class={css.quiet}>none, or not shown to people</p>
+        <p class={css.quiet}>none, or hidden</p>
       ) : (
         <LongText isCode text={typeof input === "string" || isDraft ? growingJson(call.function.arguments) : JSON.stringify(input, null, 2)} />
       )}
@@ -39,7 +39,7 @@ export function CallBody({ call, status, result, state, ideCall, isDraft }: {
 }
 
 function Result({ result, isBad }: { result: Message; isBad: boolean }) {
-  const text = resultText(result);
+  const text = textOf(result);
   const json = prettyJson(text);
   const files = result.extra?.files_changed;
   return (

@@ -1,11 +1,11 @@
-/** One call of a tool: a line that says how it stands, and below it, when unfolded, what went in and what came out. */
+/** Shows a call of a tool: one line with its state, and when unfolded also its arguments and its result. */
 
-import type { IdeCall, Message, PauseReason, ToolCall, ToolStatus } from "threadcast-client";
+import { textOf, type IdeCall, type Message, type PauseReason, type ToolCall, type ToolStatus } from "threadcast-client";
 import { useState } from "preact/hooks";
 
 import { duration } from "../ui/figures.ts";
 import { Icon, type IconName } from "../ui/icon.tsx";
-import { elapsedOf, inputOf, resultText, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
+import { elapsedOf, inputOf, shownName, stateOf, STATE_WORDS, subchatsOf, type CallState } from "./calls.ts";
 import { clip, summaryLine } from "./format.ts";
 import { Attachments, CallBody, Subchat } from "./later.tsx";
 import css from "./calls.module.css";
@@ -31,7 +31,7 @@ const PICTURES: Partial<Record<CallState, IconName>> = {
   interrupted: "close",
 };
 
-/** States whose name must be read, not guessed from a picture. */
+/** States that are named in words, because their icon alone is not clear. */
 const IS_SAID: ReadonlySet<CallState> = new Set(["asking", "client", "error", "denied", "cancelled", "interrupted", "timed_out", "unknown"]);
 
 export function CallCard({ call, result, status, reason, ideCall, chats, isDraft, isRunOpen }: CallCardProps) {
@@ -63,17 +63,17 @@ export function CallCard({ call, result, status, reason, ideCall, chats, isDraft
 
 const isImage = (attachment: Record<string, unknown>) => attachment.type === "image_url";
 
-/** The rest of the line: how far it is while it runs, why it failed, else which call it is. */
+/** The rest of the line: the progress of a running call, why it failed, or else a summary of its arguments. */
 function Now({ call, status, state, result }: { call: ToolCall; status: ToolStatus | undefined; state: CallState; result: Message | undefined }) {
   if (state === "running" && (status?.message || status?.progress != null)) {
     const percent = status.progress == null ? "" : `${Math.round(status.progress * 100)} %`;
     return <span class={css.callLine} role="status">{[status.message || status.stage, percent].filter(Boolean).join(" · ")}</span>;
   }
-  if (result && (state === "error" || state === "timed_out")) return <span class={`${css.callLine} ${css.bad}`}>{clip(resultText(result), 160)}</span>;
+  if (result && (state === "error" || state === "timed_out")) return <span class={`${css.callLine} ${css.bad}`}>{clip(textOf(result), 160)}</span>;
   return <span class={css.callLine}>{summaryLine(inputOf(call, status), status?.label)}</span>;
 }
 
-/** At the card's lower edge, so that nothing moves when it comes and goes. */
+/** At the card's lower edge, so that nothing moves when it appears or disappears. */
 function Progress({ status, name }: { status: ToolStatus | undefined; name: string }) {
   return status?.progress == null ? (
     <progress aria-label={`Progress of ${name}`} />

@@ -1,26 +1,37 @@
 /**
- * A person's word on its way: which questions were answered here and not yet heard of, and which answers were refused.
- *
- * The question itself goes when the log says so, in every tab; nothing is taken off the screen before.
+ * Tracks the answers that a person has sent from this page: those that are not confirmed yet, and those that were
+ * refused. The question itself disappears when the log says so, in every tab.
  */
 
 import { effect, signal } from "@preact/signals";
-import { newId, type PauseReason, type PayloadAdded, type Sendable } from "threadcast-client";
+import { newId, type JsonObject, type PauseReason, type PayloadAdded, type Sendable } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
 import { chat } from "../state/session.ts";
 
 export interface Standing {
   readonly requestId: string;
-  /** Why it was refused; null while it is on its way. */
+  /** The reason why the answer was refused; null while it is not confirmed. */
   readonly error: string | null;
+}
+
+export interface DecisionDetails {
+  readonly remember?: "tool" | "server";
+  readonly edited_input?: JsonObject;
+  readonly note?: string;
 }
 
 const standings = signal<ReadonlyMap<string, Standing>>(new Map());
 
-/** A call may be asked about again with other arguments; that is another question. */
+/** A key that includes the arguments, because a call may be asked about again with other arguments. */
 export function questionKey(asked: PauseReason | PayloadAdded): string {
   return `${"payload_id" in asked ? asked.payload_id : asked.tool_call_id}:${asked.input_hash ?? ""}`;
+}
+
+/** Accepts or refuses a call or a preview. The decision is bound to the arguments that the person has seen. */
+export function decide(asked: PauseReason | PayloadAdded, accepted: boolean, more: DecisionDetails = {}): void {
+  const id = "payload_id" in asked ? { payload_id: asked.payload_id } : { tool_call_id: asked.tool_call_id };
+  answer([questionKey(asked)], { type: "tool_decision", ...id, accepted, input_hash: asked.input_hash || null, ...more });
 }
 
 export function standingOf(key: string): Standing | undefined {
@@ -41,7 +52,7 @@ function refuse(requestId: string, error: string): void {
   change(requestId, () => ({ requestId, error }));
 }
 
-/** Each question that this command has answered stands as `stands` says; null: as if it were not answered. */
+/** Sets the state of all questions that a command has answered; null means not answered. */
 function change(requestId: string, stands: (now: Standing) => Standing | null): void {
   const after = new Map<string, Standing>();
   for (const [key, standing] of standings.peek()) {
@@ -51,14 +62,16 @@ function change(requestId: string, stands: (now: Standing) => Standing | null): 
   standings.value = after;
 }
 
-/** Send the answer to these questions. What is refused gives them back, with the reason. */
+/**
+ * Sends the answer to these questions. If it is refused, the questions can be answered again, and the reason is shown.
+ */
 export function answer(keys: readonly string[], decision: Sendable): void {
   const requestId = newId();
   const now = new Map(standings.peek());
   for (const key of keys) now.set(key, { requestId, error: null });
   standings.value = now;
   void command({ ...decision, client_request_id: requestId }).then((isTaken) => {
-    // Not sent at all, and a notice says why; or refused with a reason, which stays.
+    // If the answer could not be sent, a notice says why. If it was refused, the reason stays.
     if (!isTaken) change(requestId, (standing) => (standing.error === null ? null : standing));
   });
 }

@@ -1,4 +1,4 @@
-/** What somebody has typed where a JSON object is wanted. Pure. */
+/** Checks a JSON object that a person has edited. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -7,18 +7,18 @@ import { canonical } from "./diff.ts";
 
 export type Read = { readonly value: JsonObject; readonly isChanged: boolean } | { readonly error: string };
 
-/** The object, and whether it says anything else than `original`; or a sentence on what is wrong, with its line. */
+/** Returns the object and whether it differs from `original`; or a sentence that says what is wrong in which line. */
 export function readEdited(text: string, original: JsonObject): Read {
   try {
     const value: unknown = JSON.parse(text);
-    if (!isObject(value)) return { error: "Arguments are a JSON object: { … }." };
+    if (!isObject(value)) return { error: "The arguments must be a JSON object: { … }." };
     return { value, isChanged: canonical(value) !== canonical(original) };
   } catch (wrong) {
     return { error: sentence(wrong instanceof Error ? wrong.message : String(wrong), text) };
   }
 }
 
-/** Engines tell a place in different words, and the newest quote it instead; people look for a line. */
+/** Finds the line of an error. Browsers name the place in different words, and the newest quote the text instead. */
 function sentence(said: string, text: string): string {
   const at = /position (\d+)/.exec(said)?.[1] ?? quotedAt(said, text);
   const line = /line (\d+)/.exec(said)?.[1] ?? (at === null ? null : text.slice(0, Number(at)).split("\n").length);

@@ -1,4 +1,4 @@
-/** Arguments as JSON, to be changed before they are used. The original stays, and comes back with one press. */
+/** Edits arguments as JSON before they are used. One button restores the original. */
 
 import type { JsonObject } from "threadcast-client";
 import { useId, useState } from "preact/hooks";
@@ -7,14 +7,14 @@ import { readEdited } from "./editing.ts";
 import { useFocused } from "./focus.ts";
 import asksCss from "./questions.module.css";
 
-/** A text of that many lines is seen whole on a phone with its keyboard open. */
+/** The most lines that are visible on a phone with its keyboard open. */
 const ROWS_MAX = 12;
 
 export function Editor({ value, submitLabel, isBusy, onSubmit, onLeave }: {
   value: JsonObject;
   submitLabel: string;
   isBusy: boolean;
-  /** null: nothing was changed. */
+  /** `edited` is null if the person changed nothing. */
   onSubmit: (edited: JsonObject | null) => void;
   onLeave: () => void;
 }) {

@@ -1,4 +1,4 @@
-/** A field that somebody has just asked for has the cursor, before the next key is read. */
+/** Puts the cursor into a field that the person has just opened, before the next key is read. */
 
 import type { RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";

@@ -1,13 +1,13 @@
-/** Words for values: one line of a call's arguments, names of fields, JSON. Pure. */
+/** Formats values: one line for a call's arguments, names of fields, and JSON. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
-/** Of a line that stands beside a tool's name: what fits a phone twice. */
+/** The longest line beside a tool's name: twice the width of a phone. */
 const LINE_MAX_CHARACTERS = 120;
-/** Of one value in it, so that the second is seen as well. */
+/** The longest value in that line, so that a second value is visible too. */
 const VALUE_MAX_CHARACTERS = 60;
 
-/** One line that tells which call it is: `label` if the tool has one, else the arguments, the first ones first. */
+/** Returns one line that describes a call: `label` if the tool has one, or else its first arguments. */
 export function summaryLine(input: JsonObject | string, label?: string | null): string {
   if (label) return clip(oneLine(label), LINE_MAX_CHARACTERS);
   if (typeof input === "string") return clip(oneLine(input), LINE_MAX_CHARACTERS);
@@ -22,12 +22,15 @@ function shortValue(value: unknown): string {
   return Array.isArray(value) ? counted(value.length, "item") : JSON.stringify(value);
 }
 
-/** No more of it is looked at than can be shown: arguments may be long, and grow with every frame. */
+/**
+ * Joins the lines of a text. It reads no more than can be shown, because arguments may be long and grow with every
+ * frame.
+ */
 function oneLine(text: string): string {
   return text.slice(0, 4 * LINE_MAX_CHARACTERS).replace(/\s+/g, " ").trim();
 }
 
-/** Cut at `most` characters, with an ellipsis; never inside a surrogate pair. */
+/** Cuts a text to `most` characters with an ellipsis, and never within a surrogate pair. */
 export function clip(text: string, most: number): string {
   if (text.length <= most) return text;
   return text.slice(0, most - 1).replace(/[\ud800-\udbff]$/, "") + "…";
@@ -37,14 +40,14 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** A field's name as people write it: `rows_count` and `rowsCount` are `Rows count`. */
+/** Returns a field's name in words: `rows_count` and `rowsCount` become `Rows count`. */
 export function fieldName(key: string): string {
   const words = key.replace(/([a-z0-9])([A-Z])/g, "$1 $2").replace(/[_-]+/g, " ").trim();
   const plain = words === words.toUpperCase() ? words : words.toLowerCase();
   return plain === "id" ? "ID" : plain.charAt(0).toUpperCase() + plain.slice(1);
 }
 
-/** Text that is JSON, written to be read; null when it is none or has nothing to unfold. */
+/** Returns a JSON text with line breaks; null if the text is not a JSON object or list. */
 export function prettyJson(text: string): string | null {
   const first = text.trimStart()[0];
   if (first !== "{" && first !== "[") return null;
@@ -55,7 +58,7 @@ export function prettyJson(text: string): string | null {
   }
 }
 
-/** JSON that is still being written, broken into lines where the whole will be. Never fails. */
+/** Returns unfinished JSON with the same line breaks that the whole will have. Never fails. */
 export function growingJson(text: string): string {
   let out = "";
   let depth = 0;

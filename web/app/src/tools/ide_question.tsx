@@ -1,4 +1,4 @@
-/** A call that an editor is to carry out. Who has none at hand answers in its place, in words. */
+/** Shows a call that waits for an editor. A person without an editor can write the result instead. */
 
 import type { IdeCall } from "threadcast-client";
 import { useEffect, useId, useState } from "preact/hooks";
@@ -27,7 +27,7 @@ export function IdeQuestion({ call }: { call: IdeCall }) {
         <span class={asksCss.oneLine}>
           <b>{shownName(call.tool_name)}</b> <span class={css.quiet}>{summaryLine(call.args)}</span>
         </span>
-        <span class={asksCss.questionRule}>{isClaimed ? "an editor is on it" : "waits for an editor"}{left === null ? "" : `, ${duration(left - (left % TICK_MS))} left`}</span>
+        <span class={asksCss.questionRule}>{isClaimed ? "an editor is working on it" : "waits for an editor"}{left === null ? "" : `, ${duration(left - (left % TICK_MS))} left`}</span>
         {!isAnswering && <button type="button" onClick={() => setAnswering(true)}>Answer here…</button>}
       </header>
       {isAnswering && <AnswerForm call={call} onLeave={() => setAnswering(false)} />}
@@ -56,7 +56,7 @@ function AnswerForm({ call, onLeave }: { call: IdeCall; onLeave: () => void }) {
       <textarea
         ref={field}
         aria-label={`Result of ${call.tool_name}`}
-        placeholder="What the tool would say"
+        placeholder="The result, in place of the tool's"
         rows={3}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}

@@ -1,4 +1,4 @@
-/** What tools do and ask, as cards: what other rooms of the page put in their places. */
+/** The cards of tool calls, payloads and questions, for other parts of the page. */
 
 import type { Message, PayloadAdded } from "threadcast-client";
 import { useMemo } from "preact/hooks";
@@ -13,7 +13,7 @@ import css from "./calls.module.css";
 export { Questions } from "./questions.tsx";
 export { Suggestions } from "./suggestions.tsx";
 
-/** Under an answer: the calls it made, with their progress and results. */
+/** Shows the calls of an answer with their progress and results. */
 export function ToolCalls({ message }: { message: Message }) {
   const calls = message.tool_calls;
   if (!calls?.length) return null;
@@ -28,7 +28,7 @@ export function ToolCalls({ message }: { message: Message }) {
             call={call}
             result={result}
             isDraft={isDraft}
-            // What can no longer change a card that has its result is not handed to it, so that it stays as it is.
+            // A card with a result gets no other properties, so that their changes do not draw it again.
             status={result ? undefined : statuses.value.get(call.id)}
             reason={result ? undefined : reasons.value.find((reason) => reason.tool_call_id === call.id)}
             ideCall={result ? undefined : ideCalls.value.find((waiting) => waiting.tool_call_id === call.id)}
@@ -41,7 +41,7 @@ export function ToolCalls({ message }: { message: Message }) {
   );
 }
 
-/** Drawn again only when one of these is another: a chat may have a thousand calls, and one of them runs. */
+/** Draws a card again only when one of its properties changes: a chat may have a thousand calls, of which one runs. */
 function Kept(props: CallCardProps) {
   const { call, result, status, reason, ideCall, chats, isDraft, isRunOpen } = props;
   return useMemo(() => <CallCard {...props} />, [call, result, status, reason, ideCall, chats, isDraft, isRunOpen]);
@@ -59,7 +59,7 @@ function payloadsOn(all: readonly PayloadAdded[], messageId: string): readonly P
   return found.get(messageId) ?? [];
 }
 
-/** Under an answer: the payloads that came with it, be it in its text or from the tools that it called. */
+/** Shows the payloads of an answer, from its text or from the tools that it called. */
 export function PayloadsOf({ message }: { message: Message }) {
   const all = payloads.value;
   if (!all.length) return null;

@@ -1,4 +1,4 @@
-/** The cards that come when a chat has use for them. What has a place in the conversation keeps it until then. */
+/** Loads rare cards when a chat first needs them. Placeholders keep their space in the conversation. */
 
 import type { PayloadAdded } from "threadcast-client";
 
@@ -12,6 +12,7 @@ export const Asked = lazyOf(() => cards().then((all) => all.Asked));
 export const Attachments = lazyOf(() => cards().then((all) => all.Attachments));
 export const CallBody = lazyOf(() => cards().then((all) => all.CallBody));
 export const PayloadCard = lazyOf(() => cards().then((all) => all.PayloadCard), PayloadLine);
+export const Steps = lazyOf(() => cards().then((all) => all.Steps));
 export const Subchat = lazyOf(() => cards().then((all) => all.Subchat), SubchatLine);
 
 function PayloadLine({ payload }: { payload: PayloadAdded }) {
@@ -19,5 +20,5 @@ function PayloadLine({ payload }: { payload: PayloadAdded }) {
 }
 
 function SubchatLine() {
-  return <div class={css.below} aria-busy="true">chat below</div>;
+  return <div class={css.below} aria-busy="true">chat of this call</div>;
 }

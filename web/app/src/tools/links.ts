@@ -1,9 +1,9 @@
-/** Addresses in a plain text, so that they can be followed. Pure; nothing else of the text is read. */
+/** Finds addresses in a plain text, for links. Pure. */
 
 export type Piece = string | { readonly href: string };
 
 const ADDRESS = /\bhttps?:\/\/[^\s<>"'`]+/g;
-/** What ends a sentence or closes a bracket around an address is not part of it. */
+/** The end of a sentence and closing brackets are not part of an address. */
 const AFTER = /[.,;:!?)\]}]+$/;
 
 export function pieces(text: string): Piece[] {

@@ -1,8 +1,9 @@
 /**
- * What the chat says of its calls, as signals that change only when it does: a growing answer redraws no card.
+ * The calls, payloads and questions of the chat, as signals that change only with them, so that a growing answer draws
+ * no card again.
  *
- * Which chats a running call has begun is told by events alone, and so is the end of a process; they are kept here while
- * the chat is open. A finished call names its chats itself.
+ * Only events say which chats a running call has started and that a process has ended, so both are kept here while the
+ * chat is open. The result of a finished call names its chats.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -11,8 +12,8 @@ import type { ChatList, ChatSummary, ProcessCompleted, WireEvent } from "threadc
 import { chat, client, isReady, isRunning, onEvent, state } from "../state/session.ts";
 import { resultsById } from "./calls.ts";
 
-const nodes = computed(() => state.value.nodes);
-const path = computed(() => state.value.path);
+export const nodes = computed(() => state.value.nodes);
+export const path = computed(() => state.value.path);
 const tools = computed(() => state.value.runtime.tools);
 const asked = computed(() => state.value.runtime.pause_reasons);
 const NONE: never[] = [];
@@ -21,14 +22,15 @@ export const results = computed(() => resultsById(nodes.value, path.value));
 export const statuses = computed(() => new Map((tools.value ?? []).map((status) => [status.tool_call_id, status])));
 export const reasons = computed(() => asked.value ?? NONE);
 export const ideCalls = computed(() => state.value.runtime.ide_calls ?? NONE);
+export const agentSteps = computed(() => state.value.runtime.agent_steps ?? NONE);
 export const agents = computed(() => state.value.backgroundAgents);
 export const payloads = computed(() => state.value.payloads);
 export const openDraftId = computed(() => state.value.draft?.message.message_id);
 
-/** The last message of the path, as far as it is no draft: what is offered at rest stands on it. */
+/** The last finished message of the path, whose suggestions are shown while the chat rests. */
 export const lastMessage = computed(() => nodes.value.get(path.value.at(-1) ?? ""));
 
-/** Previews of the active path that nobody has decided. */
+/** Previews of the active path that are not decided yet. */
 export const openPreviews = computed(() => {
   const pending = payloads.value.filter((payload) => payload.source === "preview" && payload.approval === "pending");
   if (!pending.length) return pending;
@@ -36,11 +38,11 @@ export const openPreviews = computed(() => {
   return pending.filter((payload) => onPath.has(payload.message_id));
 });
 
-/** Chats by the call that has begun them, as far as this page has seen it happen. */
+/** The chats that each call has started while this page was open. */
 export const subchats = signal<ReadonlyMap<string, readonly string[]>>(new Map());
-/** Chats below that were at work when this page came to the chat, whose calls it does not know. */
+/** Chats of running calls that were already working when this page opened the chat. Their calls are not known. */
 export const atWork = signal<readonly ChatSummary[]>([]);
-/** Ends of processes, newest last, until they are dismissed. */
+/** Ended processes, the newest last, until the person dismisses them. */
 export const ended = signal<readonly ProcessCompleted[]>([]);
 
 const ENDED_KEPT = 5;
@@ -53,7 +55,7 @@ effect(() => {
 });
 
 onEvent((arrived) => {
-  if (!("seq" in arrived)) return; // a transient frame, which says nothing of calls
+  if (!("seq" in arrived)) return; // a transient frame, which does not name calls
   const event = arrived as WireEvent;
   if (event.type === "subchat_update") {
     begun(event.tool_call_id, event.subchat_id);
@@ -62,8 +64,10 @@ onEvent((arrived) => {
   }
 });
 
-/** Whoever comes while calls run asks once which chats of theirs are at work. Of one call they are its own; of several
- * nobody tells, and they are shown beside them. */
+/**
+ * A page that opens a chat with running calls fetches their chats once. With one running call they belong to it; with
+ * several their calls are unknown, so they are shown separately.
+ */
 effect(() => {
   const opened = chat.value;
   if (!opened || !isReady.value || !isRunning.peek() || !tools.peek()?.length) return;
@@ -76,7 +80,7 @@ effect(() => {
       if (calls.length !== 1) atWork.value = found;
       else for (const item of found) begun(calls[0]!.tool_call_id, item.id);
     },
-    () => {}, // it is no more than a link; the call's own card stands
+    () => {}, // only the link is missing; the card of the call is shown
   );
 });
 

@@ -1,4 +1,4 @@
-/** Data that came with an answer. Big data is drawn when it is asked for. */
+/** Shows the data of a payload. Large data is drawn only on request. */
 
 import type { PayloadAdded } from "threadcast-client";
 import { useId, useMemo, useState } from "preact/hooks";
@@ -12,7 +12,7 @@ import css from "./calls.module.css";
 import bodyCss from "./call_body.module.css";
 import dataCss from "./payloads.module.css";
 
-/** As JSON: more than a screen, and more elements than a thread should have by itself. */
+/** The size as JSON above which data fills more than a screen and is folded. */
 const DRAWN_MAX_CHARACTERS = 12_000;
 
 const WRONG = /_validation_error$/;
@@ -32,7 +32,7 @@ function Plain({ payload }: { payload: PayloadAdded }) {
         <Icon name={isWrong ? "warn" : "file"} />
         <h4 id={heading}>{payload.summary || fieldName(payload.payload_type)}</h4>
         {payload.summary && <span class={css.quiet}>{fieldName(payload.payload_type.replace(WRONG, ""))}</span>}
-        {payload.unregistered && <span class={css.quiet} title="The server knows no such type, so nobody checked the data">unchecked</span>}
+        {payload.unregistered && <span class={css.quiet} title="The server does not know this type, so it has not checked the data">unchecked</span>}
       </header>
       {isDrawn || length <= DRAWN_MAX_CHARACTERS ? (
         <PayloadData type={payload.payload_type} data={payload.data} />

@@ -1,4 +1,4 @@
-/** The data of a payload: a view of its own where there is one, else by its shape. */
+/** Shows the data of a payload: in a special view for its type, or else by its form. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -15,7 +15,7 @@ export function PayloadData({ type, data }: { type: string; data: JsonObject }) 
   return items ? <Value value={items} /> : <Fields data={data} />;
 }
 
-/** `{items: […]}` is how a tool's list becomes an object. */
+/** Returns the list in `{items: […]}`, the form in which tools return lists; null for other data. */
 function onlyList(data: JsonObject): unknown[] | null {
   const keys = Object.keys(data);
   return keys.length === 1 && keys[0] === "items" && Array.isArray(data.items) ? data.items : null;

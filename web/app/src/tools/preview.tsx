@@ -1,30 +1,28 @@
-/** What a tool would save: shown beside what was there, to be applied or discarded. Nothing is saved before that. */
+/**
+ * Shows a change that a tool proposes, compared with the present data, with buttons that apply or discard it. Before
+ * that nothing is saved.
+ */
 
 import type { JsonObject, PayloadAdded } from "threadcast-client";
 import { useId, useState } from "preact/hooks";
 
 import { Icon } from "../ui/icon.tsx";
-import { isScalar, readable } from "./shape.ts";
-import { answer, isSent, questionKey } from "./decide.ts";
-import { changesOf, comparable, diffLines, folded, type Change } from "./diff.ts";
+import { readable } from "./shape.ts";
+import { decide, isSent, questionKey } from "./decide.ts";
+import { ChangeOf } from "./changes.tsx";
+import { changesOf } from "./diff.ts";
 import { Editor } from "./editor.tsx";
 import { fieldName } from "./format.ts";
 import { payloads, statuses } from "./live.ts";
 import { approvalWords, beforeOf, proposalOf } from "./previews.ts";
 import { Note, Standing } from "./question.tsx";
 import { PayloadData } from "./payload_data.tsx";
-import { Value } from "./value.tsx";
 import css from "./calls.module.css";
 import bodyCss from "./call_body.module.css";
 import asksCss from "./questions.module.css";
 import dataCss from "./payloads.module.css";
 
-function decidePreview(payload: PayloadAdded, accepted: boolean, more: { edited_input?: JsonObject; note?: string } = {}): void {
-  const { payload_id, input_hash } = payload;
-  answer([questionKey(payload)], { type: "tool_decision", payload_id, accepted, input_hash: input_hash || null, ...more });
-}
-
-/** One line above the composer, in every tab; the whole of it stands in the thread. */
+/** Asks about a preview in one line above the message box; the whole preview is in the conversation. */
 export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
   const heading = useId();
   const isBusy = isSent(questionKey(payload));
@@ -42,8 +40,8 @@ export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
         </span>
         <span class={asksCss.choices}>
           <button type="button" onClick={show}>Show</button>
-          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
-          <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
+          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decide(payload, false)}>Discard</button>
+          <button type="button" class="primary" disabled={isBusy} onClick={() => decide(payload, true)}>Apply</button>
         </span>
       </header>
       <Standing questionKey={questionKey(payload)} />
@@ -51,7 +49,7 @@ export function PreviewQuestion({ payload }: { payload: PayloadAdded }) {
   );
 }
 
-/** The whole of it, in the thread. */
+/** Shows the whole preview, in the conversation. */
 export function PreviewCard({ payload }: { payload: PayloadAdded }) {
   const [mode, setMode] = useState<"plain" | "edit" | "note">("plain");
   const [isWhole, setWhole] = useState(false);
@@ -86,7 +84,7 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
           value={object}
           submitLabel="Apply this"
           isBusy={isBusy}
-          onSubmit={(edited) => decidePreview(payload, true, edited ? { edited_input: edited } : {})}
+          onSubmit={(edited) => decide(payload, true, edited ? { edited_input: edited } : {})}
           onLeave={() => setMode("plain")}
         />
       ) : before && !isWhole ? (
@@ -96,15 +94,15 @@ export function PreviewCard({ payload }: { payload: PayloadAdded }) {
       )}
       {isOpen && mode === "plain" && (
         <div class={asksCss.choices}>
-          <button type="button" class="primary" disabled={isBusy} onClick={() => decidePreview(payload, true)}>Apply</button>
+          <button type="button" class="primary" disabled={isBusy} onClick={() => decide(payload, true)}>Apply</button>
           <button type="button" disabled={isBusy} onClick={() => setMode("edit")}>Edit…</button>
           <span class={asksCss.spring} />
           <button type="button" disabled={isBusy} onClick={() => setMode("note")}>Discard with a note…</button>
-          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decidePreview(payload, false)}>Discard</button>
+          <button type="button" class="dangerous" disabled={isBusy} onClick={() => decide(payload, false)}>Discard</button>
         </div>
       )}
       {isOpen && mode === "note" && (
-        <Note isBusy={isBusy} label="Discard" onDeny={(note) => decidePreview(payload, false, { note })} onLeave={() => setMode("plain")} />
+        <Note isBusy={isBusy} label="Discard" onDeny={(note) => decide(payload, false, { note })} onLeave={() => setMode("plain")} />
       )}
       {isOpen && <Standing questionKey={questionKey(payload)} />}
     </section>
@@ -118,45 +116,12 @@ function Changes({ before, after, since, onWhole }: { before: JsonObject; after:
   return (
     <div class={dataCss.changes}>
       <p class={css.quiet}>
-        Compared with {since}{changed.length ? "" : ": nothing differs"}. <button type="button" class={bodyCss.showAll} data-unfolds onClick={onWhole}>Show the whole</button>
+        Compared with {since}{changed.length ? "" : ": no differences"}. <button type="button" class={bodyCss.showAll} data-unfolds onClick={onWhole}>Show the whole</button>
       </p>
       {changed.map((change) => (
         <ChangeOf key={change.field} change={change} />
       ))}
       {same.length > 0 && changed.length > 0 && <p class={css.quiet}>Unchanged: {same.map((change) => fieldName(change.field)).join(", ")}</p>}
     </div>
-  );
-}
-
-function ChangeOf({ change }: { change: Change }) {
-  const { field, kind, before, after } = change;
-  const isShort = [before, after].every((value) => value === undefined || (isScalar(value) && !String(value).includes("\n") && String(value).length <= 80));
-  return (
-    <div class={dataCss.change}>
-      <h5>{fieldName(field)}</h5>
-      {isShort ? (
-        <p>
-          {kind !== "added" && <del><Value value={before ?? null} /></del>} {kind !== "removed" && <ins><Value value={after ?? null} /></ins>}
-        </p>
-      ) : (
-        <Lines before={comparable(before ?? "")} after={comparable(after ?? "")} />
-      )}
-    </div>
-  );
-}
-
-const SIGNS = { same: " ", added: "+", removed: "-" };
-
-function Lines({ before, after }: { before: string; after: string }) {
-  return (
-    <pre class={`${bodyCss.code} ${dataCss.diff}`} tabIndex={0}>
-      {folded(diffLines(before, after)).map((line, at) =>
-        line ? (
-          <span key={at} data-kind={line.kind}>{`${SIGNS[line.kind]} ${line.text}\n`}</span>
-        ) : (
-          <span key={at} class={dataCss.leftOut}>{"⋯\n"}</span>
-        ),
-      )}
-    </pre>
   );
 }

@@ -1,4 +1,4 @@
-/** What a preview would change, as far as the chat knows what was there before. Pure. */
+/** Finds the data that a preview is compared with. Pure. */
 
 import type { JsonObject, PayloadAdded } from "threadcast-client";
 
@@ -13,7 +13,7 @@ export interface Proposal {
 
 export interface Before {
   readonly object: JsonObject;
-  /** In what words the two are compared. */
+  /** A description of the older data, for the sentence "Compared with …". */
   readonly since: string;
 }
 
@@ -28,23 +28,24 @@ export function proposalOf(payload: PayloadAdded): Proposal {
 }
 
 /**
- * What the proposal is compared with: the tool's own word (`data.before`), else what this chat saved of the same object
- * last, else the last proposal that was refused, since people want to see what has become of their objection.
+ * Returns the older data of the proposed object: as the tool reports it (`data.before`), or else as this chat last
+ * saved it, or else the last refused proposal, so that people see whether their objection was followed. Null if there
+ * is none.
  */
 export function beforeOf(payload: PayloadAdded, all: readonly PayloadAdded[]): Before | null {
-  if (isObject(payload.data.before)) return { object: payload.data.before, since: "what is there now" };
+  if (isObject(payload.data.before)) return { object: payload.data.before, since: "the present data" };
   const { objectId } = proposalOf(payload);
   const earlier = all.slice(0, all.findIndex((other) => other.payload_id === payload.payload_id)).reverse();
   const same = earlier.filter(
     (other) => other.source === "preview" && other.payload_type === payload.payload_type && proposalOf(other).objectId === objectId,
   );
   const saved = objectId === null ? undefined : same.find((other) => other.approval === "committed");
-  if (saved) return { object: proposalOf(saved).object, since: "what was saved before in this chat" };
+  if (saved) return { object: proposalOf(saved).object, since: "the last data saved in this chat" };
   const refused = same[0]?.approval === "rejected" ? same[0] : undefined;
-  return refused ? { object: proposalOf(refused).object, since: "the proposal that was discarded" } : null;
+  return refused ? { object: proposalOf(refused).object, since: "the discarded proposal" } : null;
 }
 
-/** How a preview's approval is said; `isSaving`: its commit tool runs now. */
+/** Describes the approval of a preview in words. `isSaving` says that its commit tool is running. */
 export function approvalWords(approval: string | null | undefined, isSaving: boolean): { text: string; tone: "wait" | "good" | "bad" | "quiet" } {
   switch (approval) {
     case "pending":

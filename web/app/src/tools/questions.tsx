@@ -1,4 +1,7 @@
-/** Above the composer, in every tab: what a person must decide before the work goes on, and what works meanwhile. */
+/**
+ * Shows above the message box the questions that the person must answer before the run continues, and the background
+ * work.
+ */
 
 import { useComputed } from "@preact/signals";
 
@@ -9,7 +12,7 @@ import { agents, atWork, ended, ideCalls, openPreviews, reasons } from "./live.t
 export function Questions() {
   const isAsked = reasons.value.length + openPreviews.value.length + ideCalls.value.length > 0;
   const isAtWork = atWork.value.length + ended.value.length > 0 || agents.value.some((agent) => agent.status === "running");
-  // The words alone, so that a screen reader is told once and reads the rest when it comes there.
+  // Only the text is announced, so that a screen reader reads the buttons when the person moves there.
   const told = useComputed(() => (reasons.value.length ? `${counted(reasons.value.length, "question")} waiting for your decision` : ""));
   return (
     <>

@@ -1,4 +1,4 @@
-/** How data is best shown that nobody wrote a view for: as a table, as fields, as a list, as text. Pure. */
+/** Decides how to show data without a special view: as a table, as fields, as a list, or as text. Pure. */
 
 import type { JsonObject } from "threadcast-client";
 
@@ -9,10 +9,10 @@ export interface Table {
   readonly rows: readonly JsonObject[];
 }
 
-/** More do not fit beside each other; such rows are shown one below the other. */
+/** More columns do not fit, so such rows are shown one below the other. */
 const COLUMNS_MAX = 8;
 
-/** A list of objects whose fields are mostly the same and plain; null for any other. */
+/** Returns a list of objects with mostly the same simple fields as a table; null for other data. */
 export function tableOf(items: readonly unknown[]): Table | null {
   if (items.length < 1 || !items.every(isObject)) return null;
   const rows = items as readonly JsonObject[];
@@ -26,7 +26,7 @@ export function isScalar(value: unknown): value is string | number | boolean | n
   return value === null || typeof value !== "object";
 }
 
-/** A list that can stand in one line. */
+/** Whether a list fits into one line. */
 export function isShortList(value: unknown): value is readonly (string | number | boolean | null)[] {
   return Array.isArray(value) && value.length <= 12 && value.every((item) => isScalar(item) && String(item).length <= 40);
 }
@@ -35,12 +35,14 @@ export interface WorkflowStep {
   readonly name: string;
   readonly type: string;
   readonly parameters: JsonObject;
-  /** What leads here: the action before, and by which of its ways out. */
+  /** The previous actions, each with the exit that leads here. */
   readonly from: readonly { readonly source: string; readonly port: string | null }[];
 }
 
-/** A workflow by its looks: actions that have a name and a type, and perhaps edges between them (`{source?, target,
- * port?}`), or `after`, `Name` or `Name:port`. */
+/**
+ * Returns the steps of data that looks like a workflow; null for other data. A workflow is a list of actions with a
+ * name and a type, connected by edges (`{source?, target, port?}`) or by `after` (`Name` or `Name:port`).
+ */
 export function workflowSteps(data: JsonObject): WorkflowStep[] | null {
   const { actions, edges } = data;
   if (!Array.isArray(actions) || !actions.length) return null;
@@ -58,15 +60,15 @@ export function workflowSteps(data: JsonObject): WorkflowStep[] | null {
   }));
 }
 
-/** What `server.tools.workflow` calls the way out of an action that has no other. */
+/** The name that `threadcast.tools.workflow` gives to the only exit of an action. */
 const ONLY_PORT = "out";
 
-/** What leads to a step, in words; nothing for the first one. */
+/** Describes what leads to a step; "" for the first one. */
 export function fromWords({ from }: WorkflowStep): string {
   return from.map(({ source, port }) => (port && port !== ONLY_PORT ? `${source} → ${port}` : source)).join(", ");
 }
 
-/** An object as people compare it: of a workflow, a line for each step in place of its actions and edges. */
+/** Returns an object in a form that people can compare: a workflow with one line for each step. */
 export function readable(data: JsonObject): JsonObject {
   const steps = workflowSteps(data);
   if (!steps) return data;

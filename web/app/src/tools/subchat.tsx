@@ -1,4 +1,4 @@
-/** The way to a chat below this one, with how it stands: what it asks there holds this one up. */
+/** A link to a chat that a call has started, with its state. This chat waits while that chat asks a question. */
 
 import type { JsonObject } from "threadcast-client";
 import { useEffect, useState } from "preact/hooks";
@@ -15,7 +15,7 @@ const WORDS: Record<string, string> = {
   executing_tools: "working",
   paused: "needs your decision",
   waiting_ide: "waiting for an editor",
-  waiting_user_input: "waiting for words",
+  waiting_user_input: "waiting for a message",
   running: "running",
 };
 
@@ -24,12 +24,15 @@ interface Standing {
   state: string;
 }
 
-/** `isDone`: the call that began it has its answer. Whoever is at work is watched, on the page's one connection. */
+/**
+ * Shows the link. `isDone` says that the call which started the chat has a result. Watches a working chat, over the
+ * page's connection.
+ */
 export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean }) {
   const agent = agents.value.find((each) => each.id === chatId);
   const isOver = agent ? agent.status !== "running" : isDone;
   const live = useStanding(isOver ? null : chatId);
-  const title = String(agent?.title || live?.title || "chat below");
+  const title = String(agent?.title || live?.title || "chat of this call");
   const state = isOver ? (agent ? String(agent.status) : "") : (live?.state ?? "running");
   return (
     <div class={css.below} data-subchat={chatId} data-state={state}>
@@ -42,11 +45,17 @@ export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean })
   );
 }
 
+/** Says what the chat waits for, such as "needs your decision"; nothing while it works. */
+export function ChatNeeds({ chatId }: { chatId: string }) {
+  const state = useStanding(chatId)?.state ?? "";
+  return state === "paused" || state.startsWith("waiting") ? <span class={css.quiet} role="status">{WORDS[state]}</span> : null;
+}
+
 function Summary({ agent }: { agent: JsonObject }) {
   return typeof agent.summary === "string" && agent.summary ? <p class={bodyCss.belowSummary}>{agent.summary}</p> : null;
 }
 
-/** A plain click stays in this page; the others do what a link does. */
+/** A plain click opens the chat in this page; other clicks do what links do. */
 export function follow(event: MouseEvent, chatId: string): void {
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
@@ -61,9 +70,8 @@ function useStanding(chatId: string | null): Standing | null {
     const look = () => {
       if (!below.isReady) return;
       const { thread, runtime } = below.state;
-      setStanding((last) =>
-        last && last.title === thread.title && last.state === runtime.state ? last : { title: thread.title ?? "", state: runtime.state },
-      );
+      const state = runtime.pause_reasons.length ? "paused" : runtime.state; // a tool that asks does not pause its run
+      setStanding((last) => (last && last.title === thread.title && last.state === state ? last : { title: thread.title ?? "", state }));
     };
     const stop = below.subscribe(look);
     return () => {

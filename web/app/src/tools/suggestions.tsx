@@ -1,13 +1,12 @@
-/** What an answer proposes to say or to do next, as one press each, while the chat rests. */
+/** Shows the next messages and actions that an answer suggests as buttons, while the chat rests. */
 
-import type { JsonObject } from "threadcast-client";
+import { textOf, type JsonObject } from "threadcast-client";
 
 import { command } from "../state/actions.ts";
-import { withContext } from "../state/place.ts";
+import { withContext } from "../state/page_context.ts";
 import { chat, isRunning, notify } from "../state/session.ts";
 import { copy } from "../ui/clipboard.ts";
 import { Icon } from "../ui/icon.tsx";
-import { resultText } from "./calls.ts";
 import { lastMessage } from "./live.ts";
 import css from "./calls.module.css";
 
@@ -23,7 +22,7 @@ export function Suggestions() {
         <button key={at} type="button" dir="auto" onClick={() => sendValue(each)}>{labelOf(each)}</button>
       ))}
       {actions.map((each, at) => (
-        <button key={`a${at}`} type="button" class={css.action} onClick={() => void act(each, resultText(message))}>
+        <button key={`a${at}`} type="button" class={css.action} onClick={() => void act(each, textOf(message))}>
           <Icon name={each.handler === "server" ? "send" : "play"} />
           {labelOf(each)}
         </button>
@@ -36,7 +35,7 @@ function labelOf({ label, value, action }: JsonObject): string {
   return String(label ?? value ?? action ?? "");
 }
 
-/** The value is what the user says; one that is no text goes along as data, under its label. */
+/** A suggested text is sent as the user's message; another value is sent as data, with the label as text. */
 function sendValue(suggested: JsonObject): void {
   const { value } = suggested;
   const isText = typeof value === "string" && value.trim() !== "";
@@ -45,9 +44,9 @@ function sendValue(suggested: JsonObject): void {
 }
 
 /**
- * The server's actions are messages. A client's action is the page's that the assistant is built into: it hears of it as
- * `threadcast:action` on the window, and says that it has taken it by `preventDefault`. What a bare page can do itself
- * stands in OWN.
+ * An action of the server is sent as a message. An action of the client is for the page that embeds the assistant: it
+ * receives the event `threadcast:action` on the window, and confirms with `preventDefault` that it carries out the
+ * action. OWN has the actions that this page carries out itself.
  */
 async function act(suggested: JsonObject, answer: string): Promise<void> {
   const action = String(suggested.action ?? "");
@@ -61,7 +60,7 @@ async function act(suggested: JsonObject, answer: string): Promise<void> {
   if (isTaken) return;
   const own = OWN[action];
   if (own) await own(answer);
-  else notify(`“${label}” (${action}) is for the page that this assistant is built into; nothing here carries it out.`);
+  else notify(`“${label}” (${action}) is an action of the page that embeds this assistant. It does not work here.`);
 }
 
 const OWN: Record<string, (answer: string) => Promise<void> | void> = {

@@ -1,4 +1,4 @@
-/** Data that came from a tool or a model, shown by what it is. Everything is text: nothing here is ever markup. */
+/** Shows data of a tool or a model by its form. All values are shown as text, never as markup. */
 
 import { useState } from "preact/hooks";
 
@@ -10,7 +10,7 @@ import css from "./calls.module.css";
 import bodyCss from "./call_body.module.css";
 import dataCss from "./payloads.module.css";
 
-/** Deeper data is shown as JSON: nobody reads a table in a table in a table. */
+/** More deeply nested data is shown as JSON, because nested tables are hard to read. */
 const DEPTH_MAX = 3;
 const ROWS_SHOWN = 20;
 const TEXT_SHOWN_CHARACTERS = 2_000;
@@ -46,7 +46,7 @@ export function Fields({ data, depth = 0 }: { data: Record<string, unknown>; dep
 function Scalar({ value }: { value: string | number | boolean | null }) {
   if (value === null || value === "") return <span class={css.quiet}>–</span>;
   if (typeof value === "boolean") return <>{value ? "yes" : "no"}</>;
-  // As it is written, not as a locale groups it: it may be a number of something, or just digits.
+  // Shows a number as it is written, without separators, because it may be an id.
   if (typeof value === "number") return <>{String(value)}</>;
   return <LongText text={value} />;
 }
@@ -99,7 +99,7 @@ function ListOf({ items, depth }: { items: readonly unknown[]; depth: number }) 
   );
 }
 
-/** A text with its addresses to follow; a long one is cut until it is asked for. */
+/** Shows a text with its addresses as links; a long text is cut until the person asks for all of it. */
 export function LongText({ text, isCode, most = TEXT_SHOWN_CHARACTERS }: { text: string; isCode?: boolean; most?: number }) {
   const [isWhole, setWhole] = useState(false);
   const shown = isWhole ? text : clip(text, most);

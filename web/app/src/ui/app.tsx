@@ -1,6 +1,6 @@
 /**
- * The frame that everything stands in: the list, the chat, the developer's drawer; on a phone the chat alone, above
- * which the list slides in and the drawer spreads. It measures and opens; what stands in it is the rooms' affair.
+ * The layout of the page: the list, the chat and the developer's drawer. On a phone only the chat is visible; the list
+ * slides over it, and the drawer covers it.
  */
 
 import { effect } from "@preact/signals";
@@ -12,24 +12,26 @@ import { isTravelling, Journey } from "../drawer/way.tsx";
 import { Sidebar } from "../sidebar/sidebar.tsx";
 import { isDrawerOpen, isNarrow, isShortcutsOpen, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
-import { failure, isReady, past } from "../state/session.ts";
-import { isSigningIn } from "../state/signing.ts";
+import { failure, isReady, earlier } from "../state/session.ts";
+import { isSigningIn, leaving } from "../state/signing.ts";
 import { Thread } from "../thread/thread.tsx";
 import { Questions, Suggestions } from "../tools/index.tsx";
 import { ConnectionBar } from "./connection.tsx";
-import { Gone, NoSuchAddress } from "./gone.tsx";
 import { lazyOf } from "./lazy.tsx";
 import { Notices } from "./notices.tsx";
 import { heedKeys } from "./shortcuts.tsx";
+import { SigningOut } from "./signing_out.tsx";
 import css from "./frame.module.css";
 
 
-/** Loaded right after the page is shown: messages may have to wait offline, when nothing can be loaded any more. */
+/** Loaded right after the page is shown, because messages may have to wait offline, where code cannot be loaded. */
 const Queue = lazyOf(() => import("../composer/queue.tsx").then((room) => room.Queue));
+const Gone = lazyOf(() => import("./gone.tsx").then((room) => room.Gone));
+const NoSuchAddress = lazyOf(() => import("./gone.tsx").then((room) => room.NoSuchAddress));
 const SignIn = lazyOf(() => import("./sign_in.tsx").then((room) => room.SignIn));
 const ShortcutList = lazyOf(() => import("./shortcut_list.tsx").then((room) => room.ShortcutList));
 
-// Whoever chose a chat on a phone wants to see it.
+// On a phone, choosing a chat closes the list.
 effect(() => {
   if (route.value && isNarrow.peek()) isSidebarOpen.value = false;
 });
@@ -37,18 +39,19 @@ effect(() => {
 export function App() {
   useEffect(heedKeys, []);
   useFocusOfList();
+  if (leaving.value !== null) return <SigningOut />;
   const isCovered = isNarrow.value && (isSidebarOpen.value || isDrawerOpen.value);
   return (
     <div class={css.app}>
       <a class={css.skip} href="#composer" onClick={skip}>Skip to the message</a>
       <Sidebar />
-      <main class={css.chat} data-past={past.value || (failure.value && isReady.value) ? "" : undefined} inert={isCovered}>
+      <main class={css.chat} data-past={earlier.value || (failure.value && isReady.value) ? "" : undefined} inert={isCovered}>
         <ConnectionBar />
         {isTravelling.value && <Journey />}
         {route.value.isUnknown ? <NoSuchAddress /> : <Thread />}
         {failure.value && <Gone wrong={failure.value} />}
-        {/* Of the past there is nothing to answer; what is half written waits behind it. */}
-        <div class={css.foot} id="composer" hidden={past.value !== null || failure.value !== null || route.value.isUnknown}>
+        {/* There is no message box during time travel; a draft is kept meanwhile. */}
+        <div class={css.foot} id="composer" hidden={earlier.value !== null || failure.value !== null || route.value.isUnknown}>
           <Questions />
           <Suggestions />
           <Queue />
@@ -63,7 +66,7 @@ export function App() {
   );
 }
 
-/** On a phone the list takes the focus when it comes, and gives it back when it goes. */
+/** On a phone the list takes the focus when it opens, and gives it back when it closes. */
 function useFocusOfList(): void {
   const isAbove = isNarrow.value && isSidebarOpen.value;
   const wasAbove = useRef(false);

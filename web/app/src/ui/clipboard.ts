@@ -1,14 +1,14 @@
-/** Text to the clipboard, also where the page may not use the clipboard's API: without https, in a frame. */
+/** Copies text to the clipboard, also where the page may not use the clipboard's API: without https, or in a frame. */
 
 import { notify } from "../state/session.ts";
 
-/** Copies, and says what came of it. */
+/** Copies a text, and shows a notice with the result. */
 export async function copy(text: string): Promise<void> {
   if (await copied(text)) notify("Copied", { isHarmless: true });
   else notify("This browser does not let the page copy; select the text instead.");
 }
 
-/** Copies; false where that did not work. For buttons that say so themselves. */
+/** Copies a text, for buttons that show the result themselves. Returns false if it failed. */
 export async function copied(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,4 +1,6 @@
-/** The bar above the chat: its title, how we stand to the server, and the ways to what stands beside it. */
+/**
+ * The bar above the chat: its title, the state of the connection, and buttons for the list, time travel and the drawer.
+ */
 
 import { useEffect, useState } from "preact/hooks";
 import type { ChatState, Connection } from "threadcast-client";
@@ -8,7 +10,7 @@ import { isTravelling, travel } from "../drawer/way.tsx";
 import { assistantName } from "../state/chosen.ts";
 import { isDrawerOpen, isNarrow, isSidebarOpen } from "../state/layout.ts";
 import { route } from "../state/route.ts";
-import { chat, chats, client, connection, failure, isReady, live, past, title } from "../state/session.ts";
+import { chat, chats, client, connection, failure, isReady, live, earlier, title } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
 import { sentence, standing, type Facts } from "./standing.ts";
 import css from "./frame.module.css";
@@ -21,9 +23,9 @@ export function ConnectionBar() {
       )}
       <div class={css.titles}>
         <h1 dir="auto" title={title.value}>{route.value.isUnknown ? "No such address" : chat.value ? title.value : "New chat"}</h1>
-        {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="Who answers in this chat">{assistantName.value}</span>}
+        {chat.value && assistantName.value !== "Assistant" && <span class={css.who} dir="auto" title="The assistant in this chat">{assistantName.value}</span>}
       </div>
-      {past.value ? <OfPast was={past.value} /> : chat.value ? <OfChat /> : <OfList />}
+      {earlier.value ? <OfPast was={earlier.value} /> : chat.value ? <OfChat /> : <OfList />}
       {chat.value && (
         <IconButton name="history" label="Time travel" pressed={isTravelling.value} disabled={!isReady.value || !live.value.position} onClick={() => void travel()} />
       )}
@@ -32,12 +34,12 @@ export function ConnectionBar() {
   );
 }
 
-/** Shown instead of the connection while an earlier state of the chat is on the screen; `past.tsx` shows the position. */
+/** Shown instead of the connection while an earlier state of the chat is on the screen; `history.tsx` shows the position. */
 function OfPast({ was }: { was: ChatState }) {
   const moment = momentOf(was);
   const when = moment === null ? "before the first message" : clockOf(moment, Date.now());
   return (
-    <span class={css.standing} data-kind="past" title="An earlier state of this chat. Nothing can be changed in it.">
+    <span class={css.standing} data-kind="past" title="An earlier state of this chat. It cannot be changed.">
       <span role="status" class={css.said}>past, {when}</span>
     </span>
   );
@@ -47,7 +49,7 @@ function OfChat() {
   return <Shown how={connection.value} isReady={isReady.value} failure={failure.value} />;
 }
 
-/** Before a chat has begun there is still the list, whose connection tells whether the server is there. */
+/** Before a chat has begun, the connection of the list shows whether the server can be reached. */
 function OfList() {
   const { isLive, refused, reason, retryAt, silentSince, isSignedOut } = chats.value;
   const how = { state: isLive ? "live" : "offline", held: 0, reason, retryAt, silentSince, isSignedOut } as const;
@@ -58,10 +60,11 @@ function Shown({ how, ...facts }: { how: Connection } & Pick<Facts, "isReady" | 
   const nowMs = useNow(how.silentSince === undefined ? how.retryAt : Infinity);
   const now = standing({ connection: how, hasNetwork: navigator.onLine, nowMs, ...facts });
   const { kind, word, waiting, cause, seconds, canTry } = now;
+  const isWide = kind === "offline" || kind === "refused" || waiting !== "" || how.isResting === true;
   return (
     <>
-      {/* The seconds stand outside of what is read out: a screen reader would say each of them. */}
-      <span class={css.standing} data-kind={kind} title={sentence(now)}>
+      {/* The seconds are outside of the announced text, because a screen reader would announce each of them. */}
+      <span class={css.standing} data-kind={kind} data-wide={isWide ? "" : undefined} title={sentence(now)}>
         <span role="status" class={css.said}>
           {word}
           {waiting && `, ${waiting}`}
@@ -78,7 +81,7 @@ function Shown({ how, ...facts }: { how: Connection } & Pick<Facts, "isReady" | 
   );
 }
 
-/** The time on the clock of `retryAt`, renewed until then. */
+/** Returns the present time on the clock of `retryAt`, updated until that time. */
 function useNow(untilMs = 0): number {
   const [nowMs, setNow] = useState(() => performance.now());
   const isDue = untilMs > nowMs;

@@ -1,5 +1,7 @@
-/** A window above the page. The browser keeps the focus inside, closes it on Escape and gives the focus back
- * (HTML, `dialog.showModal`). */
+/**
+ * A dialog above the page. The browser keeps the focus inside, closes it on Escape and gives the focus back (HTML,
+ * `dialog.showModal`).
+ */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { go, route } from "../state/route.ts";
 import { chats, isReady } from "../state/session.ts";
 import { drop, unsent, write, written } from "../state/writing.ts";
+import { titleOf } from "./title.ts";
 
 import css from "./gone.module.css";
 
@@ -28,19 +29,19 @@ export function Gone({ wrong }: { wrong: Error }) {
     <section class={css.gone} aria-label="This chat has ended">
       {isReady.value && (
         <p>
-          <strong>{isDeleted ? "This chat was deleted." : "This chat cannot be followed any more."}</strong>{" "}
-          {isDeleted ? "What you see is what this page still holds of it; it is gone when you leave." : `The reason: ${wrong.message}.`}
+          <strong>{isDeleted ? "This chat was deleted." : "This chat can no longer be updated."}</strong>{" "}
+          {isDeleted ? "These messages are lost when you leave the page." : `The reason: ${wrong.message}.`}
         </p>
       )}
       {text && (
-        <blockquote class={css.text} dir="auto" tabIndex={0} aria-label="What you were writing">
+        <blockquote class={css.text} dir="auto" tabIndex={0} aria-label="Your draft">
           {text}
         </blockquote>
       )}
       <div class={css.ways}>
         {text && (
           <button type="button" class="primary" onClick={takeAlong}>
-            Write it in a new chat
+            Use it in a new chat
           </button>
         )}
         {text && (
@@ -54,8 +55,8 @@ export function Gone({ wrong }: { wrong: Error }) {
           </button>
         )}
         {next && (
-          <button type="button" class={css.next} title={next.title} onClick={() => go(next.id)}>
-            Open “{next.title || "New Chat"}”
+          <button type="button" class={css.next} title={titleOf(next.title)} onClick={() => go(next.id)}>
+            Open “{titleOf(next.title)}”
           </button>
         )}
       </div>
@@ -67,9 +68,9 @@ export function NoSuchAddress() {
   const newest = chats.value.chats[0];
   return (
     <section class={css.nowhere} aria-label="No such address">
-      <h2>There is no such address</h2>
+      <h2>This address does not exist</h2>
       <p>
-        No chat can be called <code>{shown(location.pathname)}</code>. Look whether all of the link was copied.
+        No chat can be called <code>{shown(location.pathname)}</code>. Check that the whole link was copied.
       </p>
       <div class={css.ways}>
         <button type="button" class="primary" onClick={() => go(null)}>
@@ -77,7 +78,7 @@ export function NoSuchAddress() {
         </button>
         {newest && (
           <button type="button" class={css.next} onClick={() => go(newest.id)}>
-            Open “{newest.title || "New Chat"}”
+            Open “{titleOf(newest.title)}”
           </button>
         )}
       </div>
@@ -85,7 +86,7 @@ export function NoSuchAddress() {
   );
 }
 
-/** The part of the address after `/c/`, decoded. */
+/** Returns the part of the address after `/c/`, decoded. */
 function shown(path: string): string {
   const name = path.replace(/^\/c\//, "");
   try {

@@ -1,5 +1,4 @@
-/** Small pictures, drawn here: 24 units square, in the colour of the text. They say nothing to a screen reader; the
- * button around them does. */
+/** Icons: 24 units square, in the colour of the text. Screen readers skip them and read the label of the button. */
 
 const PATHS = {
   add: "M12 5v14M5 12h14",
@@ -42,7 +41,7 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-/** A button that shows a picture alone; `label` is what it is called, and its tip. */
+/** A button with only an icon. `label` is its name and its tooltip. */
 export function IconButton({
   name,
   label,

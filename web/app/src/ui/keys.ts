@@ -1,8 +1,8 @@
 /**
- * Which key means what, wherever the focus is. Pure: a key press goes in, the name of what is wanted comes out.
+ * Maps key presses to actions. Pure.
  *
- * Keys of a letter alone are for who is not writing, and can be switched off (WCAG 2.1.4); menus, windows and fields
- * take theirs before, and the list of chats has Ctrl+K and Ctrl+Shift+O.
+ * Single letters work only while the person is not writing, and can be switched off (WCAG 2.1.4). Menus, dialogs and
+ * fields handle their keys first; the list of chats handles Ctrl+K and Ctrl+Shift+O.
  */
 
 export type Wish = "shortcuts" | "search" | "write" | "developer" | "travel" | "next" | "previous" | "leave";
@@ -12,7 +12,7 @@ export interface Press {
   readonly ctrlKey: boolean;
   readonly metaKey: boolean;
   readonly altKey: boolean;
-  /** Whether what is pressed would be written into a field. */
+  /** Whether a pressed key would be written into a field. */
   readonly isWriting: boolean;
 }
 

@@ -1,8 +1,8 @@
 /**
- * Code that is fetched when it is wanted first, so that the page begins without what few people open.
+ * Loads code when it is first needed, so that the page starts without its rare parts.
  *
- * A part that is shown by itself, such as a card in the conversation, has a `Meanwhile` of its height, so that nothing
- * moves when it comes; what somebody has just asked for needs none.
+ * A part that appears by itself, such as a card in the conversation, has a placeholder `Meanwhile` of the same height,
+ * so that nothing moves; a part that the person has just opened needs none.
  */
 
 import type { ComponentType, FunctionComponent } from "preact";
@@ -16,26 +16,26 @@ export function lazyOf<Props extends object>(load: () => Promise<ComponentType<P
   const bring = (): Promise<void> =>
     (coming ??= fetched(load).then((component) => {
       Loaded = component;
-      if (!component) coming = null; // it is tried again when it is shown again
+      if (!component) coming = null; // the load is tried again when the part is shown again
     }));
   return function Shown(props: Props) {
     const [, drawAgain] = useState(0);
     const isDrawn = Loaded !== null;
-    if (!isDrawn) void bring(); // now, not when this has been painted
+    if (!isDrawn) void bring(); // before the browser paints
     useEffect(() => {
-      // Also where it has come since it was drawn.
+      // The module may have arrived since the component was drawn.
       if (!isDrawn) void bring().then(() => drawAgain(1));
     }, []);
     return Loaded ? <Loaded {...props} /> : Meanwhile ? <Meanwhile {...props} /> : null;
   };
 }
 
-/** What was loaded; null where that did not work, which people are told. */
+/** Returns the loaded module; null if that failed, which a notice says. */
 export async function fetched<T>(load: () => Promise<T>): Promise<T | null> {
   try {
     return await load();
   } catch {
-    notify("A part of the page could not be loaded. Is the server there? Reload the page to try again.");
+    notify("A part of the page could not be loaded. Reload the page to try again.");
     return null;
   }
 }

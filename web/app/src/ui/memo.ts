@@ -1,4 +1,4 @@
-/** A component that is drawn again only when what it is given is another, or a signal that it reads. */
+/** Makes a component that is drawn again only when its properties or the signals that it reads change. */
 
 import { Component, type ComponentChild, type ComponentType } from "preact";
 

@@ -1,6 +1,6 @@
 /**
- * A button that opens a list of actions. Arrow keys walk it, Escape closes it, a click beside it too. The list lies above
- * all that scrolls, below its button or above it, wherever there is room.
+ * A button that opens a list of actions. Arrow keys move through it; Escape and a click outside close it. The list
+ * covers all scrolling content, and opens on the side of its button that has more room.
  */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -90,7 +90,7 @@ export function Menu({ label, icon = "more", items }: { label: string; icon?: Ic
   );
 }
 
-/** To the edge of the window, in pixels. */
+/** The distance to the edge of the window, in pixels. */
 const MARGIN_PX = 8;
 
 function placed(list: HTMLElement, button: DOMRect): void {

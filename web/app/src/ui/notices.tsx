@@ -1,4 +1,4 @@
-/** What went wrong with something that was sent, in the server's own words, and what only wants to be known. */
+/** Shows notices: errors in the server's own words, and information. */
 
 import { useEffect, useRef } from "preact/hooks";
 
@@ -6,11 +6,14 @@ import { dismiss, notices, type Notice } from "../state/session.ts";
 import { IconButton } from "./icon.tsx";
 import css from "./frame.module.css";
 
-/** Long enough for a sentence to be read twice; what is under the pointer or has the focus stays. */
+/**
+ * The time for which a harmless notice is shown: long enough to read a sentence twice. A notice under the pointer or
+ * with the focus stays.
+ */
 const HARMLESS_MS = 6_000;
 
 export function Notices() {
-  // Both regions stand always: a screen reader tells of what comes into a region, not of a region that comes.
+  // Both regions always exist, because a screen reader announces new content of a region, but not a new region.
   return (
     <div class={css.notices}>
       <div role="status">{notices.value.filter((notice) => notice.isHarmless).map((notice) => <One key={notice.id} notice={notice} />)}</div>

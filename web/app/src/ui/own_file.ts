@@ -1,9 +1,8 @@
 /**
- * Files that lie on this server: how one is shown, and how one is saved. Of images no others are ever fetched
- * (own_image.ts).
+ * Shows and saves files of this server. Images of other servers are never fetched (own_image.ts).
  *
- * The browser fetches them by itself, with its cookies; where a token is wanted in a header, which no `src` can send,
- * we do, and hand it the bytes.
+ * The browser fetches them with its cookies. If a token must be sent in a header, which `src` cannot do, this file
+ * fetches them and passes on the bytes.
  */
 
 import { useEffect, useState } from "preact/hooks";
@@ -12,12 +11,12 @@ import { client } from "../state/session.ts";
 import { token } from "../state/token.ts";
 import { OWN_IMAGE } from "./own_image.ts";
 
-/** What may stand in the `src` of an image: null for one of elsewhere, and until it is there. */
+/** Returns the `src` of an image; null for an image of another server, and until it is loaded. */
 export function useOwnImage(url: string): string | null {
   return useOwnFile(OWN_IMAGE.test(url) ? url : null);
 }
 
-/** What may stand in `src`: the address itself, or the bytes that were fetched with the caller's token. */
+/** Returns a `src`: the address itself, or an object address of the bytes that were fetched with the caller's token. */
 export function useOwnFile(url: string | null): string | null {
   const isPlain = url === null || url.startsWith("data:") || token() === undefined;
   const [fetched, setFetched] = useState<string | null>(null);
@@ -37,7 +36,7 @@ export function useOwnFile(url: string | null): string | null {
   return isPlain ? url : fetched;
 }
 
-/** By then the browser has begun to save; it keeps the bytes itself. */
+/** By then the browser has started to save, and has its own copy. */
 const SAVED_MS = 60_000;
 
 export function save(content: Blob, name: string): void {

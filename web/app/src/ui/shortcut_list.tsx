@@ -1,4 +1,4 @@
-/** The window of shortcuts, those of the composer and of the list too. */
+/** The dialog with all shortcuts, including those of the message box and of the list. */
 
 import { isShortcutsOpen } from "../state/layout.ts";
 import { Dialog } from "./dialog.tsx";
@@ -6,22 +6,22 @@ import { hasSingleKeys, setSingleKeys } from "./shortcuts.tsx";
 import css from "./shortcut_list.module.css";
 
 
-/** As the window of shortcuts shows them: the keys, each of several ways apart, and what they do. */
+/** The keys of each action, with alternatives listed separately, and what they do. */
 const SHORTCUTS: readonly (readonly [keys: readonly string[], does: string, isSingle: boolean])[] = [
   [["Ctrl K", "/"], "Search the chats", false],
   [["Ctrl Shift O"], "New chat", false],
   [["c"], "Write a message", true],
-  [["Enter"], "Send; while an answer is under way, in its turn", false],
-  [["Alt Enter"], "Next: send after the step that runs now", false],
-  [["Ctrl Enter"], "Stop the answer and send at once", false],
+  [["Enter"], "Send; during an answer, after it", false],
+  [["Alt Enter"], "Send after the present step", false],
+  [["Ctrl Enter"], "Stop the answer and send now", false],
   [["Shift Enter"], "A new line", false],
-  [["↑"], "Edit your last message, where nothing is written", false],
+  [["↑"], "Edit your last message, if the message box is empty", false],
   [["j", "Alt ↓"], "Next message", false],
-  [["k", "Alt ↑"], "Message before", false],
+  [["k", "Alt ↑"], "Previous message", false],
   [["F2"], "Rename the chat, in the list", false],
   [["t"], "Time travel", true],
   [["d"], "Developer's drawer", true],
-  [["Esc"], "Close what is open, come back to now, else stop the answer", false],
+  [["Esc"], "Close a panel, return to the present, or stop the answer", false],
   [["?"], "These shortcuts", true],
 ];
 
@@ -42,7 +42,7 @@ export function ShortcutList() {
           checked={hasSingleKeys.value}
           onChange={(event) => setSingleKeys(event.currentTarget.checked)}
         />
-        Keys of a letter alone
+        Single-letter keys
       </label>
     </Dialog>
   );

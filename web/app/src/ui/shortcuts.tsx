@@ -1,4 +1,4 @@
-/** The keys that work everywhere. Which they are is shown by shortcut_list.tsx. */
+/** Handles the keys that work everywhere. shortcut_list.tsx lists them. */
 
 import { signal } from "@preact/signals";
 
@@ -11,13 +11,13 @@ import { wishOf, type Wish } from "./keys.ts";
 const KEY = "threadcast.single_keys";
 export const hasSingleKeys = signal(device.getItem(KEY) !== "off");
 
-/** Kept in the browser: keys of a letter alone are no help to who speaks to the machine. */
+/** Stored in the browser. Single-letter keys disturb people who dictate. */
 export function setSingleKeys(isOn: boolean): void {
   hasSingleKeys.value = isOn;
   device.setItem(KEY, isOn ? "on" : "off");
 }
 
-/** Listens to the whole page, as long as it is there. */
+/** Handles the keys of the whole page. */
 export function heedKeys(): () => void {
   addEventListener("keydown", heed);
   return () => removeEventListener("keydown", heed);
@@ -25,7 +25,7 @@ export function heedKeys(): () => void {
 
 function heed(event: KeyboardEvent): void {
   if (event.defaultPrevented || event.isComposing) return;
-  if (document.querySelector("dialog[open]")) return; // it has the keys, and closes by itself
+  if (document.querySelector("dialog[open]")) return; // the dialog handles its own keys
   const { key, ctrlKey, metaKey, altKey } = event;
   const isWriting = isField(event.target);
   const wish = wishOf({ key, ctrlKey, metaKey, altKey, isWriting }, hasSingleKeys.peek());
@@ -38,7 +38,7 @@ function isField(target: EventTarget | null): boolean {
   return target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** False when there is nothing to be done, so that the key keeps what it means elsewhere. */
+/** Carries out an action. Returns false if there is nothing to do, so that the browser handles the key. */
 function carryOut(wish: Wish): boolean {
   switch (wish) {
     case "shortcuts":
@@ -63,8 +63,7 @@ function carryOut(wish: Wish): boolean {
   }
 }
 
-/** Escape goes from the outermost thing that stands open to the next. Where nothing does it stops the run, which is the
- * composer's affair. */
+/** Escape closes the topmost open part. If none is open, the message box stops the run. */
 function leave(): boolean {
   if (isNarrow.value && isSidebarOpen.value) isSidebarOpen.value = false;
   else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest("aside"))) isDrawerOpen.value = false;
@@ -85,7 +84,7 @@ function walk(step: number): boolean {
 }
 
 function focus(selector: string): boolean {
-  // After what was just opened is drawn, and before the next key is read.
+  // After the opened part is drawn, and before the next key is read.
   queueMicrotask(() => document.querySelector<HTMLElement>(selector)?.focus());
   return true;
 }

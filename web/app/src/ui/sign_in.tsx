@@ -34,10 +34,10 @@ export function SignIn() {
           <p>
             {caller ? (
               <>
-                You are signed out. Sign in as <strong>{caller}</strong> and go on where you were: what you wrote is kept in this browser.
+                You are signed out. Sign in as <strong>{caller}</strong> to continue. Your unsent text is kept in this browser.
               </>
             ) : (
-              "This server wants to know who you are. Whoever runs it gave you a token, or a link that holds one."
+              "This server requires a sign-in. Use the token or link that its operator gave you."
             )}
           </p>
           <label for={`${id}-token`}>Token or link</label>
@@ -67,7 +67,7 @@ export function SignIn() {
           <details class={css.help}>
             <summary>No token?</summary>
             <p>
-              Ask whoever runs this server. They make one with <code>threadcast token NAME</code>, put the lines that it prints into{" "}
+              Ask the operator of this server. They create a token with <code>threadcast token NAME --permissions approve</code>, put the lines that it prints into{" "}
               <code>threadcast.toml</code> and start the server again.
             </p>
             <p>You stay signed in for 30 days, in all tabs of this browser, until you sign out.</p>
@@ -78,7 +78,7 @@ export function SignIn() {
   );
 }
 
-/** Whether the person of the link takes the place of whoever is signed in. */
+/** Asks whether the link should sign in its person in place of the present one. */
 function Swap({ from, to, given, titleId }: { from: string; to: string; given: string; titleId: string }) {
   const stay = useRef<HTMLButtonElement>(null);
   useEffect(() => stay.current?.focus(), []);
@@ -90,7 +90,7 @@ function Swap({ from, to, given, titleId }: { from: string; to: string; given: s
       </h1>
       <p>
         This page was opened by a link that signs in as <strong>{to}</strong>, and this browser is signed in as <strong>{from}</strong>. If you did not
-        expect that, stay: what you write as {to} can be read by whoever made the link.
+        expect that, stay: what you write as {to} can be read by the person who made the link.
       </p>
       <button ref={stay} type="button" class="primary" onClick={declineLink}>
         Stay signed in as {from}

@@ -1,30 +1,30 @@
 /**
- * How we stand to the server, in words. Pure: what the client says goes in, what people read comes out.
+ * Describes the state of the connection in words. Pure.
  *
- * The rule: nothing is said that is not so. "Live" is said when all that was missed has come, and nothing that was sent
- * is kept from being posted; a browser without a network is told as one only while the server is in fact out of reach.
+ * "Live" is shown only when all missed events have arrived and all sent messages are posted. A missing network is named
+ * only while the server cannot be reached.
  */
 
 import type { Connection } from "threadcast-client";
 
 export interface Facts {
   readonly connection: Connection;
-  /** Whether this chat was ever seen since it was opened. */
+  /** Whether a snapshot of this chat has arrived since it was opened. */
   readonly isReady: boolean;
-  /** Why there will be no more of this chat. */
+  /** The reason why this chat's stream has ended. */
   readonly failure: { readonly message: string; readonly status?: number } | null;
-  /** What the browser believes of its network. */
+  /** Whether the browser reports a network. */
   readonly hasNetwork: boolean;
   readonly nowMs: number;
 }
 
 export interface Standing {
   readonly kind: "live" | "busy" | "offline" | "refused";
-  /** A word or two, for the bar. */
+  /** One or two words for the bar. */
   readonly word: string;
-  /** What was sent and is not posted; "" when there is nothing. */
+  /** The number of messages that are not posted yet, in words; "" for none. */
   readonly waiting: string;
-  /** Why; "" when there is nothing to say. Without what changes every second, since it is read out. */
+  /** The reason; "" for none. Without the text that changes every second, because this text is announced. */
   readonly cause: string;
   /** The text that changes every second: the time to the next try, or the length of the silence; "" for neither. */
   readonly seconds: string;
@@ -51,7 +51,7 @@ export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Fa
   if (connection.isSignedOut) return say("refused", "signed out");
   if (connection.isResting) return say("busy", "not followed", reason);
   if (state !== "offline" && silentSince !== undefined) {
-    return say("offline", "no word from the server", "", `for ${Math.floor((nowMs - silentSince) / 1000)} s`);
+    return say("offline", "no data from the server", "", `for ${Math.floor((nowMs - silentSince) / 1000)} s`);
   }
   if (state === "live") return held && reason ? say("busy", "receiving, not sending", reason) : say("live", "live");
   if (state === "catching_up") return say("busy", isReady ? "catching up" : "opening", reason);
@@ -62,10 +62,10 @@ export function standing({ connection, isReady, failure, hasNetwork, nowMs }: Fa
   return say("offline", "offline", cause, `again in ${Math.ceil((retryAt - nowMs) / 1000)} s`);
 }
 
-/** All of it as one sentence. */
+/** Joins all texts into one sentence. */
 export function sentence({ word, waiting, cause }: Standing): string {
   return [word, waiting, cause].filter(Boolean).join(", ");
 }
 
-/** What the client says of a connection that was given up by us, be it by hand or for another chat. */
+/** The client's reason for a connection that this page has closed itself. */
 const REQUESTED = "connecting again";

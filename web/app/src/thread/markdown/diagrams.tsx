@@ -1,31 +1,50 @@
 /**
- * Shows a diagram as a picture, with its source behind a button. If the diagram cannot be drawn, shows the error and the source.
+ * Shows a diagram as a picture, with its source behind a button. If the diagram cannot be drawn, shows the error and
+ * the source.
  *
- * The height of its box is estimated from the source at once, so that nothing below moves when the picture arrives. A
- * larger picture is scaled down a little, and scrolls if it is larger still.
+ * The box is exactly as high as the picture. In an old chat that this browser draws for the first time, the height is
+ * estimated. While such a box is in sight it keeps the estimated height, so that the text around it does not move. Out
+ * of sight it takes the picture's height at once: above the reader `ScrollKeeper` corrects the scroll position, and
+ * below the reader the change is not visible.
  */
 
 import { signal } from "@preact/signals";
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { theme } from "../../state/theme.ts";
+import { tellSettled } from "../scroll.ts";
+import { Canvas } from "./canvas.tsx";
 import { draw, drawnBefore, type Drawing } from "./drawing.ts";
 import { heightOf } from "./heights.ts";
-import { replaceContent } from "./patch.ts";
+import { replaceContent } from "./draw.ts";
+import { sizes } from "./sizes.ts";
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isSystemDark = signal(system.matches);
 system.addEventListener("change", () => (isSystemDark.value = system.matches));
 
-/** Below this scale a diagram cannot be read. */
-const MIN_SCALE = 0.7;
+function isDarkNow(): boolean {
+  return theme.value === "system" ? isSystemDark.value : theme.value === "dark";
+}
 
-export function Diagram({ source }: { source: string }) {
-  const isDark = theme.value === "system" ? isSystemDark.value : theme.value === "dark";
-  const [drawing, setDrawing] = useState<Drawing | null>(() => drawnBefore(source, isDark));
-  const [wrong, setWrong] = useState("");
+/** Draws a diagram that will be shown next. Never rejects. */
+export function drawAhead(source: string): Promise<unknown> {
+  return draw(source, isDarkNow()).catch(() => undefined);
+}
+
+export interface DiagramProps {
+  source: string;
+  /** The height of what was shown here before, in CSS pixels; 0 for nothing. */
+  heightBefore: number;
+}
+
+export function Diagram({ source, heightBefore }: DiagramProps) {
+  const isDark = isDarkNow();
+  const [drawing, setDrawing] = useState<Drawing | null>(() => drawnBefore(source, isDark).drawing);
+  const [wrong, setWrong] = useState(() => drawnBefore(source, isDark).wrong);
   const [isSource, setSource] = useState(false);
+  const [isEstimated, setEstimated] = useState(() => !sizes.of(source));
   useEffect(() => {
     let isOver = false;
     draw(source, isDark).then(
@@ -36,14 +55,24 @@ export function Diagram({ source }: { source: string }) {
       isOver = true;
     };
   }, [source, isDark]);
-  const height = heightOf(source);
+  const box = useRef<HTMLDivElement>(null);
+  const isMisfit = isEstimated && drawing !== null;
+  useEffect(() => {
+    if (!isMisfit || !box.current) return;
+    const sight = new IntersectionObserver(([seen]) => seen && !seen.isIntersecting && setEstimated(false));
+    sight.observe(box.current);
+    return () => sight.disconnect();
+  }, [isMisfit]);
+  useLayoutEffect(() => {
+    if (!isEstimated && box.current) tellSettled(box.current);
+  }, [isEstimated]);
   const showsSource = isSource || !!wrong;
   return (
     <>
       <figcaption>
         <span>mermaid</span>
         {!wrong && (
-          <button type="button" aria-pressed={isSource} onClick={() => setSource(!isSource)}>
+          <button type="button" aria-pressed={isSource} onClick={() => (setSource(!isSource), setEstimated(false))}>
             Source
           </button>
         )}
@@ -52,31 +81,22 @@ export function Diagram({ source }: { source: string }) {
         </button>
       </figcaption>
       {wrong && <p data-wrong>This diagram cannot be drawn. {wrong}.</p>}
-      <pre tabIndex={0} aria-label="Code, mermaid" hidden={!showsSource} style={wrong ? { maxHeight: `${height}px` } : undefined}>
+      <pre tabIndex={0} aria-label="Code, mermaid" hidden={!showsSource} style={wrong ? { maxHeight: `${heightOf(source)}px` } : undefined}>
         <code>{source}</code>
       </pre>
       {!showsSource && (
-        <div data-canvas tabIndex={0} aria-busy={!drawing} style={{ height: `${height}px` }}>
-          {drawing && <img src={drawing.src} alt={`Diagram: ${drawing.title}`} style={{ width: widthIn(drawing, height) }} />}
-        </div>
+        <Canvas source={source} size={sizes.of(source)} heightBefore={heightBefore} isEstimated={isEstimated} box={box}>
+          {drawing && <img src={drawing.src} alt={`Diagram: ${drawing.title}`} />}
+        </Canvas>
       )}
     </>
   );
 }
 
-/** The width to show: the picture's own, or the box's width if that is less, but never too small to read. */
-function widthIn({ width, height }: Drawing, box: number): string {
-  const fitting = Math.min(width, (width * (box - CANVAS_PADDING_PX)) / height);
-  return `max(${Math.round(MIN_SCALE * width)}px, min(${Math.round(fitting)}px, 100%))`;
-}
-
-/** The padding above and below, together; see markdown.module.css. */
-const CANVAS_PADDING_PX = 24;
-
-/** Diagrams within lists and the like, which are HTML and not components, by the element that holds each. */
+/** The elements that contain diagrams within lists and other blocks that are not drawn as components. */
 const nested = new Set<Element>();
 
-/** Draws the diagrams whose code is given, in place of the code. */
+/** Replaces the given code elements by diagrams. */
 export function drawNested(codes: readonly Element[]): void {
   for (const holder of nested) {
     if (holder.isConnected) continue;
@@ -87,9 +107,10 @@ export function drawNested(codes: readonly Element[]): void {
     const figure = code.isConnected ? code.closest("figure") : null;
     if (!figure) continue;
     const source = (code.textContent ?? "").replace(/\n$/, "");
+    const height = sizes.of(source) ? 0 : (code.parentElement?.offsetHeight ?? 0);
     replaceContent(figure, () => {
       figure.replaceChildren();
-      render(<Diagram source={source} />, figure);
+      render(<Diagram source={source} heightBefore={height} />, figure);
     });
     nested.add(figure);
   }

@@ -2,61 +2,71 @@
  * Draws diagrams in an isolated frame: without an origin the frame can access neither the page nor its storage, its
  * policy lets it fetch only scripts, and it returns only a picture.
  *
- * Diagrams are drawn one after the other. A frame that does not answer in time is discarded, and the next diagram gets a
- * new frame.
+ * Diagrams are drawn one after the other (`queue.ts`). A frame that does not answer in time is discarded, and the next
+ * diagram gets a new frame.
  */
 
 import type { Answer } from "../../diagram/main.ts";
+import { NotNow, Queue, TooLate, type Limits } from "./queue.ts";
+import { sizes, type Size } from "./sizes.ts";
 
-export interface Drawing {
+export interface Drawing extends Size {
   /** An address for `<img>`: SVG there runs nothing and fetches nothing (https://www.w3.org/TR/SVG2/conform.html#secure-static-mode). */
   readonly src: string;
-  /** In CSS pixels. */
-  readonly width: number;
-  readonly height: number;
   readonly title: string;
 }
 
-/** Diagrams that people write have a tenth of this size. Mermaid's own bound is 50,000. */
+/**
+ * The maximum length of a source: ten times as long as the diagrams that people write. Mermaid's own limit is 50,000.
+ */
 const MAX_SOURCE_CHARACTERS = 20_000;
 const MAX_SVG_CHARACTERS = 2_000_000;
 
-/** Time to load Mermaid (some 300 kB); and time for a diagram, which may have to load the code of its kind. */
+/** The time to load Mermaid (some 300 kB gzipped). */
 const LOAD_MS = 30_000;
-const DRAW_MS = 30_000;
 
-/** How long the frame may be silent while it draws: every second it signals that it is not stuck. */
-const SILENT_MS = 8_000;
+/** The widths of a phone, and of the column of an answer. */
+const MIN_FRAME_PX = 380;
+const MAX_FRAME_PX = 760;
 
-/** A failure that a retry may mend. A wrong diagram, or one that takes too long, fails every time. */
-class NotLoaded extends Error {}
-
-/** The newest pictures, so that a message that is drawn anew shows its diagram at once. */
+/** The number of pictures that are kept, so that a message that is drawn again shows its diagram at once. */
 const REMEMBERED = 60;
 
 const drawings = new Map<string, Promise<Drawing>>();
-const ready = new Map<string, Drawing>();
-let last: Promise<unknown> = Promise.resolve();
+const ready = new Map<string, Drawn>();
+const queue = new Queue<Drawing>();
 let frame: HTMLIFrameElement | null = null;
 /** The frame, once it is loaded. */
 let opened: Promise<HTMLIFrameElement> | null = null;
 let count = 0;
 
-/** The picture of a diagram that was drawn before. */
-export function drawnBefore(source: string, isDark: boolean): Drawing | null {
-  return ready.get(key(source, isDark)) ?? null;
+/** The result for an earlier source: the picture, or a sentence that says what is wrong. */
+interface Drawn {
+  readonly drawing: Drawing | null;
+  readonly wrong: string;
 }
 
-/** Rejects with an Error with a sentence for people. */
+const NOT_DRAWN: Drawn = { drawing: null, wrong: "" };
+
+export function drawnBefore(source: string, isDark: boolean): Drawn {
+  return ready.get(key(source, isDark)) ?? NOT_DRAWN;
+}
+
+/** Draws a diagram. Rejects with an Error whose message is a sentence for people. */
 export function draw(source: string, isDark: boolean): Promise<Drawing> {
   const known = drawings.get(key(source, isDark));
   if (known) return known;
-  const drawing = last.then(() => drawNow(source, isDark));
-  last = drawing.catch(() => undefined);
+  const drawing = queue.add((limits) => drawNow(source, isDark, limits));
   drawings.set(key(source, isDark), drawing);
   void drawing.then(
-    (drawn) => ready.set(key(source, isDark), drawn),
-    (wrong) => wrong instanceof NotLoaded && drawings.delete(key(source, isDark)),
+    (drawing) => {
+      sizes.add(source, drawing);
+      ready.set(key(source, isDark), { drawing, wrong: "" });
+    },
+    (wrong: Error) => {
+      if (wrong instanceof NotNow) drawings.delete(key(source, isDark));
+      else ready.set(key(source, isDark), { drawing: null, wrong: wrong.message });
+    },
   );
   for (const old of [...drawings.keys()].slice(0, -REMEMBERED)) {
     drawings.delete(old);
@@ -69,12 +79,12 @@ function key(source: string, isDark: boolean): string {
   return `${isDark ? "dark" : "light"} ${source}`;
 }
 
-async function drawNow(source: string, isDark: boolean): Promise<Drawing> {
+async function drawNow(source: string, isDark: boolean, { ms, silentMs }: Limits): Promise<Drawing> {
   if (source.length > MAX_SOURCE_CHARACTERS) throw new Error(`A diagram may have ${MAX_SOURCE_CHARACTERS.toLocaleString("en")} characters; this one is longer`);
   const to = await (opened ??= open());
   const id = (count += 1);
-  const answered = answerOf(to, id, DRAW_MS, new Error("Drawing this takes too long"), SILENT_MS);
-  to.contentWindow?.postMessage({ id, source, isDark }, "*"); // its origin is opaque, so that no other name fits it
+  const answered = answerOf(to, id, ms, new TooLate("Drawing this takes too long"), silentMs);
+  to.contentWindow?.postMessage({ id, source, isDark }, "*"); // the frame's origin is opaque, so only "*" matches it
   const { svg, width, height, title, wrong } = await answered.catch((late: unknown) => {
     close();
     throw late;
@@ -97,9 +107,11 @@ async function open(): Promise<HTMLIFrameElement> {
   made.title = "Draws diagrams";
   made.tabIndex = -1;
   made.ariaHidden = "true";
-  // Mermaid measures its words, so the frame needs a layout; it is invisible and takes no space.
-  Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: "760px", height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
-  const loaded = answerOf(made, 0, LOAD_MS, new NotLoaded("What draws diagrams could not be loaded"));
+  // Mermaid measures text, so the frame must have a layout; it is transparent and takes no space. A gantt chart is as
+  // wide as the frame, so that its text can be read on a phone too.
+  const width = Math.max(MIN_FRAME_PX, Math.min(MAX_FRAME_PX, innerWidth));
+  Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: `${width}px`, height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
+  const loaded = answerOf(made, 0, LOAD_MS, new NotNow("The program that draws diagrams could not be loaded"));
   document.body.append(made);
   try {
     await loaded;

@@ -7,62 +7,44 @@
 
 import { signal } from "@preact/signals";
 
-import { replaceContent } from "./patch.ts";
+import { once } from "../../ui/once.ts";
+import { replaceContent } from "./draw.ts";
 
-type Typeset = (tex: string, isDisplay: boolean) => DocumentFragment;
+type Typeset = (waiting: Set<HTMLElement>) => void;
 
 /** The longest wait for the fonts. On a slow connection formulas are shown without them, and can be read. */
 const FONTS_MS = 2_000;
 
-/** Null until KaTeX is loaded. */
+/**
+ * The function that sets waiting formulas. Null until KaTeX and its fonts are loaded, or the wait for the fonts is
+ * over.
+ */
 export const typeset = signal<Typeset | null>(null);
-let isAsked = false;
 
-/** Loads KaTeX, once. A formula that is still being written loads it too, so that KaTeX arrives in time. */
-export function wantFormulas(): void {
-  if (isAsked) return;
-  isAsked = true;
-  void import("./katex.ts").then(
-    async (loaded) => {
-      await Promise.race([loaded.fontsLoaded(), new Promise((done) => setTimeout(done, FONTS_MS))]);
-      typeset.value = loaded.typeset;
-    },
-    () => (isAsked = false), // offline: placeholders stay, until the next formula tries again
-  );
-}
+/**
+ * Loads KaTeX and waits for its fonts. Called already while the first formula is being written, so that KaTeX arrives
+ * in time. After a failure the placeholders stay until the next formula calls it.
+ */
+export const wantFormulas = once(async () => {
+  const loaded = await import("./typeset.ts");
+  await Promise.race([loaded.fontsLoaded(), new Promise((done) => setTimeout(done, FONTS_MS))]);
+  typeset.value = loaded.setWaiting;
+});
 
-/** Sets the formulas in `box` that are not set yet. */
+/** Sets the formulas in `box` that are not set yet, in each frame as many as there is time for. */
 export function setFormulas(box: Element): void {
   const formulas = box.querySelectorAll<HTMLElement>("[data-math=inline], [data-math=display]");
   if (!formulas.length) return;
   wantFormulas();
   for (const element of formulas) {
-    const tex = element.textContent ?? "";
-    if (typeset.value) set(element, tex, typeset.value);
-    else reserve(element, tex);
+    reserve(element, element.textContent ?? "");
+    if (typeset.value) waiting.add(element);
   }
+  queueMicrotask(() => typeset.value?.(waiting)); // after all blocks are drawn, and before they are painted
 }
 
-function set(element: HTMLElement, tex: string, typeset: Typeset): void {
-  const isDisplay = element.dataset.math === "display";
-  replaceContent(element, () => {
-    element.style.cssText = "";
-    try {
-      element.replaceChildren(typeset(tex, isDisplay));
-      element.dataset.math = isDisplay ? "display set" : "set";
-      if (isDisplay) element.tabIndex = 0; // it scrolls
-    } catch (wrong) {
-      const hint = (wrong as Error).message;
-      const source = document.createElement("code");
-      source.textContent = tex;
-      const note = document.createElement("small");
-      note.textContent = hint;
-      element.dataset.math = isDisplay ? "display wrong" : "wrong";
-      element.title = hint;
-      element.replaceChildren(source, " ", note);
-    }
-  });
-}
+/** Formulas that are not set yet, in the order in which they were drawn. */
+const waiting = new Set<HTMLElement>();
 
 /** Gives the placeholder about the size of the formula; the source stays in it, invisible. */
 function reserve(element: HTMLElement, tex: string): void {
@@ -72,12 +54,15 @@ function reserve(element: HTMLElement, tex: string): void {
   });
 }
 
-/** Measured in Chromium: KaTeX's letters are 1.21 times as large as the words around, and signs have space around them. */
+/**
+ * Measured in Chromium: KaTeX's letters are 1.21 times as large as the surrounding text, and signs have space around
+ * them.
+ */
 const LETTER_EMS = 0.6;
 const SPACED_EMS = 0.6;
 const SPACED = /[=<>+*-]|\\(?:[lgn]eq?|to|in|approx|equiv|times|cdot|pm|subset(?:eq)?|cup|cap|[Rr]ightarrow|Leftrightarrow|implies|iff|mapsto)\b/g;
 
-/** Tall signs, and the height in ems of a row that holds one; measured as well. */
+/** Tall signs, and the height in ems of a row with such a sign; measured in Chromium. */
 const HIGH: [RegExp, number][] = [
   [/\\(?:sum|prod|bigcup|bigcap|lim|max|min)\b/, 3.7],
   [/\\i{1,3}nt\b/, 3.1],
@@ -85,14 +70,14 @@ const HIGH: [RegExp, number][] = [
 ];
 const PLAIN_ROW_EMS = 1.8;
 
-/** The height of a display formula, estimated from its rows: a CSS length. */
+/** Estimates the height of a display formula from its rows. Returns a CSS length. */
 export function heightOfFormula(tex: string): string {
   const rows = tex.replace(/\\\\\s*(?=\\end|$)/g, "").split(/\\\\|\\cr\b/);
   const ems = rows.map((row) => HIGH.find(([sign]) => sign.test(row))?.[1] ?? PLAIN_ROW_EMS);
   return `${ems.reduce((sum, each) => sum + each, 0).toFixed(1)}em`;
 }
 
-/** The number of visible letters and signs; superscripts and subscripts count two thirds. */
+/** Estimates the width of a formula in letters: a command such as `\\alpha` counts one, a superscript or subscript two thirds. */
 function seenLength(tex: string): number {
   const words = tex.replace(/\\(?:left|right|math[a-z]+|text[a-z]*|operatorname|[cd]?frac|sqrt|[,;!:>])|[&\s]/g, "").replace(/\\[a-zA-Z]+/g, "x");
   const small = words.match(/[\^_](?:\{[^{}]*\}|.)/g)?.join("").replace(/[\^_{}]/g, "").length ?? 0;

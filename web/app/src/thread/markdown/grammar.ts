@@ -1,15 +1,17 @@
-/** Parses what the page supports beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of marked. Pure.
+/**
+ * Parses what the page supports beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of
+ * marked's lexer. Pure.
  *
- * `split.ts` parts a growing text into blocks with `blocks`, and `render.ts` makes HTML of one block with `inlines` as well.
- * Each of these blocks begins wherever a line begins with its sign. The decision needs no later line, so that a text which
- * arrives in pieces is split like the whole text.
+ * `split.ts` uses `blocks` to split a growing text into blocks; `render.ts` also uses `inlines` to parse one whole
+ * block. Each of these blocks begins at a line that starts with its sign. The decision needs no later line, so a text
+ * that arrives in pieces is split like the whole text.
  */
 
-import { Tokenizer, type MarkedExtension, type TokenizerExtension, type Tokens } from "marked";
+import { Tokenizer, type MarkedOptions, type TokenizerExtension, type Tokens } from "marked";
 
 import { covered, formulaAt, mathBlockAt, withBars } from "./math.ts";
 
-/** The tokens of the extensions, for the renderers of `render.ts`. */
+/** The tokens of the extensions, for `render.ts`. */
 export interface MathToken extends Tokens.Generic {
   tex: string;
   isDisplay: boolean;
@@ -24,13 +26,13 @@ export interface DetailsToken extends Tokens.Generic {
 /** An empty line, or a line that begins one of the blocks below, which is captured. */
 const ENDING = /\n(?:[ \t]*\n|(?= {0,3}(\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:)))/i;
 
-/** The index of the next of these blocks, if the first paragraph of `src` reaches so far. */
+/** Returns the index of the next of these blocks within the first paragraph of `src`. */
 function nextBlock(src: string): number | undefined {
   const found = ENDING.exec(src);
   return found?.[1] === undefined ? undefined : found.index + 1;
 }
 
-/** `isWhole`: a formula without an end is text; else it reaches to the end of the text so far. */
+/** With `isWhole` a formula without an end is text; otherwise it reaches to the end of the present text. */
 const mathBlock = (isWhole: boolean): TokenizerExtension => ({
   name: "mathBlock",
   level: "block",
@@ -39,7 +41,8 @@ const mathBlock = (isWhole: boolean): TokenizerExtension => ({
     const found = mathBlockAt(src);
     if (found && (found.isClosed || !isWhole)) return { type: "mathBlock", raw: found.raw, tex: found.tex, isDisplay: true };
     if (!/^ {0,3}(?:\$\$|\\\[)/.test(src)) return undefined;
-    // This is no formula, but a paragraph of its own. It has another type, since marked would join the next paragraph to it.
+    // This is a separate paragraph and no formula. It has its own type, because marked would join the next paragraph to
+    // it.
     const text = src.slice(0, nextBlock(src) ?? src.length).replace(/\n[ \t]*\n[\s\S]*/, "\n");
     return { type: "words", raw: text, tokens: this.lexer.inline(text.trim()) };
   },
@@ -77,12 +80,15 @@ export interface DetailsParts {
 
 const DETAILS = /^ {0,3}<details\b([^>\n]*)>/i;
 
-/** `<details>` at the beginning of `src`, with those inside it; without an end it goes as far as the text does. */
+/**
+ * Matches `<details>` at the beginning of `src`, including nested ones. Without an end tag it reaches to the end of the
+ * text.
+ */
 export function detailsAt(src: string): DetailsParts | null {
   const opening = DETAILS.exec(src);
   if (!opening) return null;
   const tag = /<(\/?)details\b[^>\n]*>/gi;
-  // Tags in code are text. Code is covered with as many letters, so that all indices stay valid.
+  // Tags in code are text. Code is replaced by letters of the same number, so that all indices stay valid.
   const seen = src.replace(/(?:^|\n) {0,3}(`{3,}|~{3,})[\s\S]*?(?:\n {0,3}\1[`~]*[ \t]*(?=\n|$)|$)|(`+)(?!`)[^`\n]*\2/g, (code) => code.replace(/[<>]/g, "a"));
   let depth = 0;
   let end: RegExpExecArray | null = null;
@@ -107,7 +113,10 @@ const NOTE = /^ {0,3}\[\^([^\]\s]{1,64})\]:[ \t]*([^\n]*(?:\n|$))/;
 /** A line that continues the paragraph before it. */
 const CONTINUED = /^(?!\s*(?:$|#{1,6}\s|>|`{3}|~{3}|[-*+]\s|\d{1,9}[.)]\s|\$\$|\\\[|<|\[\^|\|))[^\n]*(?:\n|$)/;
 
-/** A footnote's text: its first line, lines that go on with it, and what is indented below, also after an empty line. */
+/**
+ * Matches a footnote's text: its first line, lines that continue it, and indented lines below, also after an empty
+ * line.
+ */
 const note: TokenizerExtension = {
   name: "note",
   level: "block",
@@ -126,7 +135,7 @@ const note: TokenizerExtension = {
   },
 };
 
-/** A footnote's label and its text, as Markdown of its own. */
+/** Returns a footnote's label and its text, which is Markdown. */
 export function noteParts(raw: string): { label: string; text: string } {
   const [all = "", label = "", first = ""] = NOTE.exec(raw) ?? [];
   return { label, text: (first + raw.slice(all.length).replace(/^(?: {1,4}|\t)/gm, "")).trimEnd() };
@@ -142,7 +151,7 @@ const math: TokenizerExtension = {
   },
 };
 
-/** `isNote`: whether there is a footnote of that label. */
+/** `isNote` returns whether there is a footnote with a label. */
 const reference = (isNote: (label: string) => boolean): TokenizerExtension => ({
   name: "note",
   level: "inline",
@@ -155,7 +164,7 @@ const reference = (isNote: (label: string) => boolean): TokenizerExtension => ({
 
 const REFERENCE = /^\[\^([^\]\s]{1,64})\](?!\()/;
 
-/** The labels that a block of Markdown refers to, in order. */
+/** Returns the labels of the footnotes that a block refers to, in order. */
 export function labelsIn(block: string): string[] {
   if (!block.includes("[^")) return [];
   const words = block.replace(/(`+)[\s\S]*?\1/g, "");
@@ -166,28 +175,45 @@ function positive(at: number): number | undefined {
   return at < 0 ? undefined : at;
 }
 
-const tokenizer: MarkedExtension["tokenizer"] = {
+class OwnTokenizer extends Tokenizer {
   /** A `|` within a formula does not separate cells, and a table ends where another block begins. */
-  table(src) {
+  override table(src: string): Tokens.Table | undefined {
     const own = src.slice(0, nextBlock(src) ?? src.length);
-    const barred = withBars(own);
-    if (own === src && barred === own) return false;
-    const found = Tokenizer.prototype.table.call(this, barred);
-    if (!found) return undefined;
-    // A bar has as many characters as what it stands for, so the table ends at the same place.
-    return { ...found, raw: own.slice(0, found.raw.length) };
-  },
+    const found = super.table(withBars(own));
+    // The replacement of a bar is one character too, so the table ends at the same index.
+    return found && { ...found, raw: own.slice(0, found.raw.length) };
+  }
+
   /** An underline does not turn a paragraph into a heading if one of these blocks has ended the paragraph. */
-  lheading(src) {
+  override lheading(src: string): Tokens.Heading | undefined {
     const at = nextBlock(src);
-    return at === undefined || /\n {0,3}(?:=+|-+)[ \t]*\n/.test(src.slice(0, at)) ? false : undefined;
-  },
-};
+    return at === undefined || /\n {0,3}(?:=+|-+)[ \t]*\n/.test(src.slice(0, at)) ? super.lheading(src) : undefined;
+  }
+}
 
-/** The extensions that split a text into blocks. */
-export const blocks: MarkedExtension = { gfm: true, extensions: [mathBlock(false), details(false), note], tokenizer };
+/**
+ * Returns the options of marked's `Lexer`. marked's class `Marked` would build the same, but also include the code that
+ * writes HTML.
+ */
+function optionsOf(block: readonly TokenizerExtension[], inline: readonly TokenizerExtension[], hooks?: MarkedOptions["hooks"]): MarkedOptions {
+  const tokenizers = (of: readonly TokenizerExtension[]) => of.map((each) => each.tokenizer);
+  const starts = (of: readonly TokenizerExtension[]) => of.flatMap((each) => each.start ?? []);
+  return {
+    gfm: true,
+    tokenizer: new OwnTokenizer(),
+    extensions: {
+      ...{ renderers: {}, childTokens: {} },
+      ...{ block: tokenizers(block), startBlock: starts(block) },
+      ...{ inline: tokenizers(inline), startInline: starts(inline) },
+    },
+    hooks,
+  };
+}
 
-/** The extensions that parse one whole block. */
-export function inlines(isNote: (label: string) => boolean): MarkedExtension {
-  return { gfm: true, extensions: [mathBlock(true), details(true), math, reference(isNote)], tokenizer, hooks: { emStrongMask: covered } };
+/** The lexer that splits a text into blocks. */
+export const blocks: MarkedOptions = optionsOf([note, details(false), mathBlock(false)], []);
+
+/** Returns the options of the lexer that parses one whole block. */
+export function inlines(isNote: (label: string) => boolean): MarkedOptions {
+  return optionsOf([details(true), mathBlock(true)], [reference(isNote), math], { emStrongMask: covered } as MarkedOptions["hooks"]);
 }

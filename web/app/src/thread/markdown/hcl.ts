@@ -1,4 +1,7 @@
-/** Terraform's language (https://developer.hashicorp.com/terraform/language/syntax), which highlight.js does not bring. */
+/**
+ * Terraform's language (https://developer.hashicorp.com/terraform/language/syntax), which highlight.js does not
+ * support.
+ */
 
 import type { HLJSApi, Language, Mode } from "highlight.js";
 

@@ -2,18 +2,22 @@
 
 import { signal } from "@preact/signals";
 
+import { once } from "../../ui/once.ts";
+
 type Colour = (code: string, language: string) => string | null;
 
-/** Beyond it colouring takes longer than a frame or two (about 1 MB/s on a phone). */
+/** Colouring longer code would take more than a frame or two (about 1 MB/s on a phone). */
 const MAX_CHARACTERS = 20_000;
 
 /** Counts the loaded languages. A component that reads it is drawn again when the next language arrives. */
 export const arrivals = signal(0);
 
 let colour: Colour | null = null;
-let isAsked = false;
 
-/** HTML of the code, with everything escaped, or null. The calling component is drawn again if the result changes. */
+/**
+ * Returns the coloured code as HTML with all text escaped, or null. The calling component is drawn again if the result
+ * changes.
+ */
 export function coloured(code: string, language: string): string | null {
   if (!language || code.length > MAX_CHARACTERS) return null;
   ask();
@@ -22,15 +26,10 @@ export function coloured(code: string, language: string): string | null {
   return html;
 }
 
-function ask(): void {
-  if (isAsked) return;
-  isAsked = true;
-  void import("./languages.ts").then(
-    (loaded) => {
-      colour = loaded.coloured;
-      loaded.onArrival(() => (arrivals.value += 1));
-      arrivals.value += 1;
-    },
-    () => (isAsked = false), // offline: plain, until the next code block tries again
-  );
-}
+/** After a failed load, code stays plain until the next code block tries again. */
+const ask = once(async () => {
+  const loaded = await import("./languages.ts");
+  colour = loaded.coloured;
+  loaded.onArrival(() => (arrivals.value += 1));
+  arrivals.value += 1;
+});

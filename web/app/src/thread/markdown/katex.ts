@@ -8,8 +8,27 @@ import "katex/dist/katex.min.css";
 /** The largest size that `\rule{…}`, `\kern{…}` and the like may have, in ems; KaTeX's default is no limit. */
 const MAX_SIZE_EMS = 30;
 
-/** How often macros may be replaced in one formula: KaTeX's default, which formulas of papers stay far below. */
+/**
+ * The number of times that KaTeX may expand its own macros in one formula: its default, far more than formulas in
+ * papers need.
+ */
 const MAX_EXPANSIONS = 1_000;
+
+/** The longest display formula that `math.ts` finds; a fence of `math` may be longer. */
+const MAX_CHARACTERS = 5_000;
+
+/**
+ * KaTeX's time grows with the square of the columns: 5,000 took 3.5 times as long as 5,000 letters. A matrix of 20 by
+ * 20 has 399 ends of cells.
+ */
+const MAX_CELLS = 500;
+const CELL_ENDS = /&|\\\\|\\cr\b/g;
+
+/**
+ * Commands that define a macro. They are refused: a body of 2,400 letters that is used 800 times becomes 2 million
+ * letters, which take minutes. Macros are valid only within their formula, so definitions are of little use.
+ */
+const DEFINITION = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)(?![a-zA-Z@])/;
 
 const MATHML =
   "math semantics annotation mrow mi mo mn ms mtext mspace msup msub msubsup munder mover munderover mfrac msqrt mroot mtable mtr mtd mpadded mphantom menclose mstyle".split(
@@ -22,12 +41,16 @@ const ATTRIBUTES =
   );
 
 /**
- * A formula as elements for a box to hold, with MathML for screen readers beside what is seen. KaTeX sets styles
- * through the DOM, which no Content Security Policy refuses.
+ * Returns a formula as elements, with invisible MathML for screen readers. KaTeX sets styles through the DOM, which no
+ * Content Security Policy refuses.
  *
  * Throws an Error with a sentence for people if the formula is wrong.
  */
 export function typeset(tex: string, isDisplay: boolean): DocumentFragment {
+  if (tex.length > MAX_CHARACTERS) throw new Error(`A formula may have ${MAX_CHARACTERS.toLocaleString("en")} characters; this one is longer`);
+  if ((tex.match(CELL_ENDS)?.length ?? 0) > MAX_CELLS) throw new Error(`A formula may have ${MAX_CELLS} cells; this one has more`);
+  const definition = DEFINITION.exec(tex);
+  if (definition) throw new Error(`A formula may not define macros (character ${definition.index + 1})`);
   const box = document.createElement("span");
   try {
     katex.render(tex, box, {

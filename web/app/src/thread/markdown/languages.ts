@@ -1,6 +1,7 @@
 /**
- * Colours code. What most people paste comes with the first code; every other language of highlight.js is a file of its
- * own, loaded when code of it is shown. TypeScript's grammar reads JavaScript too, and costs as much as that.
+ * Colours code. Loads the languages of highlight.js: the common ones together with the first code, and every other
+ * language from a separate file when its code is shown. TypeScript's grammar reads JavaScript too, and costs as much as
+ * that.
  */
 
 import hljs from "highlight.js/lib/core";
@@ -19,11 +20,12 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { files, names } from "virtual:languages";
 
+import { once } from "../../ui/once.ts";
 import { hcl } from "./hcl.ts";
 
 const FIRST = { bash, cpp, css, diff, go, hcl, java, json, python, rust, sql, typescript, xml, yaml };
 
-/** Languages by every name, with common names that highlight.js does not know. */
+/** Languages by all their names, including common names that highlight.js does not know. */
 const NAMES = new Map<string, string>(
   Object.entries({
     ...names,
@@ -39,7 +41,6 @@ const NAMES = new Map<string, string>(
 
 for (const [name, language] of Object.entries(FIRST)) hljs.registerLanguage(name, language);
 
-const asked = new Set<string>();
 let arrived = (): void => undefined;
 
 /** Calls back after each loaded language. */
@@ -47,7 +48,7 @@ export function onArrival(call: () => void): void {
   arrived = call;
 }
 
-/** HTML of the code, everything in it escaped; null for a language that is not known, or not here yet. */
+/** Returns the coloured code as HTML with all text escaped; null if the language is unknown or not loaded yet. */
 export function coloured(code: string, language: string): string | null {
   const name = NAMES.get(language);
   if (!name) return null;
@@ -58,14 +59,19 @@ export function coloured(code: string, language: string): string | null {
   return hljs.highlight(code, { language: name, ignoreIllegals: true }).value;
 }
 
+/**
+ * The functions that load grammars, by language. After a failure, code stays plain until the next code block in that
+ * language tries again.
+ */
+const grammars = new Map<string, () => void>();
+
 function fetchGrammar(name: string): void {
-  if (asked.has(name)) return;
-  asked.add(name);
-  void files[name]?.().then(
-    ({ default: grammar }) => {
-      hljs.registerLanguage(name, grammar);
-      arrived();
-    },
-    () => asked.delete(name), // offline: plain, until the next one asks
-  );
+  const load = files[name];
+  if (!load) return;
+  const bring = grammars.get(name) ?? once(async () => {
+    hljs.registerLanguage(name, (await load()).default);
+    arrived();
+  });
+  grammars.set(name, bring);
+  bring();
 }

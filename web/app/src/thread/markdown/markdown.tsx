@@ -1,26 +1,30 @@
 /**
- * Shows a text in Markdown, also while it grows: finished blocks stay as they were drawn, and in the last block only the
- * changes are drawn anew.
+ * Shows a text in Markdown, also while it grows: finished blocks are not drawn again, and in the last block only the
+ * changes are drawn.
  *
- * What a reader may do inside (copy code, see an image) is heard in one place, `pressed`, since the blocks are HTML.
+ * `pressed` handles all clicks inside (such as copying code), because the blocks are not components.
  */
 
+import type { Ref } from "preact";
 import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { copied } from "../../ui/clipboard.ts";
 import { lazyOf } from "../../ui/lazy.tsx";
 import { memo } from "../../ui/memo.ts";
 import { enlarge } from "../enlarged.ts";
-import { clean } from "./clean.ts";
+import { Canvas } from "./canvas.tsx";
+import { draw, isReplaced, replaceContent, replaceElement } from "./draw.ts";
 import { heightOfFormula, setFormulas, typeset, wantFormulas } from "./formulas.ts";
+import type { DiagramProps } from "./diagrams.tsx";
 import { DETAILS_MAX_DEPTH, detailsAt, noteParts } from "./grammar.ts";
-import { heightOf } from "./heights.ts";
 import { arrivals, coloured } from "./highlight.ts";
 import { mathBlockAt } from "./math.ts";
 import { goToNote, notesOf, numbered, read, type Note } from "./notes.ts";
-import { isReplaced, patch, replaceContent } from "./patch.ts";
-import { formulaHtml, toHtml } from "./render.ts";
+import { formula, toTrees } from "./render.ts";
+import { sizes } from "./sizes.ts";
 import { fenceOf, settled, Splitter } from "./split.ts";
+import { holds, type Tree } from "./tree.ts";
+import { useAwaited } from "./waiting.ts";
 import css from "./markdown.module.css";
 
 export const Markdown = memo(function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
@@ -34,7 +38,7 @@ export const Markdown = memo(function Markdown({ text, isGrowing = false }: { te
 interface GrowingProps {
   text: string;
   isGrowing: boolean;
-  /** How many levels of `<details>` this text is within. */
+  /** The number of `<details>` elements around this text. */
   depth: number;
 }
 
@@ -46,9 +50,10 @@ function Growing({ text, isGrowing, depth }: GrowingProps) {
   const footnotes = numbered(split, isGrowing);
   const written = footnotes.notes.filter((note) => note.text);
   const last = blocks.length - 1;
+  const awaited = useAwaited(blocks, isGrowing, drawAhead);
   return (
     <>
-      {blocks.map((raw, at) => (
+      {blocks.slice(0, awaited + 1).map((raw, at) => (
         <Block
           key={at}
           raw={raw}
@@ -56,10 +61,12 @@ function Growing({ text, isGrowing, depth }: GrowingProps) {
           notes={labels[at]?.length ? notesOf(labels[at], at, footnotes) : ""}
           prefix={prefix}
           isOpen={isGrowing && at === last}
+          isAwaited={at === awaited}
           depth={depth}
         />
       ))}
-      {written.length > 0 && <Footnotes notes={written} lastLabel={noteParts(split.notes.at(-1) ?? "").label} definitions={definitions} prefix={prefix} isGrowing={isGrowing} />}
+      {written.length > 0 && awaited > last && <Footnotes notes={written} lastLabel={noteParts(split.notes.at(-1) ?? "").label} definitions={definitions} prefix={prefix} isGrowing={isGrowing} />}
+      {awaited <= last && <span data-held hidden />}
     </>
   );
 }
@@ -70,43 +77,44 @@ interface BlockProps {
   notes: string;
   prefix: string;
   isOpen: boolean;
+  /** A diagram that is not drawn yet is shown as its source. */
+  isAwaited: boolean;
   depth: number;
 }
 
-const Block = memo(function Block({ raw, definitions, notes, prefix, isOpen, depth }: BlockProps) {
+const Block = memo(function Block({ raw, definitions, notes, prefix, isOpen, isAwaited, depth }: BlockProps) {
   const fence = fenceOf(raw);
-  if (fence) return <Fenced {...fence} isClosed={fence.isClosed || !isOpen} />;
+  if (fence) return <Fenced {...fence} isClosed={(fence.isClosed || !isOpen) && !isAwaited} />;
   if (isOpen && mathBlockAt(raw)?.isClosed === false) return <Begun tex={raw} />;
   const folded = depth < DETAILS_MAX_DEPTH && /^ {0,3}</.test(raw) ? detailsAt(raw) : null;
   if (folded) {
     return (
       <details data-block open={folded.isUnfolded}>
         <summary>
-          <Html html={html(isOpen ? settled(folded.summary) : folded.summary || "Details", definitions, notes, prefix)} isOpen={isOpen} />
+          <Drawn trees={treesOf(isOpen ? settled(folded.summary) : folded.summary || "Details", definitions, notes, prefix)} isOpen={isOpen} />
         </summary>
         <Growing text={folded.body} isGrowing={isOpen && !folded.isClosed} depth={depth + 1} />
       </details>
     );
   }
-  return <Html html={html(isOpen ? settled(raw) : raw, definitions, notes, prefix)} isOpen={isOpen} />;
+  return <Drawn trees={treesOf(isOpen ? settled(raw) : raw, definitions, notes, prefix)} isOpen={isOpen} />;
 });
 
-function html(raw: string, definitions: string, notes: string, prefix: string): string {
-  return clean(toHtml(raw, definitions, notes ? read(notes, prefix) : undefined));
+function treesOf(raw: string, definitions: string, notes: string, prefix: string): Tree[] {
+  return toTrees(raw, definitions, notes ? read(notes, prefix) : undefined);
 }
 
-/** Shows HTML, and adds its formulas, coloured code and diagrams. */
-function Html({ html, isOpen }: { html: string; isOpen: boolean }) {
+/** Draws trees, and adds their formulas, coloured code and diagrams. */
+function Drawn({ trees, isOpen }: { trees: readonly Tree[]; isOpen: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    if (box.current) patch(box.current, html);
-  }, [html]);
-  useLayoutEffect(() => {
-    if (box.current) finish(box.current, isOpen);
+    if (!box.current) return;
+    draw(box.current, trees);
+    finish(box.current, isOpen);
   });
   // Read here, so that this component is drawn again when KaTeX and languages are loaded.
-  void (html.includes("data-math") && typeset.value);
-  void (html.includes("<code class") && arrivals.value);
+  void (holds(trees, "data-math") && typeset.value);
+  void (holds(trees, "class", "code") && arrivals.value);
   return <div data-block ref={box} />;
 }
 
@@ -127,20 +135,24 @@ const DIAGRAM = "language-mermaid";
 const loadDiagrams = () => import("./diagrams.tsx");
 const Diagram = lazyOf(() => loadDiagrams().then((room) => room.Diagram), Reserved);
 
-/** A placeholder as high as the diagram will be. */
-function Reserved({ source }: { source: string }) {
+function drawAhead(source: string): Promise<unknown> {
+  return loadDiagrams().then((room) => room.drawAhead(source));
+}
+
+/** A placeholder as high as the diagram will be, as far as that is known. */
+function Reserved({ source, heightBefore }: DiagramProps) {
   return (
     <>
       <figcaption>
         <span>mermaid</span>
         <button type="button" disabled>Copy</button>
       </figcaption>
-      <div data-canvas aria-busy style={{ height: `${heightOf(source)}px` }} />
+      <Canvas source={source} size={sizes.of(source)} heightBefore={heightBefore} isEstimated={!sizes.of(source)} />
     </>
   );
 }
 
-/** A formula of which the end has not come. */
+/** The placeholder for a formula whose end has not arrived. */
 function Begun({ tex }: { tex: string }) {
   wantFormulas();
   return <div data-block role="img" aria-label="A formula is being written" data-begun style={{ minHeight: heightOfFormula(tex) }} />;
@@ -153,10 +165,14 @@ interface FencedProps {
 }
 
 function Fenced({ code, language, isClosed }: FencedProps) {
-  if (language === "math") return isClosed ? <Html html={clean(formulaHtml(code, true, "div"))} isOpen={false} /> : <Begun tex={code} />;
+  const figure = useRef<HTMLElement>(null);
+  const heightBefore = useRef(0);
+  if (language === "math") return isClosed ? <Drawn trees={[formula(code, true, "div")]} isOpen={false} /> : <Begun tex={code} />;
   if (language !== "mermaid") return <Code code={code} language={language} isClosed={isClosed} />;
   if (!isClosed) void loadDiagrams().then((room) => room.prepare(), () => undefined); // loaded in time
-  return isClosed ? <figure data-block dir="ltr"><Diagram source={code} /></figure> : <Code code={code} language={language} isClosed={false} />;
+  if (!isClosed) return <Code code={code} language={language} isClosed={false} figure={figure} />;
+  heightBefore.current ||= figure.current?.querySelector("pre")?.offsetHeight ?? 0; // its source is still shown
+  return <figure data-block dir="ltr"><Diagram source={code} heightBefore={heightBefore.current} /></figure>;
 }
 
 function Footnotes({ notes, lastLabel, definitions, prefix, isGrowing }: FootnotesProps) {
@@ -165,7 +181,7 @@ function Footnotes({ notes, lastLabel, definitions, prefix, isGrowing }: Footnot
       <ol>
         {notes.map(({ label, text, number }) => (
           <li key={label} value={number} id={`${prefix}-note-${number}`} tabIndex={-1} dir="auto">
-            <Html html={html(isGrowing && label === lastLabel ? settled(text) : text, definitions, "", prefix)} isOpen={isGrowing} />
+            <Drawn trees={treesOf(isGrowing && label === lastLabel ? settled(text) : text, definitions, "", prefix)} isOpen={isGrowing} />{" "}
             <a href={`#${prefix}-ref-${number}`} data-note aria-label={`Back to reference ${number}`}>
               ↩
             </a>
@@ -185,11 +201,11 @@ interface FootnotesProps {
   isGrowing: boolean;
 }
 
-/** Fenced code: its text grows in place, so that what is selected stays so; it is coloured once its fence is closed. */
-function Code({ code, language, isClosed }: FencedProps) {
+/** Shows fenced code. Its text grows in place, so that a selection stays; it is coloured once its fence is closed. */
+function Code({ code, language, isClosed, figure }: FencedProps & { figure?: Ref<HTMLElement> }) {
   const painted = isClosed ? coloured(code, language) : null;
   return (
-    <figure data-block dir="ltr">
+    <figure data-block dir="ltr" ref={figure}>
       <figcaption>
         <span>{language || "text"}</span>
         <button type="button" data-copy="code">
@@ -223,10 +239,10 @@ function pressed(event: MouseEvent): void {
     image.alt = asked.querySelector("span")?.textContent ?? "";
     image.referrerPolicy = "no-referrer";
     image.src = asked.dataset.image ?? "";
-    asked.replaceWith(image);
+    replaceElement(asked, image);
     return;
   }
-  if (target instanceof HTMLImageElement && !target.closest("a")) enlarge(target.src, target.alt);
+  if (target instanceof HTMLImageElement && !target.closest("a")) enlarge(target.src, target.alt, target.closest("[data-canvas]") !== null);
 }
 
 const SAID_MS = 1_500;

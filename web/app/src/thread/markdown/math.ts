@@ -7,7 +7,7 @@
  */
 
 export interface Formula {
-  /** As it stands in the text, with its delimiters. */
+  /** The source with its delimiters. */
   readonly raw: string;
   readonly tex: string;
   readonly isDisplay: boolean;
@@ -19,13 +19,13 @@ const INLINE_MAX_CHARACTERS = 1_000;
 
 const EMPTY_LINE = /\n[ \t]*\n/;
 
-/** Signs that stand in formulas and hardly ever between two amounts of money. */
+/** Signs that are common in formulas and rare between two amounts of money. */
 const MATH_SIGN = /[\\^_={}<>+*]/;
 
-/** What an inline formula may be followed by if it is a letter: "the $n$th term", "two $x$s". */
+/** Letters that may follow an inline formula: "the $n$th term", "two $x$s". */
 const SUFFIX = /^(?:th|st|nd|rd|s|ary|fold)\b/;
 
-/** A formula at the beginning of `src`. `before`: the character in front of it, or nothing. */
+/** Finds a formula at the beginning of `src`. `before` is the character before it, or "". */
 export function formulaAt(src: string, before = ""): Formula | null {
   if (src[0] === "\\") return bracketed(src);
   if (src.startsWith("$$")) return doubled(src);
@@ -50,7 +50,7 @@ function doubled(src: string): Formula | null {
   return { raw: found[0], tex: tex.trim(), isDisplay: true };
 }
 
-/** "$$ to $$$" says how dear a restaurant is. */
+/** Whether a formula is really a price range, such as "$$ to $$$" for a restaurant. */
 function isPriceRange(tex: string): boolean {
   return /^\s|\s$/.test(tex) && /^[\s\w,.;:–—-]*$/.test(tex) && !/\d/.test(tex) && !/^\s*\w\s*$/.test(tex);
 }
@@ -67,7 +67,7 @@ function single(src: string, before: string): Formula | null {
   return { raw: found[0], tex, isDisplay: false };
 }
 
-/** Whether what follows a single dollar can be a formula's beginning. */
+/** Whether the text after a single dollar sign can begin a formula. */
 function mayOpen(tex: string, before: string): boolean {
   return !/[\w$\\]/.test(before) && !/^[\s)\]},.;:!?%"'’”]/.test(tex);
 }
@@ -79,9 +79,9 @@ export interface MathBlock {
 }
 
 /**
- * A formula that fills whole lines, at the beginning of `src`, which begins with `$$` or `\[`. Where the delimiter has its
- * line for itself, the formula may hold empty lines. Null if it is none; one whose end is not there yet is not closed.
- * The answer depends on no line behind the one that decides it, as `split.ts` wants it.
+ * Finds a formula that fills whole lines at the beginning of `src`, which begins with `$$` or `\[`. If the delimiter is
+ * alone on its line, the formula may contain empty lines. Returns null if there is no formula; a formula without an end
+ * has `isClosed` false. Later lines do not change the result, as `split.ts` requires.
  */
 export function mathBlockAt(src: string): MathBlock | null {
   const opening = /^ {0,3}(\$\$|\\\[)([ \t]*\n)?/.exec(src);
@@ -104,11 +104,14 @@ function emptyLine(text: string): number {
 
 interface Step {
   readonly raw: string;
-  /** "last": a formula at the very end, of which the next character may yet say that it is money. */
+  /** "last": a formula at the very end of the text; the next character may still show that it is an amount of money. */
   readonly kind: "text" | "formula" | "last" | "begun";
 }
 
-/** The text in steps: formulas, one at its end that has only begun, and what is between them; code in backticks is text. */
+/**
+ * Splits the text into formulas, the text between them, and an unfinished formula at the end; code in backticks is
+ * text.
+ */
 function* steps(text: string): Generator<Step> {
   for (let at = 0; at < text.length; ) {
     const step = stepAt(text, at);
@@ -134,7 +137,10 @@ function stepAt(text: string, at: number): Step {
   return { raw: rest.slice(0, text[at] === "\\" || rest.startsWith("$$") ? 2 : 1), kind: "text" };
 }
 
-/** Whether the rest of a growing text may be the first part of a formula; for words and money only briefly. */
+/**
+ * Whether the rest of a growing text may be the beginning of a formula. For ordinary words and amounts this is true
+ * only for a few characters.
+ */
 function hasBegun(rest: string, before: string): boolean {
   if (rest.length > INLINE_MAX_CHARACTERS || EMPTY_LINE.test(rest)) return false;
   if (/^\\(?:$|[([])/.test(rest)) return !/\\[)\]]/.test(rest);
@@ -145,32 +151,37 @@ function hasBegun(rest: string, before: string): boolean {
   return tex.length < MAX_HELD_WORDS || MATH_SIGN.test(tex);
 }
 
-/** So much after a dollar is held back before it is taken for words: a third of a second at 50 words a second. */
+/**
+ * The number of characters after a dollar sign that are held back before they count as words: a third of a second at 50
+ * words a second.
+ */
 const MAX_HELD_WORDS = 60;
 
-/** The text without a formula at its end that has only begun. */
+/** Returns the text without an unfinished formula at its end. */
 export function withoutBegun(text: string): string {
   if (!/[$\\]/.test(text)) return text;
   let length = 0;
   for (const { raw, kind } of steps(text)) {
     if (kind === "begun" || kind === "last") return text.slice(0, length);
-    if (/^`/.test(raw) && !/[^`]/.test(raw) && !EMPTY_LINE.test(text.slice(length))) return text; // code that has only begun
+    if (/^`/.test(raw) && !/[^`]/.test(raw) && !EMPTY_LINE.test(text.slice(length))) return text; // unfinished code
     length += raw.length;
   }
   return text;
 }
 
-/** Stands for a `|` of a formula while a table's row is cut into cells: a character without a meaning (private use). */
+/** Replaces a `|` in a formula while a table row is split into cells: a character from the private use area. */
 export const BAR = "\uE07C";
 
-/** Text of a table in which no `|` of a formula parts cells. It has as many lines as before. */
+/**
+ * Returns the text of a table in which a `|` of a formula does not separate cells. The number of lines stays the same.
+ */
 export function withBars(text: string): string {
   if (!/[$\\]/.test(text)) return text;
   const bars = (line: string) => [...steps(line)].map(({ raw, kind }) => (isFormula(kind) ? raw.replaceAll("|", BAR) : raw)).join("");
   return text.split("\n").map(bars).join("\n");
 }
 
-/** The text with the formulas covered by letters: none of their signs means anything outside. */
+/** Returns the text with formulas replaced by letters, so that their signs have no meaning in Markdown. */
 export function covered(text: string): string {
   if (!/[$\\]/.test(text)) return text;
   return [...steps(text)].map(({ raw, kind }) => (isFormula(kind) ? "a".repeat(raw.length) : raw)).join("");

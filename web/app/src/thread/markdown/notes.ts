@@ -1,4 +1,4 @@
-/** The footnotes below an answer: their numbers, their texts, and the links between a reference and its note. */
+/** Numbers the footnotes of an answer, shows them below it, and links references and notes. */
 
 import type { Split } from "./split.ts";
 import { noteParts } from "./grammar.ts";
@@ -14,8 +14,8 @@ export interface Note {
 const SURE_LABEL = /^\d{1,3}$/;
 
 /**
- * Numbers the footnotes that are referred to, in the order of their first references; notes that nothing refers to are left out,
- * as GitHub does. `owners`: the block of each label's first reference.
+ * Numbers the footnotes that are referred to, in the order of their first references; notes that nothing refers to are
+ * left out, as GitHub does. `owners` maps each label to the block of its first reference.
  */
 export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isGrowing: boolean): { notes: Note[]; owners: Map<string, number> } {
   const texts = new Map<string, string>();
@@ -29,7 +29,7 @@ export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isG
   return { notes: [...owners.keys()].map((label, at) => ({ label, text: texts.get(label) ?? "", number: at + 1 })), owners };
 }
 
-/** The notes that a block refers to, as one string, so that a block with unchanged notes is not drawn anew. */
+/** Returns the notes of a block as one string; if it is unchanged, the block is not drawn again. */
 export function notesOf(labels: readonly string[], block: number, { notes, owners }: ReturnType<typeof numbered>): string {
   const found = notes.filter((note) => labels.includes(note.label));
   return found.map(({ label, number }) => `${number}${owners.get(label) === block ? "*" : ""} ${label}`).join("\n");
@@ -47,7 +47,7 @@ export function read(said: string, prefix: string): Notes {
   );
 }
 
-/** Goes from a reference to its note or back, within the page: the address stays that of the chat. */
+/** Moves from a reference to its note or back. The address of the page does not change. */
 export function goToNote(link: HTMLAnchorElement): void {
   const place = document.getElementById(link.hash.slice(1));
   place?.scrollIntoView({ block: "nearest" });

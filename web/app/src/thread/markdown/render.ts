@@ -1,21 +1,26 @@
 /**
- * One block of Markdown to HTML, which `clean.ts` then cleans.
+ * Turns one block of Markdown into a tree, which `draw.ts` draws.
  *
- * HTML that a model writes is shown as what it is, text; a few tags without attributes are let through, since tables have
- * no other way to say them, and `<details>`. Images of other servers are not fetched unasked, because their addresses can carry text
- * out of a chat. Formulas are left as their source, in elements that `formulas.ts` fills. Pure.
+ * HTML in an answer is shown as text. A few tags without attributes are allowed, because tables have no other syntax
+ * for them, and so is `<details>`. Images of other servers are not fetched unasked, because their addresses can carry
+ * text out of a chat. Formulas become elements with their source, which `formulas.ts` fills. Pure.
  */
 
-import { Marked, type Tokens } from "marked";
+import { Lexer, type Token, type Tokens } from "marked";
 
-import { inlines, type DetailsToken, type MathToken } from "./grammar.ts";
-import { BAR } from "./math.ts";
 import { OWN_IMAGE } from "../../ui/own_image.ts";
 import { directionOf } from "./direction.ts";
+import { decoded } from "./entities.ts";
+import { inlines, type DetailsToken, type MathToken } from "./grammar.ts";
+import { BAR } from "./math.ts";
+import { branch, type Branch, type Tag, type Tree } from "./tree.ts";
 
-const HARMLESS_TAG = /^<(?:br\s*\/?|\/?(?:sub|sup|kbd|mark|u))>$/i;
+const HARMLESS_TAG = /^<(\/?)(br(?=[\s/>])|sub|sup|kbd|mark|u)\s*\/?>$/i;
 
-/** The footnotes that a block refers to: the number of each label, and the id of its first reference if it is here. */
+/**
+ * The footnotes that a block refers to: the number of each label, and the id of its first reference if that is in this
+ * block.
+ */
 export type Notes = ReadonlyMap<string, { readonly number: number; readonly href: string; readonly id: string }>;
 
 const NONE: Notes = new Map();
@@ -23,110 +28,177 @@ let notes = NONE;
 /** Labels whose first reference in this block has been written, so that each id is written once. */
 const written = new Set<string>();
 
-const marked = new Marked(
-  inlines((label) => notes.has(label)),
-  {
-    extensions: [
-      { name: "math", renderer: (token) => formulaHtml((token as MathToken).tex, (token as MathToken).isDisplay, "span") },
-      { name: "mathBlock", renderer: (token) => formulaHtml((token as MathToken).tex, true, "div") },
-      { name: "words", renderer({ raw, tokens = [] }) { return `<p${directed(raw)}>${this.parser.parseInline(tokens)}</p>`; } },
-      { name: "note", renderer: ({ label }) => reference(label as string) },
-      {
-        name: "details",
-        renderer(token) {
-          const { summary, tokens, isUnfolded } = token as DetailsToken;
-          return `<details${isUnfolded ? " open" : ""}><summary>${this.parser.parseInline(summary) || "Details"}</summary>${this.parser.parse(tokens)}</details>`;
-        },
-      },
-    ],
-    renderer: {
-      paragraph({ tokens, raw }) {
-        return `<p${directed(raw)}>${this.parser.parseInline(tokens)}</p>\n`;
-      },
-      heading({ tokens, depth, raw }) {
-        return `<h${depth}${directed(raw)}>${this.parser.parseInline(tokens)}</h${depth}>\n`;
-      },
-      codespan({ text }) {
-        return `<code dir="ltr">${escaped(text)}</code>`;
-      },
-      blockquote({ tokens, raw }) {
-        return `<blockquote${directed(raw)}>\n${this.parser.parse(tokens)}</blockquote>\n`;
-      },
-      list({ ordered, start, items, raw }) {
-        const tag = ordered ? "ol" : "ul";
-        const from = ordered && start !== 1 ? ` start="${start}"` : "";
-        return `<${tag}${from}${directed(raw)}>\n${items.map((item) => this.listitem(item)).join("")}</${tag}>\n`;
-      },
-      listitem(item) {
-        return `<li${directed(item.raw)}>${this.parser.parse(item.tokens)}</li>\n`;
-      },
-      tablecell({ text, tokens, header, align }) {
-        const tag = header ? "th" : "td";
-        return `<${tag}${directed(text)}${align ? ` align="${align}"` : ""}>${this.parser.parseInline(tokens)}</${tag}>\n`;
-      },
-      html({ text }) {
-        return HARMLESS_TAG.test(text.trim()) ? text : escaped(text);
-      },
-      code({ text, lang }: Tokens.Code) {
-        return figure(text, /^[\w+#.-]{1,30}/.exec(lang ?? "")?.[0].toLowerCase() ?? "");
-      },
-      image({ href, text }) {
-        if (OWN_IMAGE.test(href)) return `<img src="${escaped(href)}" alt="${escaped(text)}" loading="lazy">`;
-        if (!/^https:\/\//i.test(href)) return escaped(text || href);
-        const where = URL.canParse(href) ? new URL(href).host : href;
-        return `<button type="button" data-image="${escaped(href)}" title="${escaped(href)}">Show image from ${escaped(where)}${text ? `: <span>${escaped(text)}</span>` : ""}</button>`;
-      },
-      table(this, token) {
-        const row = (cells: Tokens.TableCell[]) => `<tr>${cells.map((cell) => this.tablecell(cell)).join("")}</tr>`;
-        return `<div tabindex="0"${directed(token.raw)}><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>`;
-      },
-  },
-  },
-);
+const options = inlines((label) => notes.has(label));
 
-/** `definitions`: link definitions that stand elsewhere in the text; `known`: the footnotes of the text. The HTML is not clean yet. */
-export function toHtml(block: string, definitions = "", known: Notes = NONE): string {
+/** `definitions` are the link definitions of the whole text; `known` are its footnotes. */
+export function toTrees(block: string, definitions = "", known: Notes = NONE): Tree[] {
   notes = known;
   written.clear();
   try {
-    return marked.parse(definitions && block.includes("[") ? `${block}\n\n${definitions}` : block, { async: false }).replaceAll(BAR, "|");
+    return treesOf(new Lexer(options).lex(definitions && block.includes("[") ? `${block}\n\n${definitions}` : block));
   } catch (wrong) {
     if (!(wrong instanceof RangeError)) throw wrong;
-    return `<p>${escaped(block)}</p>`; // nested deeper than the parser's stack
+    return [branch("p", {}, [block])]; // nested deeper than the parser's stack
   }
 }
 
-/** A formula's source in the element that will show it. */
-export function formulaHtml(tex: string, isDisplay: boolean, element: "span" | "div"): string {
-  return `<${element} data-math="${isDisplay ? "display" : "inline"}">${escaped(tex.replaceAll(BAR, "|"))}</${element}>`;
+/** Returns the element that will show a formula, with the source inside. */
+export function formula(tex: string, isDisplay: boolean, tag: "span" | "div"): Branch {
+  return branch(tag, { "data-math": isDisplay ? "display" : "inline" }, [withoutBars(tex)]);
 }
 
-function reference(label: string): string {
+function withoutBars(text: string): string {
+  return text.replaceAll(BAR, "|");
+}
+
+function treesOf(tokens: readonly Token[]): Tree[] {
+  const row = new Row();
+  for (const token of tokens) {
+    if (token.type === "html") row.addHtml(token.text as string);
+    else row.add(...treesOfToken(token as Tokens.Generic));
+  }
+  return row.close();
+}
+
+/** Collects elements and texts. Content after an open allowed tag, such as `<sub>`, goes into that tag. */
+class Row {
+  private readonly open: { tag: Tag | null; children: Tree[] }[] = [{ tag: null, children: [] }];
+
+  /** Joins adjacent texts, so that a text grows in place. */
+  add(...trees: Tree[]): void {
+    const { children } = this.open.at(-1) as { children: Tree[] };
+    for (const tree of trees) {
+      const last = children.at(-1);
+      if (typeof tree === "string" && typeof last === "string") children[children.length - 1] = last + tree;
+      else children.push(tree);
+    }
+  }
+
+  addHtml(text: string): void {
+    const [, isEnd, name] = HARMLESS_TAG.exec(text.trim()) ?? [];
+    const tag = name?.toLowerCase() as Tag | undefined;
+    if (!tag) this.add(withoutBars(text));
+    else if (tag === "br") this.add(branch("br"));
+    else if (!isEnd) this.open.push({ tag, children: [] });
+    else if (this.open.some((one) => one.tag === tag)) while (this.end() !== tag);
+  }
+
+  close(): Tree[] {
+    while (this.open.length > 1) this.end();
+    return this.open[0]?.children ?? [];
+  }
+
+  private end(): Tag | null {
+    const { tag, children } = this.open.pop() as { tag: Tag | null; children: Tree[] };
+    if (tag) this.add(branch(tag, {}, children));
+    return tag;
+  }
+}
+
+function treesOfToken(token: Tokens.Generic): Tree[] {
+  const tokens = token.tokens ?? [];
+  switch (token.type) {
+    case "space":
+    case "def":
+      return [];
+    case "hr":
+    case "br":
+      return [branch(token.type)];
+    case "heading":
+      return [branch(`h${token.depth as 1 | 2 | 3 | 4 | 5 | 6}`, directed(token.raw), treesOf(tokens))];
+    case "paragraph":
+    case "words":
+      return [branch("p", directed(token.raw), treesOf(tokens))];
+    case "blockquote":
+      return [branch("blockquote", directed(token.raw), treesOf(tokens))];
+    case "list":
+      return [list(token as Tokens.List)];
+    case "checkbox":
+      return [branch("input", { ...(token.checked && { checked: "" }), type: "checkbox", disabled: "", "aria-label": "task" }), " "];
+    case "code":
+      return [figure(token.text as string, /^[\w+#.-]{1,30}/.exec((token.lang as string | undefined) ?? "")?.[0].toLowerCase() ?? "")];
+    case "table":
+      return [table(token as Tokens.Table)];
+    case "details":
+      return [details(token as DetailsToken)];
+    case "math":
+      return [formula((token as MathToken).tex, (token as MathToken).isDisplay, "span")];
+    case "mathBlock":
+      return [formula((token as MathToken).tex, true, "div")];
+    case "note":
+      return [reference(token.label as string)];
+    case "strong":
+    case "em":
+    case "del":
+      return [branch(token.type, {}, treesOf(tokens))];
+    case "codespan":
+      return [branch("code", { dir: "ltr" }, [withoutBars(token.text as string)])];
+    case "link":
+      return link(token as Tokens.Link);
+    case "image":
+      return [image(token as Tokens.Image)];
+    case "text":
+      return token.tokens ? treesOf(tokens) : [withoutBars(decoded(token.text as string))];
+    default:
+      return [withoutBars((token.text as string | undefined) ?? token.raw)];
+  }
+}
+
+function list({ ordered, start, items, raw }: Tokens.List): Tree {
+  const from = ordered && start !== 1 ? { start: String(start) } : {};
+  return branch(ordered ? "ol" : "ul", { ...from, ...directed(raw) }, items.map((item) => branch("li", directed(item.raw), treesOf(item.tokens))));
+}
+
+function table({ header, rows, raw }: Tokens.Table): Tree {
+  const row = (tag: "th" | "td", cells: readonly Tokens.TableCell[]) =>
+    branch("tr", {}, cells.map(({ text, tokens, align }) => branch(tag, { ...directed(text), ...(align && { align }) }, treesOf(tokens))));
+  const body = branch("tbody", {}, rows.map((cells) => row("td", cells)));
+  return branch("div", { tabindex: "0", ...directed(raw) }, [branch("table", {}, [branch("thead", {}, [row("th", header)]), body])]);
+}
+
+function details({ summary, tokens, isUnfolded }: DetailsToken): Tree {
+  const said = treesOf(summary as Token[]);
+  return branch("details", isUnfolded ? { open: "" } : {}, [branch("summary", {}, said.length ? said : ["Details"]), ...treesOf(tokens as Token[])]);
+}
+
+function link({ href, title, text, tokens, autolink }: Tokens.Link): Tree[] {
+  const said = autolink ? [text] : treesOf(tokens);
+  let address: string;
+  try {
+    address = encodeURI(href).replace(/%25/g, "%");
+  } catch {
+    return said; // an incomplete surrogate pair
+  }
+  const leads = autolink ? address : decoded(address);
+  return [branch("a", { href: leads, ...(title && { title: decoded(title) }), target: "_blank", rel: "noopener noreferrer nofollow" }, said)];
+}
+
+function image({ href, text }: Tokens.Image): Tree {
+  const said = withoutBars(text);
+  if (OWN_IMAGE.test(href)) return branch("img", { src: href, alt: said, loading: "lazy" });
+  if (!/^https:\/\//i.test(href)) return said || href;
+  const where = URL.canParse(href) ? new URL(href).host : href;
+  return branch("button", { type: "button", "data-image": href, title: href }, [`Show image from ${where}${said ? ": " : ""}`, ...(said ? [branch("span", {}, [said])] : [])]);
+}
+
+function reference(label: string): Tree {
   const note = notes.get(label);
-  if (!note) return escaped(`[^${label}]`);
-  const id = note.id && !written.has(label) ? ` id="${note.id}"` : "";
+  if (!note) return `[^${label}]`;
+  const id = note.id && !written.has(label) ? { id: note.id } : {};
   written.add(label);
-  return `<sup><a href="${note.href}"${id} data-note aria-label="Footnote ${note.number}">${note.number}</a></sup>`;
+  return branch("sup", {}, [branch("a", { href: note.href, ...id, "data-note": "", "aria-label": `Footnote ${note.number}` }, [String(note.number)])]);
 }
 
 /** A block without letters inherits its direction, which HTML's `dir="auto"` would not do. */
-function directed(raw: string): string {
-  const direction = directionOf(raw);
-  return direction ? ` dir="${direction}"` : "";
+function directed(raw: string): { dir?: "ltr" | "rtl" } {
+  const dir = directionOf(raw);
+  return dir ? { dir } : {};
 }
 
-/** Code with its language and a button that copies it; `markdown.tsx` draws the same for code that grows. */
-function figure(code: string, language: string): string {
-  const name = language ? ` class="language-${escaped(language)}"` : "";
-  return (
-    `<figure dir="ltr"><figcaption><span>${escaped(language || "text")}</span>` +
-    `<button type="button" data-copy="code">Copy</button></figcaption>` +
-    `<pre tabindex="0"><code${name}>${escaped(code)}\n</code></pre></figure>`
-  );
-}
-
-const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-
-export function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (sign) => ENTITIES[sign] as string);
+/** Returns code with its language and a copy button. `markdown.tsx` draws the same for growing code. */
+function figure(code: string, language: string): Tree {
+  return branch("figure", { dir: "ltr" }, [
+    branch("figcaption", {}, [branch("span", {}, [language || "text"]), branch("button", { type: "button", "data-copy": "code" }, ["Copy"])]),
+    branch("pre", { tabindex: "0" }, [branch("code", language ? { class: `language-${language}` } : {}, [`${code}\n`])]),
+  ]);
 }

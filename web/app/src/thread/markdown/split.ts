@@ -1,12 +1,12 @@
 /**
- * A text that grows, as blocks of Markdown of which only the last ones can still change.
- *
- * What one frame adds costs no more than the block it is added to, however long the text is. A block is finished when
- * another follows it and every line that decided so is whole: half a line may yet become something else (`1.` a list or
- * `1.5`, three backticks a fence or a word of code). Pure; the law is that a text in pieces gives the blocks of the whole.
+ * Splits a growing text into blocks of Markdown, of which only the last ones can still change. Adding text costs no
+ * more than parsing the last block, however long the text is. A block is finished when another block follows and all
+ * lines that decide this are complete: half a line may still become something else (`1.` may be a list or `1.5`, and
+ * three backticks a fence or a word of code). Pure. A text that arrives in pieces gives the same blocks as the whole
+ * text.
  */
 
-import { Lexer, Marked } from "marked";
+import { Lexer } from "marked";
 
 import { blocks, labelsIn } from "./grammar.ts";
 import { withoutBegun } from "./math.ts";
@@ -24,12 +24,12 @@ export interface Split {
 
 export class Splitter {
   private finished = new Parts();
-  /** Of the text, in finished blocks. */
+  /** The number of characters in finished blocks. */
   private length = 0;
   private head = "";
   private lineEnd = 0;
 
-  /** The text as it is now. One that does not begin as the last one did is split anew. */
+  /** Takes the present text. If it does not continue the last one, all of it is split again. */
   take(text: string): Split {
     const source = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
     if (!source.startsWith(this.head)) this.reset();
@@ -88,9 +88,7 @@ interface Found {
   readonly at: number;
 }
 
-const { defaults } = new Marked(blocks);
-
-/** Without the inline parts, which are read when a block is rendered. */
+/** Finds blocks only; `render.ts` parses their content. */
 function blocksOf(source: string): Found[] {
   const found: Found[] = [];
   let at = 0;
@@ -103,14 +101,14 @@ function blocksOf(source: string): Found[] {
 
 function tokensOf(source: string): { type: string; raw: string }[] {
   try {
-    return new Lexer(defaults).blockTokens(source, []);
+    return new Lexer(blocks).blockTokens(source, []);
   } catch (wrong) {
     if (!(wrong instanceof RangeError)) throw wrong;
-    return [{ type: "words", raw: source }]; // quotes within quotes, deeper than the parser's stack
+    return [{ type: "words", raw: source }]; // nested quotes, deeper than the parser's stack
   }
 }
 
-/** A fenced block of code taken apart; null for any other block. */
+/** Returns the parts of a fenced block of code; null for other blocks. */
 export function fenceOf(raw: string): { language: string; code: string; isClosed: boolean } | null {
   const opening = /^ {0,3}(`{3,}|~{3,})([^\n]*)(?:\n|$)/.exec(raw);
   const [all, fence, info] = opening ?? [];
@@ -125,8 +123,8 @@ export function fenceOf(raw: string): { language: string; code: string; isClosed
 }
 
 /**
- * The end of a text in mid-stream, so that what is begun does not flicker: a mark with nothing behind it is held back,
- * bold and code are closed, of half a link its words are shown.
+ * Completes the end of a growing text, so that it does not flicker: a mark without text is held back, bold text and
+ * code are closed, and of an unfinished link only the text is shown.
  */
 export function settled(raw: string): string {
   let text = withoutBegun(raw.replace(HALF_TAG, "")).replace(HALF_NOTE, "").replace(/(^|\n)[ \t]*(?:[-=*+_#>~]+|`{1,2}|\d{1,3}[.)])[ \t]*$/, "$1");
@@ -141,7 +139,7 @@ export function settled(raw: string): string {
 /** `<deta`, `<summary`, `</detai`. */
 const HALF_TAG = /<\/?(?:d(?:e(?:t(?:a(?:i(?:l(?:s[^>\n]*)?)?)?)?)?)?|s(?:u(?:m(?:m(?:a(?:r(?:y[^>\n]*)?)?)?)?)?)?)?$/i;
 
-/** `[^1`, and at the beginning of a line `[^1]`, which may become a footnote's text. */
+/** Matches `[^1`, and at the beginning of a line `[^1]`, which may begin a footnote's text. */
 const HALF_NOTE = /\[\^[^\]\s]{0,64}$|(?<=^|\n) {0,3}\[\^[^\]\s]{1,64}\]$/;
 
 function count(text: string, what: RegExp): number {

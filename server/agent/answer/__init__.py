@@ -1,1 +1,0 @@
-"""What becomes of a model's words: deltas, the finished message, its last word."""

@@ -1,1 +1,0 @@
-"""What surrounds a tool call: who may run it, its arguments before, its result after."""

@@ -1,1 +1,0 @@
-"""Where a chat is and what holds there: profile, scope, prompt."""

@@ -1,1 +1,0 @@
-"""Providers that ask nobody: small built-in models, and scripts that people write."""

@@ -1,1 +1,0 @@
-"""OpenAI's two APIs, the first of which most servers of models speak."""

@@ -1,8 +1,0 @@
-#!lua
--- dead: keep a copy of a command that was given up, before the append that consumes it.
--- KEYS dead
--- ARGV entry limit
--- Repeat: a second copy, harmless. Returns OK.
-redis.call('RPUSH', KEYS[1], ARGV[1])
-redis.call('LTRIM', KEYS[1], -ARGV[2], -1)
-return 'OK'

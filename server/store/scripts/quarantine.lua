@@ -1,9 +1,0 @@
-#!lua flags=allow-oom
--- quarantine: park a chat whose log cannot be folded: nobody's, due far ahead, nothing deleted.
--- KEYS own due
--- ARGV chat worker until_ms
--- Repeat: LOST, which means done. Returns OK or LOST.
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
-redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
-return 'OK'

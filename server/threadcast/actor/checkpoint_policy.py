@@ -1,0 +1,91 @@
+"""Decides from the size of a log when a checkpoint is due, and which entries may be trimmed (DESIGN §2).
+
+The writer asks the policy before each entry and adds the entry afterwards. When a chat is released, its policy is
+cached beside its state. Otherwise each short ownership would count from zero again, write a checkpoint, and never trim.
+Entries before the checkpoint are kept only for readers that resume; entries after it are never trimmed.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from threadcast.store.load import Extent
+from threadcast_protocol.wire.ids import EntryId
+
+__all__ = ["CheckpointPolicy"]
+
+CHECKPOINT_MIN_BYTES, CHECKPOINT_AT_REST_BYTES, CHECKPOINT_EVENTS = 256_000, 64_000, 2_000
+KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
+"""The sizes at which a checkpoint is due, and how much the log keeps for readers that resume (DESIGN §2)."""
+
+CHECKPOINT_MAX_BYTES = 64_000_000
+"""A state above this size gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
+64 MB blocks the event loop for 0.12 s (measured: 1.85 s for 1 GB), and a Redis string holds at most 512 MB."""
+
+
+@dataclass(slots=True)
+class CheckpointPolicy:
+    """`pending_*` count what the log holds after the checkpoint. `held` lists the newest entries, each with its numbers
+    of events and bytes. Entries that this process has not seen are not in the list, and are dropped by the first
+    trim."""
+
+    checkpoint_id: EntryId | None = None
+    checkpoint_bytes: int = 0
+    pending_bytes: int = 0
+    pending_events: int = 0
+    held: deque[tuple[EntryId, int, int]] = field(default_factory=deque)
+
+    @classmethod
+    def of(cls, extent: Extent) -> "CheckpointPolicy":
+        known = cls()
+        position = 0
+        if extent.checkpoint is not None:
+            known.checkpoint_id, position, known.checkpoint_bytes = extent.checkpoint
+        for entry_id, entry_position, size_bytes in extent.entries:
+            known.add(entry_id, entry_position - position, size_bytes)
+            position = entry_position
+        return known
+
+    @property
+    def state_bytes(self) -> int:
+        """The approximate size of the folded state in bytes."""
+        return self.checkpoint_bytes + self.pending_bytes
+
+    def is_due(self, size_bytes: int, *, at_rest: bool, is_importing: bool = False) -> bool:
+        """Return whether an entry of this size needs a checkpoint; False for a state above CHECKPOINT_MAX_BYTES. During
+        a large import a checkpoint is due only when the state has doubled, because a checkpoint for each part would
+        cost the square of the state's size."""
+        pending = self.pending_bytes + size_bytes
+        if self.checkpoint_bytes + pending > CHECKPOINT_MAX_BYTES:
+            return False
+        if pending > max(CHECKPOINT_MIN_BYTES, self.checkpoint_bytes):
+            return True
+        if is_importing:
+            return False
+        if self.pending_events > CHECKPOINT_EVENTS:
+            return True
+        return at_rest and pending > CHECKPOINT_AT_REST_BYTES
+
+    def trim_before(self) -> EntryId | None:
+        """Return the oldest entry to keep when the next checkpoint is written; None to keep all entries."""
+        if self.checkpoint_id is None:
+            return None
+        events = size = 0
+        for entry_id, entry_events, entry_bytes in reversed(self.held):
+            events, size = events + entry_events, size + entry_bytes
+            if events >= KEEP_EVENTS or size >= KEEP_BYTES:
+                return entry_id
+        return None
+
+    def add(self, entry_id: EntryId, events_count: int, size_bytes: int) -> None:
+        """Count an entry that was appended."""
+        self.held.append((entry_id, events_count, size_bytes))
+        self.pending_bytes += size_bytes
+        self.pending_events += events_count
+
+    def move_checkpoint(self, entry_id: EntryId, size_bytes: int, trim: EntryId | None) -> None:
+        """Note that the entry which was added last has a checkpoint, and that the entries before `trim` were
+        dropped."""
+        self.checkpoint_id, self.checkpoint_bytes = entry_id, size_bytes
+        self.pending_bytes = self.pending_events = 0
+        while trim is not None and self.held and self.held[0][0] < trim:
+            self.held.popleft()

@@ -1,0 +1,347 @@
+"""The host of a worker process: finds chats with work, runs an actor for each, and keeps the leases.
+
+The host learns of work in three ways (DISPATCH §5). A post rings the bell of its bucket. A sweep over all buckets finds
+chats whose bell was lost or whose owner died. For a chat that is already owned, an inbox signal or the answer of a
+heartbeat reports new commands. Leases only avoid double work; fences and conditional appends keep the log consistent.
+"""
+
+import random
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from threadcast.actor.actor import Actor
+from threadcast.actor.end import End
+from threadcast.actor.run_slots import Rank
+from threadcast.actor.worker_context import WorkerContext
+from threadcast.base.boundary import pass_on
+from threadcast.store.ports import Beat, Claimed, Lost, WaitingRun
+from threadcast_protocol.wire.errors import Failed, Unavailable
+
+__all__ = ["Host", "LeaseTimings"]
+
+_log = structlog.get_logger()
+
+CLAIM_MAX = 20
+"""The largest number of chats in one claim (DISPATCH §7)."""
+
+SELF_FENCE_SHARE = 0.7
+"""Tools that must not run twice are cancelled after this share of a lease without a successful heartbeat."""
+
+UNFOLDABLE_TRIES = 3
+QUARANTINE_MS = 86_400_000
+"""A chat whose log could not be folded three times is parked for a day; nothing is deleted (DESIGN §4.7)."""
+
+CRASHED = "crashed"
+"""Stands for the previous owner of a chat whose actor crashed in this process: the crash counts like a worker's
+death."""
+
+REMEMBERED_MAX = 10_000
+"""The number of chats whose crashes or unreadable logs are remembered, newest first. A forgotten chat is counted from
+zero again."""
+
+STORE_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimings:
+    """Seconds for which a lease holds, between the heartbeats of a worker, and between its sweeps for waiting chats."""
+
+    lease_seconds: float
+    beat_seconds: float
+    sweep_seconds: float
+
+    @classmethod
+    def of_lease(cls, lease_seconds: float) -> "LeaseTimings":
+        """Return the timings for a lease of `lease_seconds`. Three heartbeats fit into a lease, so that two may be
+        lost. The sweeps find a chat soon after its lease has ended. The proportions were measured together (DISPATCH
+        §7: lease 3.5 s, beat 1.1 s, sweep 0.4 s ± 50 %)."""
+        return cls(lease_seconds, lease_seconds * 1.1 / 3.5, lease_seconds * 0.4 / 3.5)
+
+    @property
+    def lease_ms(self) -> int:
+        return int(self.lease_seconds * 1000)
+
+
+class Host:
+    """Owns chats until it is cancelled. Call `drain` first to release every chat. Errors of the store do not end the
+    host."""
+
+    def __init__(self, context: WorkerContext, timings: LeaseTimings) -> None:
+        self._context = context
+        self._timings = timings
+        self._actors: dict[str, Actor] = {}
+        self._again: dict[str, str] = {}
+        self._unfoldable: dict[str, int] = {}  # by chat: the number of attempts
+        self._crashed: dict[str, None] = {}  # chat ids, in the order of their crashes
+        self._is_draining = False
+        self._drained = anyio.Event()
+        self._kept_at: dict[str, float] = {}  # by chat: the last known start of its lease, in monotonic seconds
+        self._beating: set[int] = set()  # buckets whose heartbeat has no answer yet
+        self._sweeping: set[int] = set()  # buckets whose sweep has no answer yet
+        self._tasks: TaskGroup | None = None
+        context.slots.begin = self._begin_waiting
+        context.slots.may_begin = lambda: self._tasks is not None and self._has_room()
+
+    @property
+    def name(self) -> str:
+        return self._context.worker
+
+    async def run(self) -> None:
+        """Serve until cancelled. Errors of the store pause the host, but do not end it."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._sweep_forever, tasks)
+            tasks.start_soon(self._listen_to_bells, tasks)
+            tasks.start_soon(self._listen_for_inbox_signals, tasks)
+            tasks.start_soon(self._beat_forever, tasks)
+            tasks.start_soon(self._fence_self)
+
+    async def drain(self) -> int:
+        """Release every chat at its next safe point. Returns the number of chats that were still owned after
+        `drain_seconds`."""
+        self._is_draining = True
+        for actor in self._actors.values():
+            actor.drain()
+        with anyio.move_on_after(self._context.limits.drain_seconds):
+            while self._actors:
+                self._drained = anyio.Event()
+                await self._drained.wait()
+        for actor in self._actors.values():
+            actor.lose()
+        return len(self._actors)
+
+    def _has_room(self) -> bool:
+        return not self._is_draining and len(self._actors) < self._context.limits.worker_max_chats
+
+    async def _sweep_forever(self, tasks: TaskGroup) -> None:
+        while True:
+            if self._has_room():
+                self._context.slots.look()
+                for bucket in range(self._context.store.buckets):  # in one tick, so in one pipeline
+                    if bucket not in self._sweeping:
+                        tasks.start_soon(self._sweep, bucket, tasks)
+            await anyio.sleep(self._timings.sweep_seconds * random.uniform(0.5, 1.5))
+
+    async def _sweep(self, bucket: int, tasks: TaskGroup) -> None:
+        """Claim chats of one bucket. Other buckets neither wait for this bucket nor are affected by its errors."""
+        self._sweeping.add(bucket)
+        try:
+            await self._claim(bucket, tasks)
+        except Failed as trouble:
+            self._note("claim", trouble)
+            await anyio.sleep(STORE_PAUSE_SECONDS)
+        finally:
+            self._sweeping.discard(bucket)
+
+    def _note(self, call: str, trouble: Failed) -> None:
+        """Count a failed call. An unavailable store is expected; any other error is logged."""
+        self._context.metrics.store_errors.labels(call).inc()
+        if not isinstance(trouble, Unavailable):
+            _log.error("store.failed", call=call, error=trouble.message)
+
+    async def _listen_to_bells(self, tasks: TaskGroup) -> None:
+        while True:
+            try:
+                async with self._context.store.bell() as bell:
+                    while True:
+                        if not self._has_room():
+                            await anyio.sleep(self._timings.sweep_seconds)
+                            continue
+                        bucket = await bell.wait(1.0)
+                        if bucket is None:
+                            continue
+                        if self._has_room():
+                            await self._claim(bucket, tasks)
+                        else:
+                            await bell.put_back(bucket)  # the worker has filled up or begun to drain meanwhile
+            except Failed as trouble:
+                self._note("bell", trouble)
+                await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _listen_for_inbox_signals(self, tasks: TaskGroup) -> None:
+        while True:
+            try:
+                async with self._context.store.inbox_signals(self._context.worker) as signals:
+                    async for chat_id in signals:
+                        if chat_id is None:
+                            self._beat(tasks)  # signals may be lost; the answers of heartbeats report them
+                        elif (actor := self._actors.get(chat_id)) is not None:
+                            actor.notify()
+            except Failed as trouble:
+                self._note("mail", trouble)
+                await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _claim(self, bucket: int, tasks: TaskGroup) -> None:
+        room = min(CLAIM_MAX, self._context.limits.worker_max_chats - len(self._actors))
+        if room <= 0:
+            return
+        asked_at = time.monotonic()
+        claimed = await self._context.store.claim(bucket, self._context.worker, room, self._timings.lease_ms)
+        for chat in claimed:
+            self._kept_at[chat.chat_id] = asked_at
+            if chat.waiting is None or self._has_slot(chat.chat_id, chat.waiting):
+                self._adopt(chat, tasks)
+            else:
+                tasks.start_soon(self._put_back, chat.chat_id, chat.waiting)
+
+    def _has_slot(self, chat_id: str, run: WaitingRun) -> bool:
+        return self._context.slots.is_free(chat_id, run.principal_id, Rank.parse(run.rank))
+
+    async def _put_back(self, chat_id: str, run: WaitingRun) -> None:
+        """Release a claimed chat whose run waits for a slot, and remember it. No entry is written."""
+        slots = self._context.slots
+        check_ms = slots.check_ms(run.principal_id)
+        try:
+            await self._context.store.handover(chat_id, self._context.worker, check_ms)
+        except Lost:
+            return
+        except Failed as trouble:  # the chat is offered again when the lease has ended
+            self._note("handover", trouble)
+            return
+        finally:
+            self._kept_at.pop(chat_id, None)
+        slots.wait(chat_id, run.principal_id, Rank.parse(run.rank), check_ms)
+
+    def _begin_waiting(self, chat_id: str) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._claim_waiting, chat_id, self._tasks)
+
+    async def _claim_waiting(self, chat_id: str, tasks: TaskGroup) -> None:
+        """Claim a chat whose run has got a slot."""
+        asked_at = time.monotonic()
+        is_ours = False
+        try:
+            is_ours = await self._context.store.claim_chat(chat_id, self._context.worker, self._timings.lease_ms)
+        except Failed as trouble:
+            self._note("claim", trouble)
+        finally:
+            if not is_ours:  # another worker has the chat, or it waits for nothing any more
+                self._context.slots.free(chat_id)
+        if is_ours:
+            self._kept_at[chat_id] = asked_at
+            self._adopt(Claimed(chat_id, ""), tasks)
+
+    def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
+        """Start an actor for `chat`. The chat is registered at once, so that heartbeats renew its lease from the
+        beginning."""
+        if chat.chat_id in self._actors:
+            self._again[chat.chat_id] = chat.previous
+            return
+        previous = CRASHED if chat.chat_id in self._crashed else chat.previous
+        self._crashed.pop(chat.chat_id, None)
+        actor = Actor(self._context, chat.chat_id, previous)
+        self._actors[chat.chat_id] = actor
+        self._context.metrics.chats_active.set(len(self._actors))
+        if self._is_draining:
+            actor.drain()
+        tasks.start_soon(self._host, actor, tasks)
+
+    async def _host(self, actor: Actor, tasks: TaskGroup) -> None:
+        # All tasks of the actor inherit this context, so that each of their log lines has the chat's id.
+        structlog.contextvars.bind_contextvars(chat_id=actor.chat_id)
+        end = End.LOST
+        try:
+            end = await actor.run()
+        except BaseException as wrong:  # the boundary of an actor: its chat is offered again when the lease has ended
+            pass_on(wrong)
+            _log.exception("actor.crashed", chat_id=actor.chat_id)
+            self._crashed[actor.chat_id] = None
+            _forget_oldest(self._crashed)
+        finally:
+            del self._actors[actor.chat_id]
+            if end is not End.RELEASED:
+                self._context.slots.free(actor.chat_id)
+            if actor.chat_id not in self._again:
+                self._kept_at.pop(actor.chat_id, None)
+            self._context.metrics.chats_active.set(len(self._actors))
+            self._drained.set()
+        if end is End.UNFOLDABLE:
+            await self._set_aside(actor.chat_id)
+        else:
+            self._unfoldable.pop(actor.chat_id, None)
+        if (previous := self._again.pop(actor.chat_id, None)) is not None:
+            self._adopt(Claimed(actor.chat_id, previous), tasks)
+
+    async def _set_aside(self, chat_id: str) -> None:
+        """Release the chat for a second; after three attempts, park it until a person has looked at it."""
+        store, worker = self._context.store, self._context.worker
+        tries = self._unfoldable.pop(chat_id, 0) + 1
+        self._unfoldable[chat_id] = tries
+        _forget_oldest(self._unfoldable)
+        try:
+            if tries < UNFOLDABLE_TRIES:
+                await store.handover(chat_id, worker, 1_000)
+                return
+            await store.quarantine(chat_id, worker, await store.now_ms() + QUARANTINE_MS)
+            self._context.metrics.quarantined.inc()
+            _log.error("chat.quarantined", chat_id=chat_id)
+        except Lost:
+            return  # another worker has the chat
+        except Failed as trouble:  # the chat is offered again when the lease has ended
+            _log.warning("chat.not_set_aside", chat_id=chat_id, error=trouble.message)
+
+    async def _beat_forever(self, tasks: TaskGroup) -> None:
+        while True:
+            await anyio.sleep(self._timings.beat_seconds)
+            self._beat(tasks, self._beating)
+
+    async def _fence_self(self) -> None:
+        """Call `stop_effects` for each chat whose lease may soon end. Has a clock of its own, so that a heartbeat that
+        hangs cannot delay it. Chats are looked at separately, because one node of the store may be the only one that is
+        away."""
+        trusted_seconds = SELF_FENCE_SHARE * self._timings.lease_seconds
+        while True:
+            pause_seconds = self._timings.beat_seconds  # then check the tools that began meanwhile
+            now = time.monotonic()
+            for chat_id, actor in self._actors.items():
+                left_seconds = self._kept_at.get(chat_id, now) + trusted_seconds - now
+                if left_seconds > 0:
+                    pause_seconds = min(pause_seconds, left_seconds)
+                else:
+                    actor.stop_effects()
+            await anyio.sleep(pause_seconds)
+
+    def _beat(self, tasks: TaskGroup, but: Collection[int] = ()) -> None:
+        """Send a heartbeat for each bucket, all in the same tick. Buckets whose nodes answer do not wait for the
+        others."""
+        by_bucket: dict[int, dict[str, Actor]] = {}
+        for chat_id, actor in self._actors.items():
+            by_bucket.setdefault(self._context.store.bucket_of(chat_id), {})[chat_id] = actor
+        for bucket, actors in by_bucket.items():
+            if bucket not in but:
+                tasks.start_soon(self._beat_bucket, bucket, actors)
+
+    async def _beat_bucket(self, bucket: int, actors: dict[str, Actor]) -> None:
+        self._beating.add(bucket)
+        started_at = time.monotonic()
+        try:
+            answers = await self._context.store.beat(self._context.worker, self._timings.lease_ms, list(actors))
+        except Failed as trouble:
+            _log.warning("beat.missed", chats=len(actors), bucket=bucket)
+            self._note("beat", trouble)
+            return
+        finally:
+            self._beating.discard(bucket)
+        for chat_id, answer in answers.items():
+            actor = actors[chat_id]
+            if self._actors.get(chat_id) is not actor:
+                continue  # the actor ended meanwhile; the chat's next actor has a claim of its own
+            if answer is Beat.LOST:
+                _log.warning("lease.lost", chat_id=chat_id)
+                actor.lose()
+                continue
+            # The maximum, because a later heartbeat may have been answered first.
+            self._kept_at[chat_id] = max(self._kept_at.get(chat_id, 0.0), started_at)
+            if answer is Beat.INBOX:
+                actor.notify()
+
+
+def _forget_oldest(remembered: dict[str, Any]) -> None:  # Any: the values are not read
+    while len(remembered) > REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]

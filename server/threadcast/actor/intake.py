@@ -1,0 +1,121 @@
+"""Reads a command from its inbox entry, decides it, and finds the run's next step.
+
+A command that cannot be read, or whose decision fails because of a bug, is refused. Its sender sees the refusal, and
+the chat continues with the next command.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from threadcast.actor.retry_policy import RetryPolicy
+from threadcast.actor.writer import Writer
+from threadcast.agent_loop.plan import advance, is_worked_on
+from threadcast.agent_loop.recovery import recover
+from threadcast.agent_loop.steps import Step, Wait
+from threadcast.base.boundary import pass_on
+from threadcast.chat.decider import decide
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import Progressed
+from threadcast.chat.internal_commands import BeginSubchat, InternalCommand, decode_inbox_body
+from threadcast.chat.owner_state import OwnerState
+from threadcast.chat.runs import tell_failure
+from threadcast.chat.subchats import begin_failed
+from threadcast.profiles.profile import ChatTools
+from threadcast.store.ports import Inbox, InboxEntry
+from threadcast_protocol.wire.commands import Command, Queueable
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.failures import COMMAND_CRASHED, POISON, UNREADABLE, Failure
+from threadcast_protocol.wire.principal import SYSTEM, Principal
+
+__all__ = ["carry_out", "command_of", "give_up", "give_up_first"]
+
+_log = structlog.get_logger()
+
+
+def command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
+    """Return the command and its sender. The command is None if it cannot be read; then it will be refused."""
+    by = SYSTEM
+    try:
+        by = msgspec.json.decode(entry.principal, type=Principal)
+        return decode_inbox_body(entry.body), by
+    except (BadRequest, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as unreadable:
+        _log.error("command.unreadable", client_request_id=entry.request_id, error=str(unreadable))
+        return None, by
+
+
+def carry_out(
+    tools_of: Callable[[OwnerState], ChatTools],
+    builder: EntryBuilder,
+    command: Command | InternalCommand | None,
+    by: Principal,
+    *,
+    request_id: str,
+    source: OwnerState | None,
+    is_stopped: bool,
+    advance: Callable[[EntryBuilder, ChatTools], Step] = advance,
+) -> Step:
+    """Write the effects of a command, and return the next step of the run.
+
+    `tools_of` returns the tools of a chat. `command` and `by` come from `command_of`; `request_id` is known even if the
+    command could not be read. `source`: see `decide`. `is_stopped`: the run's task was stopped for this command. While
+    a task works on the run, that task announces the run's next step, and this function returns `Wait`; otherwise
+    `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
+    """
+    table = tools_of(builder.state)
+    is_held = is_worked_on(builder.state) and not is_stopped
+    try:
+        with builder.all_or_nothing():
+            if command is None:
+                give_up(builder, command, request_id, by, UNREADABLE)
+            else:
+                decide(builder, command, by, source=source, rules=table.rules)
+    except BaseException as wrong:  # the boundary of a command: a bug fails the command, and the chat continues
+        pass_on(wrong)
+        _log.exception("command.crashed", chat_id=builder.state.chat_id, client_request_id=request_id)
+        give_up(builder, command, request_id, by, COMMAND_CRASHED)
+    if is_held:
+        return Wait()
+    if is_stopped and is_worked_on(builder.state):  # the run did not end with its task: settle what the task left open
+        recover(builder, table, can_continue=False)
+    return advance(builder, table)
+
+
+def give_up(
+    builder: EntryBuilder,
+    command: Command | InternalCommand | None,
+    request_id: str,
+    by: Principal,
+    failure: Failure,
+) -> None:
+    """Refuse a command that cannot be carried out. The next command has three attempts of its own.
+
+    The refusal reaches only the program that sent the command. If the command asked for an answer or an edit, the chat
+    therefore gets a message with the role `error`, which lasts and which every reader sees. That message has no content
+    of the command, because the content may have killed the workers. If the command was to begin a sub-chat, the calling
+    chat is told, too.
+    """
+    builder.note(Progressed())
+    builder.refuse(request_id, failure.code, failure.message, by=by)
+    if isinstance(command, Queueable):
+        tell_failure(builder, failure)
+    elif isinstance(command, BeginSubchat):
+        begin_failed(builder, command, "The chat could not begin: its server failed.")
+
+
+async def give_up_first(store: Inbox, retry_policy: RetryPolicy, writer: Writer) -> None:
+    """Refuse the first command of the inbox, if there is one, because it has killed its workers. A copy is kept among
+    the dead letters, before the append that consumes the command.
+
+    Raises: Fenced, Lost: another worker owns the chat.
+    """
+    chat_id = writer.state.chat_id
+    waiting = await retry_policy.until_answered(lambda: store.read_inbox(chat_id, 1))
+    if not waiting:
+        return
+    entry = waiting[0]
+    _log.error("command.poisoned", chat_id=chat_id, client_request_id=entry.request_id)
+    await retry_policy.until_answered(lambda: store.dead_letter(chat_id, entry, "poison"))
+    command, by = command_of(entry)
+    await writer.commit(lambda builder: give_up(builder, command, entry.request_id, by, POISON), (entry,))

@@ -1,0 +1,192 @@
+"""Writes traces to the store: a bounded queue, and one task that empties it.
+
+The loop and the writer offer records, which `agent_loop/tracing.py` defines. The task masks secrets in them, cuts and
+compresses them in a thread, and stores the records of a chat together. A run never waits for its trace, and a failed
+trace never fails the run; records that cannot be stored are dropped and counted.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from threadcast.agent_loop.tracing import OperationsTrace, RoundRecord, Trace
+from threadcast.base.boundary import pass_on
+from threadcast.base.redaction import Redactor
+from threadcast.base.telemetry import Metrics
+from threadcast.store.compression import compressed
+from threadcast.store.ports import TraceRecord, TraceRecords
+from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.errors import Failed
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = ["Traces", "compose"]
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+QUEUE_MAX_COUNT = 1_000
+"""The most records that may wait for the store: a busy worker makes them in some seconds. They share their messages
+with the chats' states."""
+
+PUT_MAX_COUNT = 32
+"""The most records in one call to the store: at most 2 MB, which take 1 to 2 ms of its time."""
+
+OPERATIONS_MAX_COUNT = 100
+"""The most operations of a durable agent in one record."""
+
+OPERATIONS_SECONDS = 0.2
+"""Seconds that operations wait for further ones, with which they share a record. Another record, such as that of the
+run's end, takes them along at once."""
+
+PUT_SECONDS = 5.0
+"""Seconds that a call may take, with the store's own retries; then its records are dropped."""
+
+CLOSE_SECONDS = 1.0
+"""Seconds that a stopping worker takes to store waiting records."""
+
+_CUTS = ((16_000, 200), (2_000, 60), (400, 20), (60, 5))
+"""Limits that are tried in turn until a record fits: characters of a text, elements of a list."""
+
+
+class Traces:
+    """The traces of one worker. `run` stores them until it is cancelled, and `aclose` stores the rest."""
+
+    def __init__(self, store: TraceRecords, metrics: Metrics, redactor: Redactor, *, ttl_seconds: int) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._redactor = redactor
+        self._ttl_seconds = ttl_seconds
+        self._queue: deque[tuple[str, str, Trace]] = deque()
+        self._has_some = anyio.Event()
+        self._is_urgent = anyio.Event()
+
+    def offer(self, chat_id: str, owner: str, record: Trace) -> None:
+        """Keep `record` if there is room; never waits, never raises."""
+        if isinstance(record, OperationsTrace) and self._joins_last(chat_id, owner, record):
+            return
+        if len(self._queue) >= QUEUE_MAX_COUNT:
+            self._drop("full", 1)
+            return
+        self._queue.append((chat_id, owner, record))
+        self._has_some.set()
+        if not isinstance(record, OperationsTrace):
+            self._is_urgent.set()
+
+    def _joins_last(self, chat_id: str, owner: str, record: OperationsTrace) -> bool:
+        """Add the operations to the last waiting record if that has operations of the same run and room for more."""
+        last_chat_id, last_owner, last = self._queue[-1] if self._queue else ("", "", None)
+        if (
+            not isinstance(last, OperationsTrace)
+            or (last_chat_id, last_owner, last.run_id) != (chat_id, owner, record.run_id)
+            or last.operations_count + record.operations_count > OPERATIONS_MAX_COUNT
+        ):
+            return False
+        last.operations += record.operations
+        last.operations_count += record.operations_count
+        return True
+
+    async def run(self) -> None:
+        while True:
+            await self._has_some.wait()
+            with anyio.move_on_after(OPERATIONS_SECONDS):
+                await self._is_urgent.wait()
+            self._has_some, self._is_urgent = anyio.Event(), anyio.Event()
+            await self._put_all()
+
+    async def aclose(self) -> None:
+        """Store the waiting records, within a second."""
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await self._put_all()
+
+    async def _put_all(self) -> None:
+        while self._queue:
+            chat_id, owner, first = self._queue.popleft()
+            records = [first]
+            while self._queue and self._queue[0][:2] == (chat_id, owner) and len(records) < PUT_MAX_COUNT:
+                records.append(self._queue.popleft()[2])
+            await self._put(chat_id, owner, records)
+
+    async def _put(self, chat_id: str, owner: str, records: list[Trace]) -> None:
+        try:
+            with anyio.fail_after(PUT_SECONDS):
+                ready = await anyio.to_thread.run_sync(compose, records, self._redactor, abandon_on_cancel=True)
+                await self._store.put_traces(chat_id, owner, ready, self._ttl_seconds)
+        except (Failed, TimeoutError) as trouble:
+            self._drop("store", len(records))
+            _log.warning("trace.not_kept", chat_id=chat_id, records=len(records), error=str(trouble))
+        except BaseException as wrong:  # the boundary of tracing: a bug in it must not fail a run
+            pass_on(wrong)
+            self._drop("internal", len(records))
+            _log.exception("trace.crashed", chat_id=chat_id)
+
+    def _drop(self, why: str, count: int) -> None:
+        self._metrics.traces_dropped.labels(why).inc(count)
+
+
+def compose(records: Sequence[Trace], redactor: Redactor) -> list[TraceRecord]:
+    """Return the records as they are stored: JSON with masked secrets, cut to size, compressed."""
+    return [TraceRecord(each.run_id, secrets.token_hex(8), _fitted(redactor.text(_json(each)))) for each in records]
+
+
+def _json(record: Trace) -> str:
+    return encode(_bounded(record)).decode()
+
+
+def _bounded(record: Trace) -> Trace:
+    """Return `record` without its middle messages if they are too large to be encoded: encoding a request of 1 GiB
+    would block the process for a minute. `_fitted` would leave out the same messages."""
+    list_max = _CUTS[0][1]
+    if not isinstance(record, RoundRecord) or len(record.messages) <= list_max:
+        return record
+    sizes = (len(each.content) for each in record.messages if isinstance(each.content, str))
+    if sum(sizes) <= RECORD_TEXT_MAX_BYTES:
+        return record
+    return replace(record, messages=_ends_of(record.messages, list_max), cut=["messages"])
+
+
+def _ends_of(items: list[_T], count: int) -> list[_T]:
+    """Return `count` of the items, more from the end than from the beginning."""
+    first = count // 4
+    return [*items[:first], *items[len(items) - (count - first) :]]
+
+
+def _fitted(text: str) -> bytes:
+    data = compressed(text.encode())
+    if len(data) <= RECORD_MAX_BYTES and len(text) <= RECORD_TEXT_MAX_BYTES // 4:
+        return data
+    whole: JsonObject = msgspec.json.decode(text)
+    for text_max, list_max in _CUTS:
+        cut: list[str] = list(whole.get("cut", []))
+        smaller = {key: _cut(value, text_max, list_max, key, cut) for key, value in whole.items()}
+        data = compressed(encode({**smaller, "cut": sorted(set(cut))}))
+        if len(data) <= RECORD_MAX_BYTES:
+            return data
+    few = {key: value for key, value in whole.items() if isinstance(value, int | None) or key in ("kind", "run_id")}
+    return compressed(encode({**few, "cut": ["all"]}))
+
+
+def _cut(value: object, text_max: int, list_max: int, where: str, cut: list[str]) -> object:
+    """Return `value` without the middles of long texts and lists, and append the names of shortened fields to `cut`.
+    Lists keep more of their end."""
+    if isinstance(value, str):
+        if len(value) <= text_max:
+            return value
+        cut.append(where)
+        half = text_max // 2
+        return f"{value[:half]}… [{len(value) - 2 * half} characters cut] …{value[-half:]}"
+    if isinstance(value, dict):
+        return {key: _cut(inner, text_max, list_max, where, cut) for key, inner in value.items()}
+    if isinstance(value, list):
+        if len(value) > list_max:
+            cut.append(where)
+            value = _ends_of(value, list_max)
+        return [_cut(inner, text_max, list_max, where, cut) for inner in value]
+    return value

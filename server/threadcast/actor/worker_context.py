@@ -1,0 +1,87 @@
+"""The context that all actors of a worker share: the store, the models, the tools, the cache of folded states.
+
+`wiring` builds it once. Each actor gets the whole context, so that its other arguments concern the chat alone.
+"""
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from threadcast.actor.append_group import AppendGroup
+from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.run_slots import RunSlots
+from threadcast.actor.traces import Traces
+from threadcast.agent_loop.ports import Authorizations, ModelTable
+from threadcast.agent_loop.reasons import Reasons
+from threadcast.base.telemetry import Metrics
+from threadcast.chat.owner_state import OwnerState
+from threadcast.profiles.profile import Profiles
+from threadcast.settings.limits import DEFAULT_LIMITS, Limits
+from threadcast.store.ports import Store
+from threadcast.tools.process_pool import ProcessPool
+from threadcast.tools.runner import ToolRunner
+from threadcast_protocol.wire.ids import NewId
+
+__all__ = ["StateCache", "WorkerContext", "random_id"]
+
+CACHE_MAX_BYTES = 256_000_000
+"""The largest total size of the folded states of released chats that a worker keeps (DESIGN §2)."""
+
+
+def random_id(prefix: str) -> str:
+    """Return `prefix` and 80 random bits. The chance that two of a billion ids in one chat are equal is below 10^-6."""
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+class StateCache:
+    """A cache of folded states by chat and head. A state is valid only while its head is the head of the chat's log.
+    The least recently used states are removed first."""
+
+    def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._states: OrderedDict[tuple[str, str], tuple[OwnerState, CheckpointPolicy]] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, state: OwnerState, checkpoint_policy: CheckpointPolicy) -> None:
+        """Keep `state` with the checkpoint policy of its log."""
+        if checkpoint_policy.state_bytes > self._max_bytes:
+            return
+        self._states[state.chat_id, state.head] = (state, checkpoint_policy)
+        self._bytes += checkpoint_policy.state_bytes
+        while self._bytes > self._max_bytes:
+            _, (_, oldest) = self._states.popitem(last=False)
+            self._bytes -= oldest.state_bytes
+
+    def pop(self, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
+        """Remove and return the state with exactly this head, and its checkpoint policy; None if the cache has no such
+        state."""
+        found = self._states.pop((chat_id, head), None)
+        if found is not None:
+            self._bytes -= found[1].state_bytes
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    """The dependencies of actors. `worker` is the worker's name, new at each start of a process (DISPATCH §2).
+    `data_dir` is the directory into which tools may write. `title_model` is the model that writes titles; with '' the
+    first line stays the title. `authorizations` finds the credentials of callers. `traces` is None if no traces are
+    kept. `reasons` cleans error messages of providers before they are shown."""
+
+    worker: str
+    store: Store
+    models: ModelTable
+    profiles: Profiles
+    runner: ToolRunner
+    metrics: Metrics
+    data_dir: str
+    title_model: str = ""
+    traces: Traces | None = None
+    authorizations: Authorizations | None = None
+    limits: Limits = DEFAULT_LIMITS
+    reasons: Reasons = field(default_factory=Reasons)
+    new_id: NewId = random_id
+    cache: StateCache = field(default_factory=StateCache)
+    processes: ProcessPool = field(default_factory=ProcessPool)
+    append_group: AppendGroup = field(default_factory=AppendGroup)
+    slots: RunSlots = field(default_factory=RunSlots)

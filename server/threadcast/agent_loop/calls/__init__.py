@@ -1,0 +1,1 @@
+"""Plans tool calls and processes their results: policies, arguments, previews, and the tools' memory."""

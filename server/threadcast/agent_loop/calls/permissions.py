@@ -1,0 +1,87 @@
+"""Compares tools with the permissions that people gave for them (PROTOCOL §11).
+
+A permission keeps a digest of each tool that it covers: of the tool's name, description and input schema. A tool with
+another digest, or a tool that appeared later, needs a new decision, and the question shows the difference. Pure.
+"""
+
+import msgspec
+
+from threadcast.chat.digests import digest
+from threadcast.chat.owner_state import KeptDefinition, OwnerState
+from threadcast.profiles.profile import ChatTools
+from threadcast.tools.base import Tool
+from threadcast_protocol.wire.events import ToolChange, ToolDefinition
+from threadcast_protocol.wire.tool_names import all_of_server, mcp_server_of
+
+__all__ = ["digest_of", "permission_of", "rule_of", "shown_with"]
+
+DEFINITION_MAX_BYTES = 16_384
+"""Maximum bytes of a definition that a chat keeps and a question shows, as JSON. Most have less than 2 kB. A longer one
+is kept as its digest alone."""
+
+DEFINITIONS_MAX_BYTES = 65_536
+"""Maximum bytes of the definitions that a permission keeps, since every checkpoint of the chat contains them. The
+shortest are kept first, so that a long definition displaces no other."""
+
+_RULES = {
+    "changed": "the tool has changed since it was always allowed",
+    "new": "the tool appeared after all tools of its server were allowed",
+    "unrecorded": "the tool was always allowed by an earlier version, which did not record its definition",
+}
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+def permission_of(state: OwnerState, tool: Tool) -> tuple[bool, ToolChange | None]:
+    """Return whether a permission covers `tool` as it is now, and otherwise the reason why an existing permission does
+    not; None if there is no permission.
+
+    A permission from before definitions were kept covers the operator's own tools. For a tool of an MCP server, whose
+    definition is written elsewhere, it does not.
+    """
+    private = state.private
+    change: ToolChange | None = None
+    for name in dict.fromkeys((tool.name, all_of_server(tool.name))):
+        if name not in private.allowed_tools:
+            continue
+        kept = private.allowed_definitions.get(name)
+        before = None if kept is None else kept.get(tool.name)
+        if before is not None and before.digest == digest_of(tool):
+            return True, None
+        if kept is None and mcp_server_of(tool.name) is None:
+            return True, None
+        kind = "unrecorded" if kept is None else "new" if before is None else "changed"
+        if change is None or kind == "changed":
+            change = ToolChange(
+                kind=kind, before=None if before is None else before.definition, now=_kept(tool).definition
+            )
+    return False, change
+
+
+def rule_of(change: ToolChange | None) -> str:
+    """Return the rule that a question names."""
+    return "policy: ask" if change is None else _RULES[change.kind]
+
+
+def shown_with(state: OwnerState, name: str, table: ChatTools) -> tuple[str, dict[str, KeptDefinition]] | None:
+    """Return the definitions that a permission for the tool `name` may cover, with the permission's widest name: those
+    of all tools of the same MCP server, or of this tool alone. Returns None if the state has the same already."""
+    widest = all_of_server(name)
+    kept = {tool.name: _kept(tool) for tool in table.all if all_of_server(tool.name) == widest}
+    left = DEFINITIONS_MAX_BYTES
+    for other, each in sorted(kept.items(), key=lambda item: (item[0] != name, len(_canonical.encode(item[1])))):
+        left -= len(_canonical.encode(each))
+        if left < 0:
+            kept[other] = KeptDefinition(each.digest)
+    return None if state.private.shown_definitions.get(widest) == kept else (widest, kept)
+
+
+def digest_of(tool: Tool) -> str:
+    """Return the digest of a tool's name, description and input schema."""
+    return digest([tool.name, tool.description, tool.input_schema])
+
+
+def _kept(tool: Tool) -> KeptDefinition:
+    definition = ToolDefinition(description=tool.description, input_schema=tool.input_schema)
+    is_short = len(_canonical.encode(definition)) <= DEFINITION_MAX_BYTES
+    return KeptDefinition(digest_of(tool), definition if is_short else None)

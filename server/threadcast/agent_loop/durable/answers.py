@@ -1,0 +1,211 @@
+"""The answers of a durable agent: text that streams into the chat, also over crashes.
+
+An unfinished answer stays shown after a crash. The agent writes it again, and while its text is the same, nothing is
+sent (`shown_text.py`); at the first difference the message is removed and a new one begins.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.agent_loop.answer.thinking import Thinking, ops_of
+from threadcast.agent_loop.durable.branches import Branch
+from threadcast.agent_loop.durable.execution import Execution
+from threadcast.agent_loop.durable.plan import error_of
+from threadcast.agent_loop.durable.shown_text import ShownText
+from threadcast.agent_loop.outcomes import keep_answer
+from threadcast.base.boundary import name_of, pass_on
+from threadcast.chat.agent_steps import record
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.journal import Operation, OperationError, Wait
+from threadcast.chat.params import effective
+from threadcast.chat.runs import close_draft
+from threadcast.chat.runtime import say_runtime
+from threadcast.custom_agents.agent import pieces_of
+from threadcast.custom_agents.errors import StepFailed
+from threadcast.custom_agents.pieces import delta_of
+from threadcast.providers.base import AGENTS, AgentDataDelta, Delta, ToolCallDelta
+from threadcast_protocol.wire.events import AgentData, MessageRemoved, StreamStarted
+from threadcast_protocol.wire.messages import JsonObject, text_of
+
+__all__ = ["write_answer"]
+
+_log = structlog.get_logger()
+
+
+async def write_answer(execution: Execution, written: Any, args: Sequence[Any], kwargs: JsonObject) -> str:
+    """Write an answer, or return the text of the finished one. Raises StepFailed: the function that writes it raised an
+    exception."""
+    name = "text" if isinstance(written, str) else getattr(written, "__name__", type(written).__name__)
+    branch, key, found = await execution.begin("answer", name)
+    if found is None or found.status == "begun":
+        found = await _Writing(execution, branch, key, found, name).write(written, args, kwargs)
+    if found.error is not None:
+        raise StepFailed(found.error.kind, found.error.message, found.name)
+    message = execution.chat.state.nodes.get(found.ref)
+    return text_of(message.content) if message is not None else ""
+
+
+class _Writing:
+    """The writing of one answer."""
+
+    def __init__(self, execution: Execution, branch: Branch, key: str, found: Operation | None, name: str) -> None:
+        self._execution = execution
+        self._branch = branch
+        self._key = key
+        self._begun = found
+        self._name = name
+        self._shown = ShownText()
+        self._assembler = self._new_assembler()
+        self._thinking = Thinking({})
+
+    async def write(self, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
+        """Write the answer and return the record of its end."""
+        execution = self._execution
+        while True:
+            await execution.wait_for(self._branch, Wait(key=self._key, on="path"))
+            async with execution.path_lock.alone(self._key):
+                if not execution.chat.state.runtime.ide_calls:  # which another branch may have published meanwhile
+                    return await self._write(written, args, kwargs)
+
+    async def _write(self, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
+        """Write the answer while nothing else is added to the path."""
+        execution = self._execution
+        await self._begin()
+        draft = execution.chat.state.draft
+        text, reasoning = (str(draft.content), str(draft.reasoning)) if draft is not None else ("", "")
+        self._thinking = Thinking(draft.message.extra if draft is not None else {})
+        if _takes_shown(written):
+            kwargs = {**kwargs, "shown": text}
+        elif draft is not None:
+            self._shown = ShownText(text, reasoning, len(draft.message.citations))
+        self._branch.inside = f"the answer {self._name!r}"
+        error: OperationError | None = None
+        try:
+            with execution.effect(self._branch, may_run_twice=True, rests=False):
+                async with aclosing(_pieces(written, args, kwargs)) as pieces:
+                    async for piece in pieces:
+                        await self._take(delta_of(piece, execution.durable.name, 0))
+            if not self._shown.is_empty:
+                await self._begin_anew()
+            await self._send_rest()
+        except BaseException as wrong:  # boundary: the operator's code
+            pass_on(wrong)
+            _log.info("agent.answer_failed", answer=self._name, error=name_of(wrong), exc_info=wrong)
+            error = error_of(wrong)
+        finally:
+            self._branch.inside = ""
+        return await execution.commit(self._branch, partial(self._end, error=error))
+
+    async def _begin(self) -> None:
+        """Open the message, unless it is open since before a crash."""
+        begun = self._begun
+        draft = self._execution.chat.state.draft
+        if begun is None or draft is None or draft.message.message_id != begun.ref:
+            self._begun = await self._execution.commit(self._branch, self._open)
+
+    def _open(self, builder: EntryBuilder) -> Operation:
+        run, path = self._execution.run_open, builder.state.path
+        message_id = builder.new_id("msg")
+        begun = Operation(kind="answer", name=self._name, status="begun", ref=message_id, at_ms=builder.now_ms)
+        record(builder, self._key, begun)
+        say_runtime(builder, "generating")
+        builder.say(
+            StreamStarted(
+                message_id=message_id,
+                run_id=run.run_id,
+                round=max(0, run.round),
+                model=f"{AGENTS}{self._execution.durable.name}",
+                append=False,
+                parent_id=path[-1] if path else None,
+                created_at=builder.now_ms,
+            )
+        )
+        return begun
+
+    async def _take(self, delta: Delta) -> None:
+        """Send what is new in a piece."""
+        if isinstance(delta, ToolCallDelta):
+            raise TypeError("an answer of a durable agent cannot contain a Call; use ctx.call")
+        new = self._shown.feed(delta)
+        if new is None:
+            await self._begin_anew()
+            return
+        await self._send(*new)
+        if not new and not isinstance(delta, AgentDataDelta):
+            self._assembler.feed(delta)  # so that its limits and usage count what was shown
+
+    async def _send(self, *deltas: Delta) -> None:
+        for delta in deltas:
+            if isinstance(delta, AgentDataDelta):
+                message_id = self._begun.ref if self._begun is not None else ""
+                await self._execution.stream(self._branch, AgentData(message_id, delta.type, delta.data))
+                continue
+            for op in ops_of((delta,), self._assembler, self._thinking):
+                await self._execution.stream(self._branch, op)
+
+    async def _send_rest(self) -> None:
+        """Say how long the agent has thought, if its answer ends with its reasoning."""
+        for op in ops_of((), self._assembler, self._thinking, is_end=True):
+            await self._execution.stream(self._branch, op)
+
+    async def _begin_anew(self) -> None:
+        """Remove what was shown, and begin a new message with all that the agent has written now."""
+        written, shown = self._shown.written, self._begun
+        self._shown, self._assembler, self._thinking = ShownText(), self._new_assembler(), Thinking({})
+
+        def begin(builder: EntryBuilder) -> Operation:
+            if shown is not None:
+                builder.say(MessageRemoved(shown.ref))
+            return self._open(builder)
+
+        self._begun = await self._execution.commit(self._branch, begin)
+        await self._send(*written)
+
+    def _end(self, builder: EntryBuilder, error: OperationError | None) -> Operation:
+        """Finish the message and record the end."""
+        begun = self._begun
+        if begun is None:  # impossible: `_begin` has set it
+            return Operation(kind="answer", name=self._name)
+        if error is not None:
+            close_draft(builder, finish_reason="error", status="error", keep=True)
+        else:
+            model = f"{AGENTS}{self._execution.durable.name}"
+            keep_answer(builder, begun.ref, self._assembler.answer(), model, extra={"durable": True})
+        ended = replace(begun, status="done" if error is None else "failed", error=error)
+        record(builder, self._key, ended)
+        return ended
+
+    def _new_assembler(self) -> Assembler:
+        state = self._execution.chat.state
+        reasoning = effective(state, "reasoning", self._execution.chat.tools().profile.params).value
+        assembler = Assembler((), lambda: "", reasoning=reasoning)
+        assembler.provider = AGENTS.rstrip("/")
+        return assembler
+
+
+def _takes_shown(written: Any) -> bool:
+    """Return whether the function continues a shown text itself."""
+    if not callable(written):
+        return False
+    try:
+        shown = inspect.signature(written).parameters.get("shown")
+    except (TypeError, ValueError):
+        return False
+    return shown is not None and shown.kind in (shown.KEYWORD_ONLY, shown.POSITIONAL_OR_KEYWORD)
+
+
+async def _pieces(written: Any, args: Sequence[Any], kwargs: JsonObject) -> AsyncGenerator[object]:
+    """Yield the pieces of a text, a piece, or a function that is called with the arguments."""
+    if not callable(written):
+        yield written
+        return
+    async with aclosing(pieces_of(written, *args, **kwargs)) as pieces:
+        async for piece in pieces:
+            yield piece

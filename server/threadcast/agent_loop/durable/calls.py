@@ -1,0 +1,167 @@
+"""Calls of tools by a durable agent: the same policies, approvals, deadlines and results as for models.
+
+Each call has its own message of the assistant with its tool message behind it, so that clients and later models read a
+valid conversation. The tool message is the record of the call's end; the journal adds only the value, where the message
+does not have it as the tool returned it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from threadcast.agent_loop.answer.assembler import ARGUMENTS_MAX_CHARACTERS
+from threadcast.agent_loop.calls.gates import (
+    answer_overdue,
+    publish_client_calls,
+    question_about,
+    run_or_answer,
+    waits_for_client,
+)
+from threadcast.agent_loop.durable.branches import Branch
+from threadcast.agent_loop.durable.execution import Execution
+from threadcast.agent_loop.outcomes import EndedCall, public_calls, tool_done
+from threadcast.agent_loop.steps import RunTool
+from threadcast.chat.agent_steps import record
+from threadcast.chat.digests import digest
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import CallAsked
+from threadcast.chat.journal import Operation, Wait
+from threadcast.chat.runs import open_calls
+from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
+from threadcast.custom_agents.values import decoded, encoded
+from threadcast.providers.base import AGENTS
+from threadcast_protocol.wire.mending import mend_text
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall
+
+__all__ = ["CallRunner", "run_call"]
+
+CallRunner: TypeAlias = Callable[[RunTool], Awaitable[EndedCall | None]]
+"""Runs the tool of an announced call; None if the run has ended."""
+
+VALUE_MAX_BYTES = 1_000_000
+"""The largest value of a call that the journal keeps. Of a larger one the agent receives the text that a model would
+read, which is cut."""
+
+
+async def run_call(execution: Execution, calls: CallRunner, name: str, args: JsonObject) -> Any:
+    """Call the tool `name`, or return what the call has returned before.
+
+    Raises:
+        CallFailed, CallDenied, OutcomeUnknown: as `AgentContext.call`.
+        TypeError, ValueError: the arguments are no JSON, or too long.
+    """
+    arguments = encoded(args)
+    if len(arguments) > ARGUMENTS_MAX_CHARACTERS:
+        raise ValueError(f"the arguments of a call have at most {ARGUMENTS_MAX_CHARACTERS:,} characters as JSON")
+    name = mend_text(name)
+    wanted = digest([decoded(arguments, Any)])
+    branch, key, found = await execution.begin("call", name, wanted)
+    if found is None:
+        async with execution.path_lock.shared():
+            found = await execution.commit(
+                branch, lambda builder: _begin(execution, builder, key, name, arguments, wanted)
+            )
+    while (message := execution.result_of(found.ref)) is None:
+        await _go_on(execution, calls, branch, key, found)
+    return _value_of(message, execution.durable.journal.get(key, found), execution)
+
+
+def _begin(execution: Execution, builder: EntryBuilder, key: str, name: str, arguments: str, wanted: str) -> Operation:
+    """Add the message that makes the call."""
+    durable = execution.durable
+    call = ToolCall(id=builder.new_id("call"), index=0, function=FunctionCall(name, arguments))
+    builder.add_message(
+        Message(
+            role="assistant",
+            content="",
+            message_id=builder.new_id("msg"),
+            tool_calls=public_calls(builder, [call], execution.chat.tools()),
+            finish_reason="tool_calls",
+            model=f"{AGENTS}{durable.name}",
+            extra={"durable": True},
+            created_at=builder.now_ms,
+        )
+    )
+    begun = Operation(kind="call", name=name, status="begun", digest=wanted, ref=call.id, at_ms=builder.now_ms)
+    record(builder, key, begun)
+    return begun
+
+
+async def _go_on(execution: Execution, calls: CallRunner, branch: Branch, key: str, begun: Operation) -> None:
+    """Do the next thing for an open call: ask a person, hand it to a client, answer it, or run its tool."""
+    tools = execution.chat.tools()
+    async with execution.path_lock.shared():
+        step = await execution.commit(branch, lambda builder: _announce(execution, builder, begun.ref))
+        if isinstance(step, RunTool):
+            tool = tools.get(step.call.function.name)
+            with execution.effect(branch, may_run_twice=tool is None or tool.retry != "once", rests=True):
+                ended = await calls(step)
+                if ended is None:
+                    raise asyncio.CancelledError
+                await execution.commit(branch, lambda builder: _end(execution, builder, key, begun, step, ended))
+    if isinstance(step, str):  # once: what the call needs may change meanwhile
+        at_client = (call for call in execution.chat.state.runtime.ide_calls if call.tool_call_id == begun.ref)
+        deadline_ms = next((call.deadline_at for call in at_client), None)
+        await execution.wait_once(branch, Wait(key=key, on=step, ref=begun.ref), deadline_ms)
+
+
+def _announce(execution: Execution, builder: EntryBuilder, call_id: str) -> RunTool | str | None:
+    """Announce the call. Returns the step that runs it, or what it waits for, or None if it was answered."""
+    tools = execution.chat.tools()
+    answer_overdue(builder, tools)
+    state = builder.state
+    run = state.private.run
+    call = next((each for each in open_calls(state) if each.id == call_id), None)
+    if run is None or call is None:
+        return None
+    if waits_for_client(state, call):
+        return "client"
+    if (reason := question_about(state, run, call, tools)) is not None:
+        gate = run.gates.get(call_id)
+        if gate is None or gate.status != "asked":
+            builder.note(CallAsked(tool_call_id=call_id, input_hash=reason.input_hash))
+        return "decision"
+    tool = tools.get(call.function.name)
+    if tool is not None and tool.policy == "client":
+        return None if publish_client_calls(builder, run, tools) else "client"
+    step = run_or_answer(builder, run, call, tools)
+    return step if isinstance(step, RunTool) else None
+
+
+def _end(
+    execution: Execution, builder: EntryBuilder, key: str, begun: Operation, step: RunTool, ended: EndedCall
+) -> None:
+    """Add the call's result, and record its value if the message does not show it as the tool returned it."""
+    if all(call.id != step.call.id for call in open_calls(builder.state)):
+        return
+    result = replace(ended.done.result, content=ended.kept.content)
+    tool_done(
+        builder,
+        step.call,
+        result,
+        ended.done.elapsed_ms,
+        execution.chat.tools(),
+        ended.kept.attachments,
+        ended.withheld,
+    )
+    value: str | None = ended.content if ended.is_json else encoded(ended.content)
+    is_shown = not ended.is_json and ended.kept.content == ended.content
+    if is_shown or result.failed or len((value or "").encode()) > VALUE_MAX_BYTES:
+        value = None
+    record(builder, key, replace(begun, status="failed" if result.failed else "done", value=value))
+
+
+def _value_of(message: Message, ended: Operation, execution: Execution) -> Any:
+    """Return the value of an answered call, or raise its error."""
+    outcome = message.extra.get("outcome")
+    text = message.content if isinstance(message.content, str) else ""
+    if not message.tool_failed:
+        return text if ended.value is None else decoded(ended.value, Any)
+    if outcome == "denied":
+        gate = execution.run_open.gates.get(ended.ref)
+        raise CallDenied(text if gate is None or gate.status != "rejected" else gate.note or "")
+    if outcome == "outcome_unknown":
+        raise OutcomeUnknown(ended.name)
+    raise CallFailed(text)

@@ -1,0 +1,394 @@
+"""Runs a durable function until it ends, or until all its branches wait for something outside.
+
+The execution has no state that the log does not have: it may be dropped at any moment, and the next one runs the
+function from the top with the journal. It is the only part that writes to the log for the function's operations, which
+`operations.py`, `calls.py` and `answers.py` implement.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn, TypeVar
+
+import anyio
+import structlog
+
+from threadcast.agent_loop.durable.branches import AgentHalted, Branch, Branches, Ended
+from threadcast.agent_loop.durable.differences import difference, early_end
+from threadcast.agent_loop.durable.path_lock import PathLock
+from threadcast.agent_loop.durable.plan import is_over, park
+from threadcast.agent_loop.plan import advance
+from threadcast.agent_loop.ports import ChatPort
+from threadcast.agent_loop.steps import Step
+from threadcast.base.boundary import name_of
+from threadcast.chat.agent_steps import record
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.journal import AgentRestarted, DurableRun, Operation, Wait
+from threadcast.chat.owner_state import OwnerState, Run
+from threadcast.chat.runs import end_run, fail_run
+from threadcast.custom_agents.agent import Agent
+from threadcast.custom_agents.context import AgentContext
+from threadcast.custom_agents.errors import StepFailed
+from threadcast_protocol.wire.deltas import DeltaOp
+from threadcast_protocol.wire.events import AgentData, PauseCleared
+from threadcast_protocol.wire.failures import Failure
+from threadcast_protocol.wire.messages import Message
+
+__all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution", "Halt", "Restart"]
+
+OPERATIONS_MAX_COUNT = 10_000
+JOURNAL_MAX_BYTES = 8_000_000
+"""The most operations of a run, and the most bytes of its journal. Agents without an end begin again with
+`ctx.restart`."""
+
+SOON_SECONDS = 1.0
+"""A branch that sleeps for less is waited for with the function in memory: to put it away would cost more."""
+
+_T = TypeVar("_T")
+_log = structlog.get_logger()
+
+
+class Halt(Exception):
+    """The run ends by the server's decision: `code` is nondeterminism or limit."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Restart(Exception):
+    """The function begins again with `state`, which is JSON text."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__("restart")
+        self.state = state
+
+
+class Execution:
+    """One execution of the durable function of `agent`. `awake_seconds` is the longest time without the begin or end of
+    an operation, while the function itself works. `effects_count` counts the steps and calls that run now and may not
+    run twice."""
+
+    def __init__(self, chat: ChatPort, agent: Agent, awake_seconds: float) -> None:
+        self.chat = chat
+        self._agent = agent
+        self._awake_seconds = awake_seconds
+        self._awake_timer: asyncio.TimerHandle | None = None
+        self.branches = Branches(self._on_change, self._check_end)
+        self.pending: dict[str, Operation] = {}
+        """Records that the next append takes along."""
+        self._waits: dict[str, Wait] = {}
+        self._why: Exception | None = None
+        self._is_over = False
+        self._is_abandoned = False
+        self._is_held = False
+        self._changed = asyncio.Event()
+        self._alarm = asyncio.Event()
+        self._results: dict[str, Message] = {}
+        self._results_of: tuple[str, ...] = ()
+        self.path_lock = PathLock(
+            _unfinished_answer(chat.state), lambda: self.branches.resting(self.branches.current())
+        )
+        self.effects_count = 0
+
+    # What the operations use.
+
+    @property
+    def run_open(self) -> Run:
+        """The open run. Raises CancelledError if it has ended."""
+        run = self.chat.state.private.run
+        if run is None or run.agent is None:
+            raise asyncio.CancelledError
+        return run
+
+    @property
+    def durable(self) -> DurableRun:
+        """The durable part of the open run."""
+        agent = self.run_open.agent
+        if agent is None:
+            raise asyncio.CancelledError
+        return agent
+
+    def enter(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
+        """Begin the next operation of the running branch. Returns the branch, the operation's key and its record, None
+        if the operation is new.
+
+        Raises:
+            AgentHalted: the journal has another operation here, or is full.
+            CancelledError: the execution is over.
+            RuntimeError: the running task is no branch.
+        """
+        branch = self.branches.current()
+        if self._is_over or branch.is_cancelled:
+            raise asyncio.CancelledError
+        key = branch.next_key()
+        found = self.durable.journal.get(key)
+        if found is None:
+            if len(self.durable.journal) + len(self.pending) >= OPERATIONS_MAX_COUNT:
+                self.halt(
+                    Halt(
+                        "limit",
+                        f"The agent made more than {OPERATIONS_MAX_COUNT:,} operations; agents without "
+                        "an end begin again with ctx.restart.",
+                    )
+                )
+            if self.durable.journal_bytes >= JOURNAL_MAX_BYTES:
+                self.halt(
+                    Halt(
+                        "limit",
+                        f"The results of the agent's operations have more than {JOURNAL_MAX_BYTES:,} "
+                        "bytes; agents without an end begin again with ctx.restart.",
+                    )
+                )
+        elif (found.kind, found.name, found.digest) != (kind, name, digest):
+            self.halt(Halt("nondeterminism", difference(found, kind, name, digest)))
+        return branch, key, found
+
+    async def begin(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
+        """Begin an operation that may wait, as `enter`. A function that goes on after its end gets no further: it is
+        refused again and again while it cleans up, and then waits for ever, as it does while the chat is handed
+        over."""
+        if self._is_abandoned or self._is_held:
+            await asyncio.Event().wait()
+        if self._is_over:
+            await asyncio.sleep(0.01)  # so that a function that handles every error does not stop the process
+        return self.enter(kind, name, digest)
+
+    def halt(self, why: Exception) -> NoReturn:
+        """End the execution because of `why`. Raises AgentHalted."""
+        self._why = self._why or why
+        self._alarm.set()
+        raise AgentHalted(str(why))
+
+    async def commit(self, branch: Branch, write: Callable[[EntryBuilder], _T]) -> _T:
+        """Append what `write` adds, with the pending records. Raises CancelledError if the branch or the execution is
+        over, and AgentHalted if the log cannot be written any more."""
+
+        def with_pending(builder: EntryBuilder) -> tuple[_T | None, bool]:
+            if self._is_over or branch.is_cancelled or builder.state.private.run is None:
+                return None, True
+            pending, self.pending = self.pending, {}
+            for key, operation in pending.items():
+                record(builder, key, operation)
+            return write(builder), False
+
+        if self._is_held and not branch.in_effect:  # the chat is being handed over: nothing new begins
+            await asyncio.Event().wait()
+        try:
+            result, is_gone = await self.chat.commit(with_pending)
+        except Exception as wrong:  # the store, or a bug: the run's task handles it
+            self.halt(wrong)
+        self._rewind_timer()
+        if is_gone:
+            raise asyncio.CancelledError
+        return result  # type: ignore[return-value]  # None only if it is gone
+
+    async def stream(self, branch: Branch, op: DeltaOp | AgentData) -> None:
+        """Offer a delta of the open answer. Raises as `commit`."""
+        if self._is_over or branch.is_cancelled:
+            raise asyncio.CancelledError
+        try:
+            await self.chat.stream(op)
+        except Exception as wrong:  # the store: the run's task handles it
+            self.halt(wrong)
+        self._rewind_timer()
+
+    async def record(self, branch: Branch, key: str, operation: Operation) -> None:
+        await self.commit(branch, lambda builder: record(builder, key, operation))
+
+    async def wait_for(self, branch: Branch, wait: Wait) -> None:
+        """Wait until `wait` is over, without holding a worker if all other branches wait, too."""
+        while not is_over(self.chat.state, wait, self.chat.now_ms()):
+            await self.wait_once(branch, wait)
+
+    async def wait_once(self, branch: Branch, wait: Wait, deadline_ms: int | None = None) -> None:
+        """Wait until `wait` may be over, or until `deadline_ms` (Unix milliseconds), as `wait_for`."""
+        end_ms, now_ms = wait.until_ms if deadline_ms is None else deadline_ms, self.chat.now_ms()
+        if not is_over(self.chat.state, wait, now_ms):
+            self._waits[wait.key] = wait
+            try:
+                with self.branches.waiting(branch):
+                    seconds = None if end_ms is None else max(0.0, (end_ms - now_ms) / 1000)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await self._changed.wait()
+            finally:
+                self._waits.pop(wait.key, None)
+
+    @contextmanager
+    def effect(self, branch: Branch, *, may_run_twice: bool, rests: bool) -> Iterator[None]:
+        """Count a step or call as running during the block, which records its end, too: a hand-over lets it. `rests`: a
+        tool runs, which has a deadline of its own."""
+        self.effects_count += not may_run_twice
+        branch.in_effect = True
+        try:
+            if rests:
+                with self.branches.resting(branch):
+                    yield
+            else:
+                yield
+        finally:
+            branch.in_effect = False
+            self.effects_count -= not may_run_twice
+            self._alarm.set()
+
+    def result_of(self, tool_call_id: str) -> Message | None:
+        """Return the tool message of a call of this run, or None."""
+        state = self.chat.state
+        if state.path != self._results_of:
+            of_run = (state.nodes[key] for key in state.path[self.run_open.first_index :])
+            self._results = {each.tool_call_id: each for each in of_run if each.tool_call_id is not None}
+            self._results_of = state.path
+        return self._results.get(tool_call_id)
+
+    # The execution.
+
+    async def run(self, context: AgentContext) -> Step:
+        """Run the function. Returns the next step of the run: `Wait` if the function was put away.
+
+        Raises:
+            Exception: the log cannot be written any more, as from `ChatPort.commit`.
+        """
+        watch = asyncio.create_task(self._watch())
+        main = self.branches.start(self._agent.function(context))
+        self._rewind_timer()
+        try:
+            while True:
+                self._alarm.clear()
+                if self._why is not None or main.done():
+                    break
+                if self.branches.all_wait and (step := await self._put_away()) is not None:
+                    return step
+                await self._alarm.wait()
+            result = (None, asyncio.CancelledError()) if not main.done() or main.cancelled() else main.result()
+        finally:
+            self._is_over = True
+            self._stop_timer()
+            watch.cancel()
+            with anyio.CancelScope(shield=True):
+                await self.branches.end_all()
+            self._is_abandoned = True
+        return await self._finish(result)
+
+    def hold(self) -> None:
+        """Begin nothing new, because the chat is handed over."""
+        self._is_held = True
+
+    async def quiet(self) -> None:
+        """Wait until no step or call runs that may not run twice."""
+        while self.effects_count and not self._is_over:
+            await self._alarm.wait()
+            await asyncio.sleep(0)
+
+    async def _watch(self) -> None:
+        while True:
+            await self.chat.changed()
+            self._tell_branches()
+
+    def _tell_branches(self) -> None:
+        """Tell waiting branches that the chat has changed."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _put_away(self) -> Step | None:
+        """Release the worker while all branches wait. Returns None if one of them need not wait any more, or only for a
+        moment."""
+        if not self._waits:
+            return None
+        waits = [self._waits[key] for key in sorted(self._waits)]
+        soon_ms = self.chat.now_ms() + SOON_SECONDS * 1_000
+        if any(wait.until_ms is not None and wait.until_ms <= soon_ms for wait in waits):
+            return None
+        tools = self.chat.tools()
+
+        def write(builder: EntryBuilder) -> Step | None:
+            run = builder.state.private.run
+            if run is None or run.agent is None:
+                return advance(builder, tools)
+            for key, operation in self.pending.items():
+                record(builder, key, operation)
+            self.pending = {}
+            return advance(builder, tools) if park(builder, run, waits, tools) else None
+
+        step = await self.chat.commit(write)
+        if step is None:
+            self._tell_branches()
+        return step
+
+    async def _finish(self, ended: Ended) -> Step:
+        """End the run as the function did."""
+        why, (result, wrong) = self._why, ended
+        tools = self.chat.tools()
+        if why is not None and not isinstance(why, Halt | Restart):
+            raise why
+        if result is not None:
+            _log.warning("agent.result_ignored", agent=self._agent.name, hint="only ctx.answer writes into the chat")
+
+        def write(builder: EntryBuilder) -> Step:
+            if builder.state.private.run is None:
+                return advance(builder, tools)
+            if isinstance(why, Restart):
+                builder.note(AgentRestarted(state=why.state))
+            elif isinstance(why, Halt):
+                outcome = "limit" if why.code == "limit" else "error"
+                fail_run(builder, Failure(code=why.code, message=why.message), outcome=outcome)
+            elif wrong is not None:
+                fail_run(builder, self._failure(wrong))
+            else:
+                for key, operation in self.pending.items():
+                    record(builder, key, operation)
+                if builder.state.runtime.pause_reasons:  # of a branch that was not the first
+                    builder.say(PauseCleared())
+                end_run(builder, "complete")
+            return advance(builder, tools)
+
+        return await self.chat.commit(write)
+
+    def _failure(self, wrong: BaseException) -> Failure:
+        name = name_of(wrong)
+        _log.warning("agent.failed", agent=self._agent.name, error=name, exc_info=wrong)
+        what = f"its step {wrong.step!r} raised {wrong.kind}" if isinstance(wrong, StepFailed) else name
+        return Failure(code="llm_error", message=f"The agent {self._agent.name!r} failed ({what}).")
+
+    def _check_end(self, branch: Branch, wrong: BaseException | None) -> None:
+        """End the run if a branch has ended where the log has a further operation of it."""
+        run = self.chat.state.private.run
+        if run is None or run.agent is None or self._is_over or branch.is_cancelled:
+            return
+        if (left := run.agent.journal.get(branch.key_ahead())) is not None:
+            self.halt(Halt("nondeterminism", early_end(left, self._agent.function, wrong)))
+
+    def _on_change(self) -> None:
+        self._alarm.set()
+        if not self.branches.any_awake:
+            self._stop_timer()
+        elif self._awake_timer is None:
+            self._rewind_timer()
+
+    def _rewind_timer(self) -> None:
+        self._stop_timer()
+        if not self._is_over and self.branches.any_awake:
+            loop = asyncio.get_running_loop()
+            self._awake_timer = loop.call_later(self._awake_seconds, self._oversleep)
+
+    def _stop_timer(self) -> None:
+        if self._awake_timer is not None:
+            self._awake_timer.cancel()
+            self._awake_timer = None
+
+    def _oversleep(self) -> None:
+        sentence = (
+            f"The agent worked for {self._awake_seconds:g} s without beginning or ending an operation, and was stopped."
+        )
+        self._why = self._why or Halt("limit", sentence)
+        self._alarm.set()
+
+
+def _unfinished_answer(state: OwnerState) -> str:
+    """Return the key of the answer that is open since before a crash, '' for none."""
+    run, draft = state.private.run, state.draft
+    if draft is None or run is None or run.agent is None:
+        return ""
+    journal, message_id = run.agent.journal, draft.message.message_id
+    return next((key for key, each in journal.items() if each.kind == "answer" and each.ref == message_id), "")

@@ -1,0 +1,110 @@
+"""Builds the request of a model call from a chat's state: system prompt, history, tools, parameters. Pure.
+
+A parameter of the command overrides the thread's, which overrides the profile's, which overrides the provider's default
+(SET-1).
+"""
+
+from collections.abc import Sequence
+
+from threadcast.agent_loop.answer.continuation import INSTRUCTION
+from threadcast.agent_loop.history.view import model_view
+from threadcast.chat.owner_state import OwnerState
+from threadcast.chat.params import all_set
+from threadcast.profiles.context import context_of, interaction_of, payloads_of
+from threadcast.profiles.profile import ChatTools
+from threadcast.profiles.prompt import PayloadLine, PromptContext, system_prompt
+from threadcast.providers.base import ModelParams, Request, RunInfo, ToolSpec
+from threadcast_protocol.fold.reducer import drafted_message
+from threadcast_protocol.wire.messages import JsonObject, Message
+
+__all__ = ["build_request", "prompt_context"]
+
+_PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra_body")
+"""The server has no defaults for these parameters; the provider chooses a parameter that is not set."""
+
+
+_GO_ON = Message(role="user", content=INSTRUCTION, message_id="continue", hidden=True, kind="continue")
+
+
+def build_request(
+    state: OwnerState,
+    tools: ChatTools,
+    provider: str,
+    model: str,
+    *,
+    with_tools: bool,
+    shown: str = "",
+    prefills: bool = False,
+) -> Request:
+    """Return the request for the open round. `model` is the name that `provider` uses; `shown` is text of this answer
+    that people have seen already. A provider that `prefills` gets `shown` as the beginning of its answer. Other
+    providers get the text as a message with an instruction to continue."""
+    run = state.private.run
+    defaults = tools.profile.params
+    values = {name: found.value for name, found in all_set(state, defaults).items()}
+    instructions = values.get("custom_instructions") or ""
+    offered = tools.specs() if with_tools else []
+    chosen: JsonObject = {name: values[name] for name in _PARAMS if name in values}
+    messages, prefix = model_view(state, defaults), ""
+    if shown and state.draft is not None:
+        if prefills:
+            prefix = shown.rstrip()
+        else:
+            messages += [drafted_message(state.draft), _GO_ON]
+    return Request(
+        model=model,
+        messages=messages,
+        system=system_prompt(tools.profile.sections, prompt_context(state, tools, offered, instructions)),
+        tools=offered,
+        params=ModelParams(**chosen),
+        prefix=prefix,
+        user=run.principal.id if run else "",
+        provider_data={
+            key: echo.data for key, echo in state.private.provider_data.items() if echo.provider == provider
+        },
+        run=_run_info(state, defaults, values, shown),
+    )
+
+
+def _run_info(state: OwnerState, defaults: JsonObject, values: JsonObject, shown: str) -> RunInfo | None:
+    run = state.private.run
+    if run is None:
+        return None
+    return RunInfo(
+        chat_id=state.chat_id,
+        run_id=run.run_id,
+        round=run.round,
+        principal=run.principal,
+        params=values,
+        context=context_of(state, defaults),
+        metadata=state.thread.metadata or {},
+        shown=shown,
+    )
+
+
+def prompt_context(
+    state: OwnerState, tools: ChatTools, offered: Sequence[ToolSpec], custom_instructions: str
+) -> PromptContext:
+    """Return the context from which the sections of the system prompt are written. `offered` are the tools of this
+    request."""
+    run = state.private.run
+    profile = tools.profile
+    return PromptContext(
+        identity=profile.system_prompt,
+        context=context_of(state, profile.params),
+        highlight=profile.highlight,
+        interaction=interaction_of(state),
+        user=run.principal.id if run is not None else "",
+        metadata=state.thread.metadata or {},
+        roles=sorted(run.principal.roles) if run is not None else (),
+        scope=tools.scope,
+        payloads=[
+            PayloadLine(payload.payload_id, payload.payload_type, payload.summary)
+            for payload in payloads_of(state).values()
+        ],
+        tools=offered,
+        payload_types=profile.payload_types,
+        actions=profile.actions,
+        custom_instructions=[profile.custom_instructions, custom_instructions],
+        guidelines=profile.guidelines,
+    )

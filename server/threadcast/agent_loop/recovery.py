@@ -1,0 +1,84 @@
+"""Recovers the unfinished work of a chat's previous owner (DESIGN §7).
+
+The unit of recovery is one model call: finished rounds and tool results are never repeated, and text that was shown is
+never shown twice. Pure. The actor calls `recover` after a takeover, and after an abort that left something open.
+"""
+
+from threadcast.agent_loop.calls.bindings import arguments_of
+from threadcast.agent_loop.calls.gates import effect_hash
+from threadcast.agent_loop.calls.previews import recover_commit
+from threadcast.agent_loop.durable.plan import recover_agent
+from threadcast.agent_loop.ports import ModelTable
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import OutcomeUnknown, RoundStarted
+from threadcast.chat.owner_state import Gate, Run
+from threadcast.chat.questions import withdraw_questions
+from threadcast.chat.runs import answer_call, fail_run, open_calls
+from threadcast.profiles.profile import ChatTools
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.events import MessageRemoved
+from threadcast_protocol.wire.failures import Failure
+from threadcast_protocol.wire.messages import ToolCall
+
+__all__ = ["can_continue", "recover"]
+
+
+def can_continue(models: ModelTable, model: str) -> bool:
+    """Return whether `model` can be given the beginning of its answer, and continue it."""
+    try:
+        provider, name = models.resolve(model)
+    except ModelFailed:
+        return False
+    return provider.prefills(name)
+
+
+def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> None:
+    """Settle the interrupted step as the chat's `on_owner_loss` says.
+
+    A broken answer is continued if the provider can be given its beginning (`can_continue`), if the run was asked to
+    continue it, or if the chat's settings require that. Otherwise the answer is removed and the model is asked again. A
+    tool that was started and not answered runs again only if it is declared safe or idempotent, and so does a step of a
+    durable agent. Such an agent writes its broken answer again, and the shown text stays while it is the same.
+    """
+    run = builder.state.private.run
+    if run is None:
+        return
+    asked = [reason.tool_call_id for reason in builder.state.runtime.pause_reasons if reason.tool_name]
+    withdraw_questions(builder, asked)  # those of tools that ran; an agent's question has no tool
+    if run.commit is not None:
+        recover_commit(builder, run, run.commit, table)
+        return
+    wish = builder.param("on_owner_loss")
+    draft = builder.state.draft
+    if draft is not None and wish == "stop":
+        failure = Failure(code="interrupted", message="The answer was interrupted when its server stopped.")
+        fail_run(builder, failure, outcome="interrupted")
+        return
+    if run.agent is not None:
+        recover_agent(builder, run.agent)
+    elif draft is not None and run.continues is None:
+        is_wanted = wish == "continue" or (wish == "auto" and can_continue)
+        # Calls and reasoning cannot be sent back as the beginning of an answer: the model would repeat them.
+        goes_on = is_wanted and not draft.message.tool_calls and bool(draft.content or not draft.reasoning)
+        if not goes_on:
+            builder.say(MessageRemoved(draft.message.message_id))
+            builder.note(RoundStarted(round=run.round - 1, summarizing=run.summarizing))
+    at_clients = {call.tool_call_id for call in builder.state.runtime.ide_calls}  # without a worker
+    for call in open_calls(builder.state):
+        gate = run.gates.get(call.id)
+        if gate is not None and gate.status == "started" and call.id not in at_clients:
+            _settle_started(builder, run, call, gate, table)
+
+
+def _settle_started(builder: EntryBuilder, run: Run, call: ToolCall, gate: Gate, table: ChatTools) -> None:
+    tool = table.get(call.function.name)
+    if tool is None or tool.retry in ("safe", "idempotent"):
+        return
+    arguments = gate.edited_input or arguments_of(builder.state, call, tool, table.profile.params)
+    if arguments is not None:
+        builder.note(OutcomeUnknown(input_hash=effect_hash(call.function.name, arguments)))
+    text = (
+        "The outcome of this call is unknown: the server stopped while it ran, and it may or may not have had its "
+        "effect. Calling it again with the same arguments needs a person's approval."
+    )
+    answer_call(builder, call, text, status="outcome_unknown")

@@ -1,0 +1,63 @@
+"""The steps of a run: ask the model, run a tool, run a durable agent, sum up, or wait.
+
+The plan returns a step, the loop carries it out and commits the result, and the plan is asked again.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from threadcast_protocol.wire.messages import ToolCall
+
+__all__ = ["CallModel", "RunAgent", "RunTool", "Step", "Summarize", "Wait"]
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask the model. `continuing`: the open draft is the beginning of this answer, which the model must continue."""
+
+    run_id: str
+    message_id: str
+    model: str
+    with_tools: bool = True
+    continuing: bool = False
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Run `call` with `arguments` (the JSON text that the model wrote, or a person's edit of it).
+
+    `index` counts the calls of the run. `at_ms` is the time of the announcement in Unix milliseconds. `beside` are
+    calls of safe tools that run at the same time; their results follow in this order (LOOP-3).
+    """
+
+    run_id: str
+    call: ToolCall
+    arguments: str
+    index: int = 0
+    at_ms: int = 0
+    beside: tuple["RunTool", ...] = ()
+
+
+class Summarize(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask `model` to sum up messages of the path, from the id `first` to the id `last`. These are `covered` of the
+    `before` messages that the next round would show to the model."""
+
+    run_id: str
+    model: str
+    first: str
+    last: str
+    before: int
+    covered: int
+
+
+class RunAgent(msgspec.Struct, frozen=True):
+    """Run the durable agent `name` from the top. Operations that the journal holds return what they returned before."""
+
+    run_id: str
+    name: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Do nothing until the next command: the chat is at rest, or its run is parked."""
+
+
+Step: TypeAlias = CallModel | RunTool | RunAgent | Summarize | Wait

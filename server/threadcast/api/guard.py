@@ -1,0 +1,115 @@
+"""Protects a local server against requests from foreign web pages.
+
+Any web page can send simple POSTs to 127.0.0.1, and by DNS rebinding even read the answers. So a request is refused if
+its Origin is neither this server's own nor configured. Without authentication, the Host header must also be a loopback
+name (OWASP: Cross-Site Request Forgery Prevention; DNS rebinding). Programs other than browsers send no Origin, and are
+not affected.
+
+A server without tokens also refuses requests that came through a proxy: to the server all of them come from loopback,
+and everybody who reaches the proxy would be its owner. With tokens, a proxy may send another Host header than the
+browser did; `server.public_url` then tells which origin is this server's own.
+
+The middleware also reads the page's session cookie: if the cookie is valid for the request, the middleware puts its
+token into `Authorization`, so that endpoints need no cookies.
+"""
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from threadcast.api.edge import PRINCIPAL_HEADER
+from threadcast.api.session import bearer_of_cookie, is_own_origin
+from threadcast_protocol.wire.errors import BadRequest, Forbidden
+from threadcast_protocol.wire.loopback import is_loopback
+
+__all__ = ["OriginGuard"]
+
+
+_PUBLIC = "/assets/"
+"""The path of the page's scripts and style sheets, which are public. The page draws diagrams in a frame without an
+origin, whose requests have the origin `null` (https://html.spec.whatwg.org/multipage/browsers.html#origin)."""
+
+
+_PROXIED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+"""Headers that proxies add (RFC 7239 §4, RFC 9110 §7.6.3, and the older names of nginx, Caddy and others). Browsers do
+not send them."""
+
+
+_ONCE = frozenset({b"authorization", b"origin", b"sec-fetch-site", PRINCIPAL_HEADER.encode("ascii")})
+"""Headers that a request may have once."""
+
+
+class OriginGuard:
+    """ASGI middleware that raises Forbidden for requests of foreign pages, and of proxies if there are no tokens.
+
+    `has_tokens`: callers must name a token. `public_url`: `server.public_url`, or ''.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, allowed_origins: Collection[str], has_tokens: bool, public_url: str = ""
+    ) -> None:
+        self._app = app
+        self._allowed = frozenset(allowed_origins)
+        self._has_tokens = has_tokens
+        self._scheme, _, host = public_url.partition("://")
+        self._host = host.encode("ascii")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _check_once(scope)
+            if not self._has_tokens:
+                _check_local(Headers(scope=scope))
+            if self._host:  # what the browser was told to call, whatever the proxy made of it
+                others = [header for header in scope["headers"] if header[0] != b"host"]
+                scope["headers"], scope["scheme"] = [(b"host", self._host), *others], self._scheme
+            headers = Headers(scope=scope)
+            scheme = scope.get("scheme", "http")
+            if not self._has_tokens and self._host:
+                _check_local(headers)  # public_url says that people come from elsewhere
+            origin = headers.get("origin")
+            is_foreign = origin is not None and not is_own_origin(headers, scheme) and not _is_public(scope, origin)
+            if is_foreign and "*" not in self._allowed and origin not in self._allowed:
+                raise Forbidden(
+                    f"the origin {origin!r} is not among server.cors_origins; if this server has that address behind a "
+                    "proxy, set server.public_url"
+                )
+            if self._has_tokens and not headers.get("authorization"):
+                token = bearer_of_cookie(headers, scope["method"], scheme)
+                if token is not None:
+                    others = [header for header in scope["headers"] if header[0] != b"authorization"]
+                    scope["headers"] = [*others, (b"authorization", f"Bearer {token}".encode("latin-1"))]
+        await self._app(scope, receive, send)
+
+
+def _check_once(scope: Scope) -> None:
+    """Raise BadRequest if a header that tells who sends the request comes twice: a proxy in front may have believed the
+    other one (RFC 9110 §5.3)."""
+    told = [name for name, _ in scope["headers"] if name in _ONCE]
+    if len(told) > len(set(told)):
+        twice = next(name.decode() for name in told if told.count(name) > 1)
+        raise BadRequest(f"the request has the header {twice} more than once")
+
+
+def _check_local(headers: Headers) -> None:
+    """Raise Forbidden unless the request names a loopback host and came without a proxy."""
+    host = headers.get("host", "")
+    if not is_loopback(_name_of(host)):
+        raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
+    proxied = next((name for name in _PROXIED if name in headers), None)
+    if proxied is not None:
+        raise Forbidden(
+            f"this server has no tokens, and the request came through a proxy (it has the header {proxied}): everybody "
+            "who reaches the proxy could read and steer all chats; configure auth.tokens"
+        )
+
+
+def _name_of(host: str) -> str:
+    """Return the host of a Host header, without its port; IPv6 without brackets (RFC 9110 §7.2)."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _is_public(scope: Scope, origin: str) -> bool:
+    return origin == "null" and scope["method"] in ("GET", "HEAD") and scope["path"].startswith(_PUBLIC)

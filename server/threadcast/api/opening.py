@@ -1,0 +1,84 @@
+"""Opens and closes event streams: sends the headers, makes the connection, counts it and logs its end (NET-2).
+
+The streams of chats and of feeds both use `opened`. The tasks of a stream run in one task group, which is cancelled
+when the connection ends. The hub must have admitted the caller before.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from starlette.types import Receive, Scope, Send
+
+from threadcast.api.edge import Edge
+from threadcast.api.errors import tell_started
+from threadcast.fanout.connection import ReaderConnection, put_nothing
+from threadcast.http.extensions import DIRECT_SEND, STREAM_LIFE, abort_of
+from threadcast_protocol.wire.principal import Principal
+
+__all__ = ["SSE_HEADERS", "goodbye", "opened"]
+
+_log = structlog.get_logger()
+
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+    (b"connection", b"keep-alive"),
+]
+"""The headers of an event stream (NET-2). The third stops nginx from buffering the stream."""
+
+
+@asynccontextmanager
+async def opened(
+    edge: Edge,
+    principal: Principal,
+    scope: Scope,
+    send: Send,
+    *,
+    name: str = "",
+    changes_blocks: bool = False,
+    **told: object,
+) -> AsyncIterator[tuple[ReaderConnection, TaskGroup]]:
+    """Begin the answer, and cancel the block when the connection ends. `name` is the client's name for the stream.
+    `changes_blocks` tells that `send` changes blocks, so that all of them must go through it. `told` is added to the
+    log line about the stream's end."""
+    async with anyio.create_task_group() as tasks:
+        tell_started(scope, 200)
+        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        extensions = scope.get("extensions", {})
+        life = extensions.get(STREAM_LIFE)
+        connection = ReaderConnection(
+            send if changes_blocks or life is None else life.send,
+            tasks,
+            edge.metrics,
+            put=extensions[DIRECT_SEND]() if DIRECT_SEND in extensions and not changes_blocks else put_nothing,
+            principal_id=principal.id,
+            abort=abort_of(scope),
+            name=name,
+            buffer_max_bytes=edge.limits.subscriber_buffer_bytes,
+            stall_seconds=edge.limits.subscriber_stall_seconds,
+        )
+        scope["headers"] = []
+        del extensions, send  # frees a kilobyte of middleware per stream, which is not needed any more
+        edge.metrics.subscribers_inflight.inc()
+        begun_at = time.monotonic()
+        try:
+            with edge.hub.kept_alive(connection):
+                yield connection, tasks
+        finally:
+            edge.metrics.subscribers_inflight.dec()
+            tasks.cancel_scope.cancel()
+            reason = connection.ended or "left"
+            edge.metrics.streams_ended.labels(reason).inc()
+            duration_ms = int((time.monotonic() - begun_at) * 1000)
+            _log.info("subscription.ended", path=scope["path"], reason=reason, duration_ms=duration_ms, **told)
+
+
+async def goodbye(receive: Receive) -> None:
+    """Wait until the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,129 @@
+"""Logs and slows the answers 401 to an address, whose program guesses tokens or still uses a token that was removed.
+
+A token is 256 random bits (`threadcast token`), so nobody guesses one; this module bounds only the log and the
+work. Requests with a valid token are never slowed, whoever else has the same address. A slowed answer
+holds a connection and a task, so only a few answers wait at once; a further answer comes at once and closes its
+connection. All tables are bounded, because a caller with many addresses would fill them.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+import anyio
+import structlog
+from starlette.types import Scope
+
+from threadcast.http.addresses import LOOPBACK, caller_of, networks_of
+from threadcast.settings.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["RefusedTokens"]
+
+_log = structlog.get_logger()
+
+MINUTE_SECONDS = 60.0
+"""The time for which 401s of one address are counted, and in which the log gets at most one line about it."""
+
+REMEMBERED_MAX = 10_000
+"""Addresses that are counted at once, about 3 MB. For a further address the oldest is forgotten."""
+
+LINES_MAX = 100
+"""Lines of the log within a minute, of all addresses together. One line without an address sums up the rest."""
+
+WAITING_MAX = 500
+"""Slowed answers that wait at once in this process; each takes about 20 kB with its connection."""
+
+WAITING_OF_ONE_MAX = 10
+"""Slowed answers to one address that wait at once: a program that sends its requests one after the other has one."""
+
+
+class _Address:
+    """The 401s of one address in the minute that ends at `ends_at`; `logged` of `count` are in the log already."""
+
+    __slots__ = ("count", "ends_at", "logged")
+
+    def __init__(self, ends_at: float) -> None:
+        self.ends_at = ends_at
+        self.count = 0
+        self.logged = 0
+
+
+class RefusedTokens:
+    """The 401s of this process. `proxies` are the networks of trusted proxies, besides loopback."""
+
+    def __init__(
+        self, limits: Limits = DEFAULT_LIMITS, proxies: Iterable[str] = (), *, minute_seconds: float = MINUTE_SECONDS
+    ) -> None:
+        self._free = limits.unauthorized_per_minute
+        self._delay_seconds = limits.unauthorized_delay_seconds
+        self._proxies = networks_of((*LOOPBACK, *proxies))
+        self._addresses: dict[str, _Address] = {}  # in the order of their ends
+        self._waiting: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._minute_seconds = minute_seconds
+        self._lines = 0
+        self._lines_end_at = -math.inf
+        self._unlogged = 0  # of addresses without a line of their own
+
+    async def note(self, scope: Scope) -> bool:
+        """Count a request that is about to be answered with 401, and wait if its address has had many such answers.
+        Returns whether the answer must close its connection, because too many others wait."""
+        caller = caller_of(scope, self._proxies)
+        if self._count(caller) <= self._free or not self._delay_seconds:
+            return False
+        if self._waiting[caller] >= WAITING_OF_ONE_MAX or self._waiting.total() >= WAITING_MAX:
+            return True
+        self._waiting[caller] += 1
+        try:
+            await anyio.sleep(self._delay_seconds)
+        finally:
+            self._waiting[caller] -= 1
+            self._waiting = +self._waiting  # without addresses for which nothing waits
+        return False
+
+    def _count(self, caller: str) -> int:
+        now = time.monotonic()
+        found = self._addresses.get(caller)
+        if found is None:
+            if len(self._addresses) >= REMEMBERED_MAX:
+                oldest = self._addresses.pop(next(iter(self._addresses)))
+                self._unlogged += oldest.count - oldest.logged
+            found = self._addresses[caller] = _Address(now + self._minute_seconds)
+            found.logged = 1
+            self._log(caller, 1, now)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(self._minute_seconds, self._end_minutes)
+        found.count += 1
+        return found.count
+
+    def _end_minutes(self) -> None:
+        """Log the counts of the addresses whose minute has ended, and forget those that were silent in it."""
+        now = time.monotonic()
+        self._timer = None
+        while self._addresses:
+            caller, found = next(iter(self._addresses.items()))
+            if found.ends_at > now:
+                self._timer = asyncio.get_running_loop().call_later(found.ends_at - now, self._end_minutes)
+                break
+            del self._addresses[caller]
+            if found.count > found.logged:
+                self._log(caller, found.count - found.logged, now)
+            if found.count:
+                self._addresses[caller] = _Address(now + self._minute_seconds)
+        self._log("", 0, now)
+
+    def _log(self, caller: str, count: int, now: float) -> None:
+        """Log a line, unless there were too many within a minute."""
+        if now >= self._lines_end_at:
+            if self._unlogged:
+                _log.warning("auth.refused", address="others", count=self._unlogged)
+            self._unlogged, self._lines, self._lines_end_at = 0, 0, now + self._minute_seconds
+        if not count:
+            return
+        self._lines += 1
+        if self._lines > LINES_MAX:
+            self._unlogged += count
+        else:
+            _log.warning("auth.refused", address=caller, count=count)

@@ -1,0 +1,212 @@
+"""`GET /v1/chats/subscribe`: streams the events of one chat or several (PROTOCOL §4).
+
+The endpoint is an ASGI application, because the relay writes to the socket itself, in the task that receives an event
+(`fanout/connection.py`). After the stream has begun, the endpoint's task only waits for the client to disconnect. The
+relay determines the events that the reader missed, and sends these events.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+from urllib.parse import parse_qs
+
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+from msgspec import Meta
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from threadcast.api.edge import Edge
+from threadcast.api.inlining import InliningSend
+from threadcast.api.opening import goodbye, opened
+from threadcast.api.operation import BAD_ID, UNAVAILABLE, Operation, Parameter, events
+from threadcast.fanout.admissions import Admission
+from threadcast.fanout.connection import ReaderConnection
+from threadcast.fanout.many_chats import ManyChats, name_taken
+from threadcast.fanout.relay import Relay
+from threadcast.fanout.subscriber import Subscriber
+from threadcast.http.extensions import begin, has_left
+from threadcast_protocol.framing.stream_ids import CHATS_MAX, parse_stream_ids
+from threadcast_protocol.wire.errors import BadRequest, Unavailable
+from threadcast_protocol.wire.http import ChatId
+from threadcast_protocol.wire.ids import Id, Position, check_chat_id, check_id
+from threadcast_protocol.wire.principal import Principal
+
+__all__ = ["subscribe"]
+
+FIELDS_MAX = 200
+"""Fields of a query: the chats of a stream, and all other parameters."""
+
+
+class _Wish(NamedTuple):
+    """The decoded request of a stream. `stream_position` is the SSE id to resume from, or ''; `stream_id` may be ''
+    too. `inlines` asks for data in place of references to blobs.
+    `hidden`: those of the chats that belong to other principals."""
+
+    chat_ids: list[str]
+    stream_position: str
+    stream_id: str
+    has_presence: bool
+    inlines: bool
+    hidden: frozenset[str] = frozenset()
+
+
+_Opening: TypeAlias = AbstractAsyncContextManager[tuple[ReaderConnection, TaskGroup]]
+_Join: TypeAlias = Callable[[], Awaitable[None]]
+
+
+_FROM = "A position after which the stream continues. An unusable position gets a snapshot, never an error."
+
+
+@Operation(
+    "GET",
+    "/v1/chats/subscribe",
+    "subscribe",
+    "Watch one or more chats: for each a snapshot, then every event, until the client disconnects or the server stops.",
+    tag="stream",
+    parameters=[
+        Parameter(
+            "chat_id",
+            Annotated[list[ChatId], Meta(max_length=CHATS_MAX)],
+            "Repeated for each chat. Required unless the stream has a name.",
+        ),
+        Parameter("stream_id", Id, "A name for the stream, with which its chats can be changed while it is open."),
+        Parameter("presence", Literal["1"], "Also send the transient frames `presence` and `typing`."),
+        Parameter("from", str, _FROM),
+        Parameter("Last-Event-ID", str, _FROM, "header"),
+    ],
+    answers={
+        200: events(
+            "WireEvent",
+            "Blocks whose `data:` lines are WireEvent, the first a snapshot; with `presence=1` also TransientEvent.",
+        )
+    },
+    errors=BAD_ID
+    | {
+        404: "`not_found`: the caller has deleted a chat. An unknown or foreign chat gets an empty snapshot.",
+        429: "`rate_limited`: the caller has as many open streams, or chats on them, as it may have, or opens them too "
+        "fast.",
+    }
+    | UNAVAILABLE,
+    is_asgi=True,
+)
+async def subscribe(scope: Scope, receive: Receive, send: Send) -> None:
+    """`GET /v1/chats/subscribe`: an ASGI application."""
+    edge: Edge = scope["app"].state.edge
+    principal = edge.principal(scope)
+    wish = _wish_of(scope)
+    await begin(scope, _stream(edge, principal, wish, scope, receive, send))
+
+
+_NO_VISIT = nullcontext()
+
+
+async def _stream(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+) -> AsyncGenerator[None]:
+    """Run the whole stream; yields once, when the answer has begun."""
+    with edge.hub.admitted(principal.id) as admission:
+        is_one = len(wish.chat_ids) == 1 and not wish.stream_id
+        if not is_one:
+            admission.change(len(wish.chat_ids), len(wish.chat_ids))
+        hidden = {chat_id for chat_id in wish.chat_ids if await edge.is_hidden(chat_id, principal)}
+        wish = wish._replace(hidden=frozenset(hidden))
+        if has_left(scope):  # a flood of clients that leave at once costs less without relays
+            await goodbye(receive)
+            raise ClientDisconnect
+        stream = (_one if is_one else _many)(
+            edge, principal, wish, _open(edge, principal, wish, scope, send), admission
+        )
+        del send  # frees the wrappers of middleware around `send`
+        async with stream as join:
+            yield
+            await join()
+            del join
+            await goodbye(receive)
+
+
+@asynccontextmanager
+async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening, _admission: Admission) -> AsyncIterator[_Join]:
+    """Open a stream of one chat, whose blocks all readers share. Yields the function that joins the chat's relay."""
+    (chat_id,) = wish.chat_ids
+    stream_position = parse_stream_ids(wish.stream_position, wish.chat_ids).get(chat_id)
+    async with edge.hub.relay(chat_id, is_hidden=chat_id in wish.hidden) as relay, opening as (connection, _tasks):
+        visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else _NO_VISIT
+        subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+        with visit:
+            try:
+                yield partial(_join, relay, subscriber, stream_position)
+            finally:
+                relay.leave(subscriber)
+
+
+async def _join(relay: Relay, subscriber: Subscriber, stream_position: Position | None) -> None:
+    try:
+        await relay.join(subscriber, stream_position)
+    except Unavailable:
+        subscriber.end("store")
+
+
+@asynccontextmanager
+async def _many(
+    edge: Edge, principal: Principal, wish: _Wish, opening: _Opening, admission: Admission
+) -> AsyncIterator[_Join]:
+    """Open a stream of several chats. If the client named the stream, its chats can change while it is open. A task for
+    each chat joins its relay."""
+    stream_positions = parse_stream_ids(wish.stream_position, wish.chat_ids)
+    async with AsyncExitStack() as stack:
+        name = None
+        if wish.stream_id:  # before the answer begins, so that the client can change the stream at once
+            name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
+        connection, tasks = await stack.enter_async_context(opening)
+        many = ManyChats(edge.hub, edge.store, connection, tasks, admission, has_presence=wish.has_presence)
+        if name is not None:
+            tasks.start_soon(many.obey, *name)
+        for chat_id in wish.chat_ids:
+            many.add(chat_id, stream_positions.get(chat_id))
+        if not wish.chat_ids:
+            connection.greet()
+        yield anyio.lowlevel.checkpoint
+
+
+def _open(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send) -> _Opening:
+    out = InliningSend(send, edge.store, principal.id) if wish.inlines else send
+    return opened(
+        edge,
+        principal,
+        scope,
+        out,
+        name=wish.stream_id,
+        changes_blocks=wish.inlines,
+        chat_ids=wish.chat_ids,
+        is_resumed=bool(wish.stream_position),
+    )
+
+
+def _wish_of(scope: Scope) -> _Wish:
+    """Read the query and headers. A position that cannot be read is ignored (`parse_stream_ids`). Raises BadRequest."""
+    try:
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        raise BadRequest(f"the query has more than {FIELDS_MAX} fields") from None
+    chat_ids = list(dict.fromkeys(query.get("chat_id", [])))
+    stream_id = query.get("stream_id", [""])[0]
+    if stream_id:
+        check_id(stream_id, "stream_id")
+    elif not chat_ids:
+        raise BadRequest("name the chat: ?chat_id=ID", path="/chat_id")
+    if len(chat_ids) > CHATS_MAX:
+        raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/chat_id")
+    for chat_id in chat_ids:
+        check_chat_id(chat_id)
+    # EventSource sends Last-Event-ID when it reconnects, so the header is newer than the address, which stays the same.
+    sent = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
+    stream_position = sent or query.get("from", [""])[0]
+    return _Wish(
+        chat_ids,
+        stream_position,
+        stream_id,
+        has_presence=query.get("presence", [""])[0] == "1",
+        inlines=query.get("blobs", [""])[0] == "inline",
+    )

@@ -1,0 +1,125 @@
+"""Commands that the server itself sends to chats, and the decoder of inbox entries.
+
+Clients cannot send internal commands over HTTP, because `decode_command` of the protocol accepts clients' commands
+only.
+"""
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+from threadcast.chat.relations import Parent
+from threadcast_protocol.wire.commands import Command, UserMessage
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.events import PayloadAdded
+from threadcast_protocol.wire.messages import JsonObject, Message
+from threadcast_protocol.wire.principal import Principal
+from threadcast_protocol.wire.thread import ThreadChanges
+
+__all__ = [
+    "AnswerQuestion",
+    "BeginSubchat",
+    "CancelQueued",
+    "ForgetTool",
+    "ImportChat",
+    "InternalCommand",
+    "Refuse",
+    "StopSubchat",
+    "SubchatFinished",
+    "decode_inbox_body",
+]
+
+
+class _Internal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """The base of all internal commands. Their principal is `system` (DESIGN §4.9), except of `AnswerQuestion`."""
+
+    client_request_id: str
+    priority: ClassVar[bool] = False
+
+
+class Refuse(_Internal, frozen=True, tag="refused"):
+    """Publish the negative ack of a command that the web process has refused. `target` is the request id of that
+    command."""
+
+    target: str
+    code: str
+    error: str
+
+
+class CancelQueued(_Internal, frozen=True, tag="cancel"):
+    """Remove the waiting command `target` from the queue (DELETE …/queue/<target>)."""
+
+    target: str
+
+
+class ForgetTool(_Internal, frozen=True, tag="forget_tool"):
+    """Require approval for calls of this tool again (DELETE …/approvals/<tool_name>)."""
+
+    tool_name: str
+
+
+class AnswerQuestion(_Internal, frozen=True, tag="answer_question"):
+    """Decide about a call whose arguments have this hash (POST …/questions). The principal is the caller, who may be
+    another than the chat's owner."""
+
+    tool_call_id: str
+    accepted: bool
+    input_hash: str
+
+
+class ImportChat(_Internal, frozen=True, tag="import"):
+    """Fill an empty chat with an exported chat (POST /v1/chats/import). Each part of the export is a command of its
+    own. `part` counts from 0, and `import_id` is the same in all parts. `messages` are in the order of the tree and
+    have their sibling ids."""
+
+    thread: ThreadChanges
+    messages: list[Message]
+    import_id: str = ""
+    part: int = 0
+    parts: int = 1
+    leaf_id: str | None = None
+    payloads: list[PayloadAdded] = []
+    agents: list[JsonObject] = []
+
+
+class BeginSubchat(_Internal, frozen=True, tag="begin_subchat"):
+    """Begin as a child of `parent`, with these parameters, and answer `message` for `principal` (PROTOCOL §12)."""
+
+    parent: Parent
+    principal: Principal
+    thread: ThreadChanges
+    message: UserMessage
+
+
+class SubchatFinished(_Internal, frozen=True, tag="subchat_finished"):
+    """The child `subchat_id` has ended. `text` is its last answer, or the error. `tainted_by` are the untrusted sources
+    whose content the answer may repeat."""
+
+    subchat_id: str
+    outcome: str
+    text: str = ""
+    message_id: str | None = None
+    tainted_by: list[str] = []
+
+
+class StopSubchat(_Internal, frozen=True, tag="stop_subchat"):
+    """The parent asks a child to abort its run and clear its queue."""
+
+
+InternalCommand: TypeAlias = (
+    Refuse | CancelQueued | ForgetTool | AnswerQuestion | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
+)
+
+_inbox: msgspec.json.Decoder[Command | InternalCommand] = msgspec.json.Decoder(Command | InternalCommand)
+
+
+def decode_inbox_body(body: bytes) -> Command | InternalCommand:
+    """Decode the body of an inbox entry: a client's command or an internal command.
+
+    Raises:
+        BadRequest: a newer version wrote the command, or it is damaged.
+    """
+    try:
+        return _inbox.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise BadRequest(f"unreadable inbox entry: {wrong}") from None

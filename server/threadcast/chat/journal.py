@@ -1,0 +1,161 @@
+"""The journal of an open run whose agent is a durable function: what each operation of the function has returned.
+
+The journal is part of the chat's private state. After a crash or a pause the function runs again from the top, and each
+operation that the journal holds returns what it returned before. An operation has a **key**: the number of the
+operation in its scope, behind the scope's own key, such as "3" or, for operation 0 of branch 1 of the gather "3",
+"3.1.0". The module has structs, private facts and their fold, and imports no other module of the chat.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = [
+    "AgentFact",
+    "AgentMissing",
+    "AgentParked",
+    "AgentRestarted",
+    "AgentStarted",
+    "DurableRun",
+    "Operation",
+    "OperationError",
+    "OperationRecorded",
+    "Status",
+    "Wait",
+    "fold_agent",
+]
+
+Status: TypeAlias = Literal["begun", "done", "failed", "unknown", "cancelled"]
+"""`begun` has a start but no end; `unknown` means that its worker died, and it may or may not have had its effect;
+`cancelled` that another branch of a `first` was first."""
+
+RECORD_BYTES = 100
+"""The approximate bytes of a record without its value, for the limit of the journal."""
+
+
+class OperationError(msgspec.Struct, frozen=True):
+    """The error that an operation raised: the bare name of its class, and its message."""
+
+    kind: str
+    message: str
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The record of one operation. `kind` is step, call, chat, ask, sleep, answer, now, random, new_id, version,
+    gather, first, steered or restart.
+
+    `digest` identifies the arguments, where a replay compares them. `value` is the result as JSON text. A value above 1
+    MB is in the private blob `blob`. `ref` is the id of what the operation has shown: a tool call, a message, a
+    question, or the name of a sub-chat. `until_ms` is the end of a sleep, and `at_ms` the start of the operation, both
+    in Unix milliseconds. `retry` is the class of repetition of a step.
+    """
+
+    kind: str
+    name: str = ""
+    status: Status = "done"
+    digest: str = ""
+    value: str | None = None
+    blob: str | None = None
+    ref: str = ""
+    error: OperationError | None = None
+    until_ms: int | None = None
+    at_ms: int = 0
+    retry: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an operation waits for without a worker. `on` is decision (of a person about the call or question `ref`),
+    client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room (the end of any
+    sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
+
+    key: str
+    on: str
+    ref: str = ""
+    until_ms: int | None = None
+
+
+class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The durable function of an open run and its journal.
+
+    `path_length` is the number of messages on the path when the run began, which are the function's input. `waits` is
+    empty while a worker works on the run. `restarts` counts the calls of `restart`; `state` is the JSON text that the
+    last of them left. `journal_bytes` is the approximate size of the journal. `missing_since_ms` is the time since
+    which no worker was found that has this agent.
+    """
+
+    name: str
+    path_length: int
+    journal: dict[str, Operation] = {}
+    journal_bytes: int = 0
+    waits: tuple[Wait, ...] = ()
+    restarts: int = 0
+    state: str | None = None
+    missing_since_ms: int | None = None
+
+
+class _Fact(msgspec.Struct, frozen=True, tag_field="fact", omit_defaults=True, kw_only=True):
+    """The base of the facts of this module. `fact` is the tag of the JSON."""
+
+
+class AgentStarted(_Fact, frozen=True, tag="agent_started"):
+    """The open run is carried out by the durable agent `name`. `params` are all parameters that were set then: they
+    hold for the whole run."""
+
+    name: str
+    path_length: int
+    params: JsonObject = {}
+
+
+class OperationRecorded(_Fact, frozen=True, tag="operation_recorded"):
+    """The operation `key` has begun or ended."""
+
+    key: str
+    operation: Operation
+
+
+class AgentParked(_Fact, frozen=True, tag="agent_parked"):
+    """All branches of the function wait, and the function was put away. Without `waits`, the function works again."""
+
+    waits: tuple[Wait, ...] = ()
+
+
+class AgentRestarted(_Fact, frozen=True, tag="agent_restarted"):
+    """The function begins again from the top with an empty journal and with `state`, which is JSON text."""
+
+    state: str
+
+
+class AgentMissing(_Fact, frozen=True, tag="agent_missing"):
+    """Since `since_ms` (Unix milliseconds) no worker was found that has the agent. None: a worker has it."""
+
+    since_ms: int | None = None
+
+
+AgentFact: TypeAlias = AgentStarted | OperationRecorded | AgentParked | AgentRestarted | AgentMissing
+
+
+def fold_agent(agent: DurableRun, fact: AgentFact) -> DurableRun:
+    """Return the durable run after `fact`."""
+    match fact:
+        case OperationRecorded(key=key, operation=operation):
+            before = agent.journal.get(key)
+            added_bytes = _bytes_of(operation) - (_bytes_of(before) if before is not None else 0)
+            return replace(
+                agent, journal={**agent.journal, key: operation}, journal_bytes=agent.journal_bytes + added_bytes
+            )
+        case AgentParked(waits=waits):
+            return replace(agent, waits=waits)
+        case AgentRestarted(state=state):
+            return replace(
+                agent, journal={}, journal_bytes=len(state), waits=(), restarts=agent.restarts + 1, state=state
+            )
+        case AgentMissing(since_ms=since_ms):
+            return replace(agent, missing_since_ms=since_ms)
+    return agent
+
+
+def _bytes_of(operation: Operation) -> int:
+    return RECORD_BYTES + len(operation.value or "") + len(operation.name)

@@ -1,0 +1,131 @@
+"""Questions to people: a pause reason that a person answers with a text, an option or a JSON value (PROTOCOL §11).
+
+Agents ask questions while no worker holds the chat, and tools ask questions while they run. A decision that accepts a
+question has the answer as `edited_input: {"answer": VALUE}`, and the gate with the question's id keeps it. A decision
+that rejects a question needs nothing, so every client can send one.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from threadcast.chat.answer_schemas import check_schema, problem_of
+from threadcast.chat.digests import digest
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import CallAsked
+from threadcast_protocol.wire.commands import Decision
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.events import PauseCleared, PauseReason, PauseRequired, Question
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = [
+    "ANSWER_MAX_BYTES",
+    "OPTIONS_MAX",
+    "OPTION_MAX_CHARACTERS",
+    "QUESTION_TEXT_MAX_CHARACTERS",
+    "ask_people",
+    "check_answer",
+    "check_decision",
+    "check_question",
+    "question_reason",
+    "withdraw_questions",
+]
+
+QUESTION_TEXT_MAX_CHARACTERS = 4_000
+"""The longest text of a question: two pages. Every snapshot contains the question as long as it is open."""
+
+OPTIONS_MAX = 100
+"""The most options of a question."""
+
+OPTION_MAX_CHARACTERS = 500
+"""The longest option, which is the text of a button."""
+
+ANSWER_MAX_BYTES = 65_536
+"""The most bytes of an answer as JSON, because the chat's state holds it until the round ends."""
+
+SHOWN_COMMAND_MAX_CHARACTERS = 500
+"""The part of the text that a client sees which does not know questions."""
+
+ANSWER_PATH = "/edited_input/answer"
+
+
+def check_question(question: Question) -> None:
+    """Raise ValueError if a person cannot be asked `question`: without a text, with too long parts, with both options
+    and a schema, or with a schema that `check_schema` refuses."""
+    if not question.text.strip():
+        raise ValueError("a question needs a text")
+    if len(question.text) > QUESTION_TEXT_MAX_CHARACTERS:
+        raise ValueError(f"the text of a question has at most {QUESTION_TEXT_MAX_CHARACTERS} characters")
+    if question.options and question.schema is not None:
+        raise ValueError("a question has options or a schema, not both")
+    if len(question.options) > OPTIONS_MAX:
+        raise ValueError(f"a question has at most {OPTIONS_MAX} options")
+    if any(not option.strip() or len(option) > OPTION_MAX_CHARACTERS for option in question.options):
+        raise ValueError(f"each option is a text of 1 to {OPTION_MAX_CHARACTERS} characters")
+    if len(set(question.options)) < len(question.options):
+        raise ValueError("the options of a question are different from each other")
+    if question.schema is not None:
+        check_schema(question.schema)
+
+
+def question_reason(
+    chat_id: str, run_id: str, question_id: str, question: Question, *, tool_name: str = ""
+) -> PauseReason:
+    """Return the pause reason that asks `question`. `tool_name` is the tool that asks, '' for an agent. Raises
+    ValueError as `check_question`."""
+    check_question(question)
+    return PauseReason(
+        type="question",
+        tool_name=tool_name,
+        tool_call_id=question_id,
+        command=question.text[:SHOWN_COMMAND_MAX_CHARACTERS],
+        rule=f"the tool {tool_name} asks" if tool_name else "",
+        input_hash=digest([chat_id, run_id, question_id, msgspec.to_builtins(question)]),
+        question=question,
+    )
+
+
+def ask_people(builder: EntryBuilder, reasons: Sequence[PauseReason]) -> None:
+    """Publish the questions `reasons` beside the open ones. The caller sets the run's state."""
+    for reason in reasons:
+        builder.note(CallAsked(tool_call_id=reason.tool_call_id, input_hash=reason.input_hash, is_question=True))
+    asked = {reason.tool_call_id for reason in reasons}
+    others = [each for each in builder.state.runtime.pause_reasons if each.tool_call_id not in asked]
+    builder.say(PauseRequired([*others, *reasons]))
+
+
+def withdraw_questions(builder: EntryBuilder, question_ids: Collection[str]) -> None:
+    """Remove these questions, which nobody has to answer any more. Adds no event if none of them is open."""
+    before = builder.state.runtime.pause_reasons
+    left = [each for each in before if each.type != "question" or each.tool_call_id not in question_ids]
+    if len(left) < len(before):
+        builder.say(PauseRequired(left) if left else PauseCleared())
+
+
+def check_answer(question: Question, value: object) -> None:
+    """Raise BadRequest if `value` is not an answer to `question`: not one of its options, not valid by its schema, or
+    not a text if it has neither."""
+    if len(msgspec.json.encode(value)) > ANSWER_MAX_BYTES:
+        raise BadRequest(f"an answer has at most {ANSWER_MAX_BYTES} bytes of JSON", path=ANSWER_PATH)
+    problem = ""
+    if question.schema is not None:
+        problem = problem_of(question.schema, value)
+    elif question.options and value not in question.options:
+        listed = msgspec.json.encode(question.options[:10]).decode()
+        problem = f"the answer is one of {listed}" + (", …" if len(question.options) > 10 else "")
+    elif not isinstance(value, str):
+        problem = "the answer is a text"
+    if problem:
+        raise BadRequest(problem, path=ANSWER_PATH)
+
+
+def check_decision(reason: PauseReason, decision: Decision) -> None:
+    """Raise BadRequest if `decision` accepts the question `reason` without an answer that fits."""
+    if not decision.accepted:
+        return
+    answer: JsonObject = decision.edited_input or {}
+    if answer.keys() != {"answer"}:
+        raise BadRequest('answer the question with edited_input {"answer": …}, or reject it', path="/edited_input")
+    if reason.question is not UNSET:
+        check_answer(reason.question, answer["answer"])

@@ -1,0 +1,42 @@
+"""The errors that the operations of a durable agent raise. Each is raised again, at the same operation, in a replay."""
+
+__all__ = ["CallDenied", "CallFailed", "OutcomeUnknown", "Rejected", "StepFailed"]
+
+
+class StepFailed(Exception):
+    """A step or the writing of an answer raised an exception. `kind` is the bare name of its class, and `message` its
+    text (at most 2,000 characters); `step` is the name of the step or of the function that writes the answer."""
+
+    def __init__(self, kind: str, message: str, step: str = "") -> None:
+        super().__init__(f"{kind}: {message}" if message else kind)
+        self.step = step
+        self.kind = kind
+        self.message = message
+
+
+class CallFailed(Exception):
+    """A tool call failed, was ended, or no sub-chat could be opened. The text says why, as a model would read it."""
+
+
+class CallDenied(Exception):
+    """A person or a policy denied a tool call. `note` is what the person wrote, '' for nothing."""
+
+    def __init__(self, note: str = "") -> None:
+        super().__init__(f"the call was denied{f': {note}' if note else ''}")
+        self.note = note
+
+
+class Rejected(Exception):
+    """A person did not want to answer a question. `note` is what the person wrote, '' for nothing."""
+
+    def __init__(self, note: str = "") -> None:
+        super().__init__(f"the question was rejected{f': {note}' if note else ''}")
+        self.note = note
+
+
+class OutcomeUnknown(Exception):
+    """The worker died during a step or a tool call that may not run twice: it may or may not have had its effect."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the outcome of {name!r} is unknown: its worker died while it ran")
+        self.name = name

@@ -1,0 +1,248 @@
+"""One open stream: writes encoded blocks to a socket, and handles slow readers.
+
+While the socket accepts bytes, a write completes without waking a task: `put` passes the block to the kernel (DESIGN
+§5, decision 0021). For a slow reader a task, the pump, writes with ASGI's `send` from a bounded queue, which all chats
+of the stream share. A full queue is dropped, and each affected chat gets a fresh snapshot when the reader accepts bytes
+again; snapshots do not count against the bound, because they are made at that moment and shared. Other readers never
+wait.
+"""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from threadcast.base.deadlines import Deadline
+from threadcast.base.telemetry import Metrics
+from threadcast.settings.limits import DEFAULT_LIMITS
+from threadcast_protocol.framing.sse import heartbeat, retry
+
+__all__ = ["ChatOnStream", "EndReason", "Put", "ReaderConnection", "Send", "put_nothing"]
+
+_log = structlog.get_logger()
+
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]  # Any: ASGI's own type
+
+Put: TypeAlias = Callable[[bytes], bool]
+"""Writes a whole block at once, or returns False without writing."""
+
+EndReason: TypeAlias = Literal[
+    "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced", "own_now"
+]
+"""Reasons for the end of a stream. The client reconnects after shutdown, slow, store, newer_version (another process
+may have that version) and own_now (the reader now has a chat of the id whose chat was hidden from it). It does not
+reconnect after not_found, unfoldable and replaced (the client has opened another stream of the same name)."""
+
+COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "store", "newer_version", "own_now"})
+"""Reasons sent with a reconnect delay. A slow reader reconnects by itself, since it accepts no bytes."""
+
+SLICE_BYTES = 65_536
+"""Bytes of a snapshot that are written at a time (DESIGN §5)."""
+
+CLOSE_SECONDS = 1.0
+"""Seconds that an ending stream waits for its reader to accept the present write, so that the final `retry` line
+arrives."""
+
+RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
+"""Bounds of the random reconnect delay at a shutdown, so that clients do not all reconnect at once (PROTOCOL §4). Each
+stream also begins with a `retry` line of the lower bound, because browsers and npm's eventsource otherwise wait 3 s
+after every lost connection."""
+
+
+def put_nothing(block: bytes) -> bool:
+    """Return False, so that the pump writes every block. Used when the socket is not accessible."""
+    return False
+
+
+class ChatOnStream(Protocol):
+    """The methods of a chat that its connection calls."""
+
+    def resync(self, reason: str) -> None:
+        """Begin this chat again with a snapshot, because its queued blocks were dropped or cannot be continued."""
+
+    def take_snapshot(self) -> tuple[bytes, int, bytes]:
+        """Return a snapshot of the present state: a buffer, the number of bytes to write from the buffer, and bytes to
+        write after those."""
+
+
+class ReaderConnection:
+    """The connection of one reader. `abort` closes the connection without waiting for unread bytes. `name` is the
+    stream's name, or '' if the client chose none. `stream_id_words` has the parts of the SSE id on a stream of many
+    chats. `drops` counts how often the queue was dropped."""
+
+    def __init__(
+        self,
+        send: Send,
+        tasks: TaskGroup,
+        metrics: Metrics,
+        *,
+        principal_id: str,
+        abort: Callable[[], None],
+        put: Put = put_nothing,
+        name: str = "",
+        buffer_max_bytes: int = DEFAULT_LIMITS.subscriber_buffer_bytes,
+        stall_seconds: float = DEFAULT_LIMITS.subscriber_stall_seconds,
+    ) -> None:
+        self.principal_id = principal_id
+        self.name = name
+        self.metrics = metrics
+        self.ended: EndReason | None = None
+        self.stream_id_words: dict[str, bytes] = {}
+        self.drops = 0
+        self._written_at = time.monotonic()
+        self._has_written = False
+        self._send = send
+        self._put_now = put
+        self._tasks = tasks
+        self._buffer_max_bytes = buffer_max_bytes
+        self._stall_seconds = stall_seconds
+        self._abort = abort
+        self._queue: list[bytes] = []
+        self._queue_bytes = 0
+        self._queued_of: dict[ChatOnStream, None] = {}
+        self._want_snapshots: list[ChatOnStream] = []
+        self._is_pumping = False
+        self._pumped: anyio.Event | None = None
+        self._is_greeted = False
+
+    def id_line(self) -> bytes:
+        """Return the id line that ends a block on a stream of many chats. The id has the reader's positions in all of
+        these chats."""
+        return b"\nid: %b\n\n" % b".".join(self.stream_id_words.values())
+
+    def want_snapshot(self, subscriber: ChatOnStream, *, drop: bool) -> None:
+        """Send a fresh snapshot of one chat as soon as the reader accepts bytes. `drop`: discard the queue first."""
+        if drop and self._queue:
+            self._drop_queue()
+            self.drops += 1
+        if subscriber not in self._want_snapshots:
+            self._want_snapshots.append(subscriber)
+        self._pump_soon()
+
+    def forget(self, subscriber: ChatOnStream) -> None:
+        """Remove a chat that is no longer on this stream."""
+        self._queued_of.pop(subscriber, None)
+        if subscriber in self._want_snapshots:
+            self._want_snapshots.remove(subscriber)
+
+    def write(self, data: bytes, subscriber: ChatOnStream | None = None) -> None:
+        """Write encoded blocks of a chat. Without `subscriber` they are ephemeral and may be lost. Never waits."""
+        if self.ended is not None or not data:
+            return
+        if not self._is_pumping:
+            try:
+                is_put = self._put_now(data)
+            except Exception:  # the boundary of a reader: an error of its connection must not end other streams
+                _log.exception("subscriber.failed")
+                self.end("left")
+                return
+            if is_put:
+                self._has_written = True
+                return
+        self._queue.append(data)
+        self._queue_bytes += len(data)
+        if subscriber is not None:
+            self._queued_of[subscriber] = None
+        if self._queue_bytes > self._buffer_max_bytes:
+            self._overflow()
+        self._pump_soon()
+
+    def beat(self, now: float, silence_seconds: float) -> None:
+        """Send a heartbeat after `silence_seconds` without a write. The hub calls this method often. Writes since the
+        last call count as made now, so that no write needs to read the clock."""
+        if self._has_written:
+            self._has_written = False
+            self._written_at = now
+        if not self._is_pumping and now - self._written_at >= silence_seconds:
+            self.write(heartbeat(int(time.time())))
+
+    def end(self, reason: EndReason) -> None:
+        """End the stream after the present write."""
+        if self.ended is None:
+            self.ended = reason
+            self._tasks.start_soon(self._close, reason)
+
+    def _overflow(self) -> None:
+        lost = list(self._queued_of)
+        self._drop_queue()
+        self.drops += 1
+        for subscriber in lost:
+            subscriber.resync("slow")
+
+    def _drop_queue(self) -> None:
+        self._queue.clear()
+        self._queued_of.clear()
+        self._queue_bytes = 0
+
+    async def _close(self, reason: EndReason) -> None:
+        with anyio.move_on_after(CLOSE_SECONDS):
+            if self._is_pumping and self._pumped is not None:
+                await self._pumped.wait()
+            last = retry(random.randint(RETRY_MIN_MS, RETRY_MAX_MS)) if reason in COME_BACK else b""
+            await self._send({"type": "http.response.body", "body": last, "more_body": False})
+        self._tasks.cancel_scope.cancel()
+
+    def _pump_soon(self) -> None:
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._pumped = anyio.Event()
+            self._tasks.start_soon(self._pump)
+
+    async def _pump(self) -> None:
+        """Write the queue as fast as the reader accepts bytes; afterwards `write` works without a task again."""
+        try:
+            while self.ended is None and (self._queue or self._want_snapshots):
+                data = b"".join(self._queue)
+                self._drop_queue()
+                # The snapshot is taken at the same moment, so that the id at its end covers exactly the blocks written
+                # before it.
+                snapshot = self._want_snapshots.pop(0).take_snapshot() if self._want_snapshots else None
+                if data:
+                    await self._put(data)
+                if snapshot is not None:
+                    await self._put_snapshot(*snapshot)
+        except TimeoutError:
+            self.end("slow")
+            self._abort()
+        except Exception:  # as in `write`
+            _log.exception("subscriber.failed")
+            self.end("left")
+        finally:
+            self._is_pumping = False
+            if self._pumped is not None:
+                self._pumped.set()
+                self._pumped = None
+
+    async def _put_snapshot(self, data: bytes, length: int, last: bytes) -> None:
+        for start in range(0, length, SLICE_BYTES):
+            await self._put(data[start : min(start + SLICE_BYTES, length)])
+        if last:
+            await self._put(last)
+        if not self._is_greeted:
+            self._is_greeted = True
+            await self._put(_greeting())
+
+    def greet(self) -> None:
+        """Greet the reader of a stream that begins without a snapshot."""
+        if not self._is_greeted:
+            self._is_greeted = True
+            self.write(_greeting())
+
+    async def _put(self, data: bytes) -> None:
+        async with Deadline(self._stall_seconds):
+            await self._send(_body(data))
+        self._has_written = True
+
+
+def _greeting() -> bytes:
+    """Return the `retry` line and then the first heartbeat. The heartbeat follows because a `retry` line that ends a
+    stream tells the client to reconnect later."""
+    return retry(RETRY_MIN_MS) + heartbeat(int(time.time()))
+
+
+def _body(data: bytes) -> dict[str, object]:
+    return {"type": "http.response.body", "body": data, "more_body": True}

@@ -1,0 +1,157 @@
+"""The frames of one chat for readers that resume: the newest ones from memory, earlier ones from the log.
+
+A relay keeps each frame here after it has sent it. After a restart all readers resume at once while the memory is
+empty. The log is then read once for all of them, and its newest frames fill the memory. Only a reader whose position is
+before the first frame in memory costs a read of its own.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from threadcast.chat.entries import RawEntry
+from threadcast.chat.owner_state import OwnerState, resume_is_possible
+from threadcast.store.ports import Log
+from threadcast_protocol.framing.codec import split_array
+from threadcast_protocol.framing.sse import Frame
+from threadcast_protocol.wire.ids import Position
+
+__all__ = ["RecentFrames", "frames_of"]
+
+HELD_MAX_EVENTS = 2_000
+HELD_MAX_BYTES = 1_000_000
+"""The maximum number and bytes of the frames of one chat in memory. Older frames are read from the log as long as the
+log has them."""
+
+
+class RecentFrames:
+    """Keeps the frames up to the relay's present state. A *history* ends when frames do not continue the earlier ones:
+    after a reload or a change of branch."""
+
+    __slots__ = (
+        "_chat_id",
+        "_frames",
+        "_frames_bytes",
+        "_histories",
+        "_loads",
+        "_log_holds_more",
+        "_recalled_at",
+        "_recalling",
+        "_state",
+        "_store",
+    )
+
+    def __init__(self, chat_id: str, store: Log, loads: anyio.CapacityLimiter, state: Callable[[], OwnerState]) -> None:
+        """`loads` limits how many logs are read at once; `state` returns the relay's present state."""
+        self._chat_id = chat_id
+        self._store = store
+        self._loads = loads
+        self._state = state
+        self._frames: deque[tuple[Frame, int]] = deque()
+        self._frames_bytes = 0
+        self._histories = 0
+        self._recalling = anyio.Lock(fast_acquire=True)
+        self._recalled_at = -1  # the history for which the log was read into memory
+        self._log_holds_more = False
+
+    def keep(self, frames: Sequence[Frame], size_each: int) -> None:
+        """Add the next frames, of `size_each` bytes on average; the oldest frames beyond the bounds are dropped."""
+        for frame in frames:
+            self._frames.append((frame, size_each))
+            self._frames_bytes += size_each
+        while len(self._frames) > HELD_MAX_EVENTS or self._frames_bytes > HELD_MAX_BYTES:
+            self._frames_bytes -= self._frames.popleft()[1]
+            self._log_holds_more = True  # perhaps, since the log is trimmed at checkpoints only
+
+    def forget(self) -> None:
+        """Drop all frames and begin a new history."""
+        self._histories += 1
+        self._frames.clear()
+        self._frames_bytes = 0
+
+    async def after(self, wanted: Position) -> Sequence[Frame] | None:
+        """Return the frames after `wanted`, None when that position is not in this history or later frames are gone.
+
+        Frames that are not in memory are read from the log: once for all readers, as far as memory allows; earlier
+        frames are read for each reader. Entries folded meanwhile are kept in memory.
+        """
+        position = wanted.position
+        if not resume_is_possible(self._state(), wanted.epoch, position):
+            return None
+        if position + 1 < self._first:
+            await self._recall()
+            if not resume_is_possible(self._state(), wanted.epoch, position):
+                return None
+        if position + 1 >= self._first:
+            return self._held_after(position)
+        if self._recalled_at == self._histories and not self._log_holds_more:
+            return None
+        entries = await self._newest_of_log()
+        # Without entries, the relay may meanwhile follow another log of this id, in which `position` has no meaning.
+        return self._from_log(entries, position) if entries else None
+
+    @property
+    def _first(self) -> int:
+        return self._frames[0][0].position if self._frames else self._state().position + 1
+
+    def _held_after(self, position: int) -> list[Frame]:
+        return [frame for frame, _ in self._frames if frame.position > position]
+
+    async def _recall(self) -> None:
+        """Read the log's frames before the first frame in memory, as far as there is room."""
+        async with self._recalling:
+            if self._recalled_at != self._histories and (entries := await self._newest_of_log()):
+                self._recalled_at = self._histories
+                self._log_holds_more = self._keep_before(entries)
+
+    async def _newest_of_log(self) -> list[RawEntry]:
+        """Return the newest page of the log; [] if it does not contain the state's head, or a new history has begun
+        meanwhile."""
+        head, history = self._state().head, self._histories
+        async with self._loads:
+            entries = await self._store.read_log(self._chat_id, newest=True)
+        return entries if self._histories == history and any(entry.head == head for entry in entries) else []
+
+    def _keep_before(self, entries: list[RawEntry]) -> bool:
+        """Insert the log's frames before the frames in memory. Returns True when memory was full before the end of the
+        log."""
+        for entry in reversed(entries):
+            frames = frames_of(self._chat_id, entry)
+            size_each = len(entry.events) // max(1, len(frames))
+            for frame in reversed(frames):
+                if frame.position >= self._first:  # the frame is in memory already, or its entry is not folded yet
+                    continue
+                if frame.position != self._first - 1:
+                    return False
+                if len(self._frames) >= HELD_MAX_EVENTS or self._frames_bytes + size_each > HELD_MAX_BYTES:
+                    return True
+                self._frames.appendleft((frame, size_each))
+                self._frames_bytes += size_each
+        return False
+
+    def _from_log(self, entries: list[RawEntry], position: int) -> Sequence[Frame] | None:
+        """Return the log's frames after `position`, then the frames that were kept since the log was read; None if a
+        frame is missing."""
+        last = self._state().position  # the relay has not folded later frames yet
+        frames = [
+            frame
+            for entry in entries
+            if entry.position > position
+            for frame in frames_of(self._chat_id, entry)
+            if position < frame.position <= last
+        ]
+        frames += self._held_after(frames[-1].position if frames else position)
+        is_whole = [frame.position for frame in frames] == [*range(position + 1, last + 1)]
+        return frames if is_whole else None
+
+
+def frames_of(chat_id: str, entry: RawEntry) -> list[Frame]:
+    """Return the frames of a stored entry; [] for an entry that selects a branch, after which readers need a
+    snapshot."""
+    raws = [bytes(raw) for raw in split_array(entry.events)]
+    if any(raw.startswith(b'{"type":"branch_selected"') for raw in raws):
+        return []
+    first = entry.position - len(raws) + 1
+    epoch = entry.entry_id.epoch
+    return [Frame(chat_id, raw, epoch, position) for position, raw in enumerate(raws, start=first)]

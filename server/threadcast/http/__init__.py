@@ -1,0 +1,1 @@
+"""HTTP below the application: sockets, uvicorn, direct writes and probes."""

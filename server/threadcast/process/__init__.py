@@ -1,0 +1,1 @@
+"""The processes of the server: their start, supervision, measurement and end."""

@@ -1,0 +1,1 @@
+"""Providers without a server: small built-in models, and scripts in a file."""

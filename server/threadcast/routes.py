@@ -1,0 +1,142 @@
+"""The list of all endpoints, and the middleware around them: CORS, the error boundary and the origin guard."""
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from threadcast.api import approvals, blobs, caps, chats, commands, diagnostics, mcp, session, streams, transfer
+from threadcast.api.edge import Edge
+from threadcast.api.errors import ErrorBoundary, answer, error_response
+from threadcast.api.feed import feed
+from threadcast.api.guard import OriginGuard
+from threadcast.api.page import no_such_page, page_routes
+from threadcast.api.params import chat_params
+from threadcast.api.refused_tokens import RefusedTokens
+from threadcast.api.stream import subscribe
+from threadcast.compat import oneshot
+from threadcast.compat import startup as foreign
+from threadcast_protocol.wire.errors import NotFound
+from threadcast_protocol.wire.http import Failure
+
+__all__ = ["ROUTES", "build_app"]
+
+PREFLIGHT_SECONDS = 600
+
+
+ROUTES = [
+    subscribe,
+    commands.post_command,
+    streams.type_in_chat,
+    streams.change_stream,
+    commands.cancel_queued,
+    blobs.upload_blob,
+    blobs.read_blob,
+    chats.list_chats,
+    chat_params,
+    approvals.list_approvals,
+    approvals.forget_approval,
+    approvals.list_questions,
+    approvals.answer_question,
+    diagnostics.traced_runs,
+    diagnostics.run_diagnostics,
+    feed,
+    transfer.import_chats,
+    transfer.export_chat,
+    chats.read_chat,
+    chats.delete_chat,
+    foreign.list_trajectories,
+    foreign.read_trajectory,
+    foreign.delete_trajectory,
+    foreign.sidebar,
+    oneshot.text_chat,
+    oneshot.agent_chat,
+    oneshot.page_chat,
+    oneshot.chat_completions,
+    session.read_session,
+    session.open_session,
+    session.close_session,
+    caps.caps,
+    caps.providers,
+    caps.chat_modes,
+    caps.tools,
+    mcp.resources,
+    mcp.prompts,
+    caps.ping,
+    caps.livez,
+    caps.readyz,
+    caps.metrics,
+]
+"""All endpoints; the first whose path matches handles a request. Each declares its path beside its handler. The OpenAPI
+document is made from this list."""
+
+
+def build_app(
+    edge: Edge,
+    *,
+    cors_origins: list[str],
+    has_tokens: bool,
+    public_url: str = "",
+    pages: str = "",
+    trusted_proxies: Sequence[str] = (),
+) -> Starlette:
+    """Return the web application. Without tokens the guard accepts requests of this machine alone (`guard.py`).
+    `public_url`: `server.public_url`. The directory `pages` is served at /pages/; '' for none."""
+    app = Starlette(
+        routes=[*ROUTES, *page_routes(edge.frame_origins, pages)],
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=cors_origins,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=[
+                    "Authorization",
+                    "Content-Type",
+                    "Last-Event-ID",
+                    "Prefer",
+                    "Threadcast-Forward-Authorization",
+                    "Threadcast-Principal",
+                ],
+                expose_headers=["Retry-After"],
+                max_age=PREFLIGHT_SECONDS,
+            ),
+            Middleware(
+                ErrorBoundary,
+                requests=edge.metrics.http_requests,
+                readiness=edge.readiness,
+                refused_tokens=RefusedTokens(edge.limits, trusted_proxies),
+            ),
+            Middleware(OriginGuard, allowed_origins=cors_origins, has_tokens=has_tokens, public_url=public_url),
+        ],
+        exception_handlers={404: _no_such_path, 405: _no_such_method},
+    )
+    app.state.edge = edge
+    app.router.redirect_slashes = False  # its redirects name the host of the Host header, which any client may choose
+    return app
+
+
+async def _no_such_path(request: Request, wrong: Exception) -> Response:
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):  # a browser
+        return no_such_page(request.url.path)
+    response = error_response(NotFound(f"there is no {request.url.path}; protocol/PROTOCOL.md lists the endpoints"))
+    return _with_headers(response, wrong)
+
+
+async def _no_such_method(request: Request, wrong: Exception) -> Response:
+    """Answer 405 (RFC 9110 §15.5.6): `Allow` names the methods of all routes of the path. Only the page's files have no
+    route."""
+    at_path = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    allowed = {method for route in at_path for method in getattr(route, "methods", None) or ()} or {"GET", "HEAD"}
+    body = Failure(f"{request.url.path} does not support {request.method}", "bad_request")
+    return _with_headers(answer(405, body, {"Allow": ", ".join(sorted(allowed))}), wrong)
+
+
+def _with_headers(response: Response, wrong: Exception) -> Response:
+    """Add the headers of the exception to its answer, such as the policy of an operator's pages."""
+    for name, value in (getattr(wrong, "headers", None) or {}).items():
+        response.headers.setdefault(name, value)
+    return response

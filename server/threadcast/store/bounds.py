@@ -1,0 +1,83 @@
+"""The limits and lifetimes of the store, shared by the Lua scripts and the in-memory store (DISPATCH §4, §7).
+
+Each constant has its unit in its name and its reason beside it. The scripts receive them as arguments, so that no
+number is written down a second time in Lua.
+"""
+
+from threadcast.store.ports import PostKind
+
+__all__ = [
+    "BEAT_BATCH",
+    "BLOB_OVERHEAD_BYTES",
+    "CHAT_OVERHEAD_BYTES",
+    "CLAIM_LOOKED_AT",
+    "DEAD_MAX",
+    "DELETED_TTL_SECONDS",
+    "EMPTY_CHAT_TTL_SECONDS",
+    "FAST_TAKEOVER_MS",
+    "INBOX_MAX",
+    "LOG_PAGE_BYTES",
+    "PUBLISH_MAX_BYTES",
+    "QUEUE_COUNTS",
+    "SEEN_GENERATION",
+    "SEEN_TTL_SECONDS",
+    "TRACES_MAX_COUNT",
+]
+
+INBOX_MAX: dict[PostKind, int] = {"normal": 100, "exempt": 1_000, "import": 1_000, "refusal": 20, "probe": 0}
+"""The number of commands of each kind that may wait. One more post is answered FULL, which the caller sees as 429.
+The 100 is from PROTOCOL §3. The exempt commands (abort, decisions, IDE results) have a bound of their own, so that an
+inbox cannot grow without end; refusals only inform watchers (DESIGN §4.9)."""
+
+QUEUE_COUNTS: frozenset[PostKind] = frozenset({"normal"})
+"""Kinds whose bound also counts the commands that the actor has moved from the inbox into the chat's own queue
+(`meta.queue`)."""
+
+SEEN_GENERATION = 1_000
+"""Request ids per generation; two generations remember the newest 1,000 to 2,000 ids at constant cost (DISPATCH §4)."""
+
+SEEN_TTL_SECONDS = 24 * 3_600
+"""Request ids are remembered for 24 hours after the last one (PROTOCOL §3)."""
+
+DELETED_TTL_SECONDS = 30 * 24 * 3_600
+"""Seconds that a deleted chat's owner and epoch floor are kept. Afterwards only the clock makes sure that new epochs
+are larger than old ones."""
+
+EMPTY_CHAT_TTL_SECONDS = 24 * 3_600
+"""A chat without messages is in no list; its keys expire after a day without a change (DESIGN §4.9)."""
+
+FAST_TAKEOVER_MS = 1_000
+"""The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median
+takeover takes 1.3 s instead of 3.3 s (DISPATCH §8)."""
+
+BLOB_OVERHEAD_BYTES = 1_024
+"""Bytes that count for a blob beside its content. A blob of one byte takes Valkey 8 some 700 bytes: two long keys, a
+hash, an expiry."""
+
+CHAT_OVERHEAD_BYTES = 1_024
+"""Bytes that count for a chat, or for a deleted chat whose id is still remembered, beside its keys: its places in the
+sets of its bucket, and in its owner's account."""
+
+PUBLISH_MAX_BYTES = 64 * 1_024
+"""Events of more bytes are announced without their content: publishing 60 kB costs Redis 153 µs, announcing 80 kB costs
+103 µs (DISPATCH §8)."""
+
+DEAD_MAX = 1_000
+"""The number of dead letters (commands that were given up) kept for inspection; the oldest is deleted first."""
+
+BEAT_BATCH = 200
+"""Chats per call of the beat script: 0.25 ms of Redis; ten thousand in one script would block Redis (DISPATCH §8, trap
+19)."""
+
+CLAIM_LOOKED_AT = 128
+"""The number of oldest due chats, and of newest, among which a claim chooses fairly. A claim that looks at all of them
+takes Redis 0.5 ms (our own measurement)."""
+
+LOG_PAGE_BYTES = 8 * 1_024 * 1_024
+"""Bytes of entries that one call reads from a log (more if a single entry is larger): this takes Redis some 10 ms. The
+log of an ordinary chat fits, because a checkpoint is due after 256 kB, or after as many bytes as the last checkpoint
+has, and after 64 MB at the latest."""
+
+TRACES_MAX_COUNT = 200
+"""The number of trace records that a chat keeps, newest first: some twenty runs with tools. A record is at most 64 KiB,
+so a chat has 12.8 MB of traces at worst, and typically a few hundred kB."""

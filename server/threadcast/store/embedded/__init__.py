@@ -1,0 +1,1 @@
+"""The private Valkey process of `threadcast serve`, and the repair of its files."""

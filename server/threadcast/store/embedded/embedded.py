@@ -1,0 +1,216 @@
+"""The embedded store: a private Valkey child process for `threadcast serve` and the tests.
+
+This module sends the server nothing but PING and INFO; `redis/store.py` connects to the URL. The store is entered first
+and left last, so that it outlives everything that uses it. Each data directory has at most one serving process and one
+server process. A serving process that is ended by kill -9 leaves nothing that blocks the next start.
+
+Files in the data directory: `serve.lock` (held by the serving process; contains its address), and below `store/` the
+server's files: `store.lock` (held by the server), `socket`, `store.log`, the append-only file.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from threadcast.base.forks import close_in_children
+from threadcast.store.embedded.memory import store_max_bytes
+from threadcast.store.embedded.repair import Damaged, mend_end, read_manifest
+from threadcast.store.embedded.server_process import (
+    POLL_SECONDS,
+    EndedAtStart,
+    ServerProcess,
+    ask,
+    find_binary,
+    lock_is_free,
+    socket_path,
+    start_server,
+)
+from threadcast_protocol.wire.errors import Conflict, Unavailable
+
+__all__ = ["PERSISTENT", "VOLATILE", "EmbeddedStore", "locked_for_serving"]
+
+PERSISTENT: Sequence[str] = (
+    *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
+    *("--aof-load-truncated", "no"),
+)
+"""Options of the server. Only the append-only file is written, since it contains everything that a snapshot file would
+contain. With everysec a power loss may lose the last 1–2 s, as promised (DESIGN §14); a kill -9 of the server process
+lost nothing in our tests. `repair.py` cuts off a damaged end, keeps a copy and logs the cut; the server would cut off
+some ends silently."""
+
+VOLATILE: Sequence[str] = ("--save", "", "--appendonly", "no")
+
+LEFTOVER_TIMEOUT_SECONDS = 5.0 if sys.platform == "linux" else 0.0
+"""Seconds that the child of a killed parent may take to write its buffer and end. Only Linux sends such a child a
+signal to end."""
+
+RESTART_PAUSE_SECONDS = 1.0
+"""Seconds between restarts of a child that died, so that a full disk does not cause a busy loop."""
+
+_log = structlog.get_logger(__name__)
+
+
+class EmbeddedStore:
+    """Runs the embedded server while this async context manager is open. Enter it once, on the main thread (see
+    `start_server`). `url` is valid inside."""
+
+    def __init__(self, data_dir: Path, *, memory: bool = False, max_bytes: int = 0) -> None:
+        """`memory`: keep nothing on disk and do not touch `data_dir`. `max_bytes`: the memory that the store may fill;
+        0 for a share of the machine's. A full store refuses writes and discards nothing."""
+        self._memory = memory
+        self._max_bytes = store_max_bytes(max_bytes)
+        self._data_dir = data_dir.absolute()
+        self._serve_lock: int | None = None
+        self._server: ServerProcess | None = None
+        self._exit = contextlib.ExitStack()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def server(self) -> ServerProcess:
+        if self._server is None:
+            raise Unavailable("the embedded store is not open")
+        return self._server
+
+    async def __aenter__(self) -> "EmbeddedStore":
+        """Start the server. Raises Conflict when a process serves this directory already, Unavailable when no server
+        starts."""
+        with contextlib.ExitStack() as stack:
+            if self._memory:
+                directory = Path(tempfile.mkdtemp(prefix="threadcast-"))
+                stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            else:
+                lock = self._serve_lock = stack.enter_context(locked_for_serving(self._data_dir))
+                stack.callback(close_in_children(lambda: [lock]))
+                directory = self._data_dir / "store"
+            self._server = await self._start(directory)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Shielded: a second Ctrl-C must not leave the server behind. `stop` has deadlines of its own.
+        with anyio.CancelScope(shield=True), self._exit:
+            self._serve_lock = None
+            await self.server.stop()
+            if self.server.path.parent != self.server.directory:
+                shutil.rmtree(self.server.path.parent, ignore_errors=True)
+
+    def announce(self, url: str) -> None:
+        """Write our address into the lock file, so that a second `serve` can name it in its error."""
+        if self._serve_lock is not None:
+            _write_lock(self._serve_lock, url)
+
+    async def supervise(self) -> None:
+        """Start the child again when it dies. Never returns; run it in the serving process's task group."""
+        while True:
+            await anyio.sleep(RESTART_PAUSE_SECONDS)
+            if self.server.is_alive:
+                continue
+            _log.warning("store.died", pid=self.server.pid)
+            try:
+                self._server = await self._start(self.server.directory)
+            except Unavailable as wrong:
+                _log.error("store.restart_failed", error=wrong.message)
+            else:
+                _log.info("store.restarted", pid=self.server.pid)
+
+    async def _start(self, directory: Path) -> ServerProcess:
+        leftover = await _wait_for_leftover(directory)
+        if leftover is not None:
+            return leftover
+        if self._memory:
+            return await self._begin(directory, VOLATILE)
+        read_manifest(directory)  # raises Damaged if it is lost: the server would then begin with an empty store
+        try:
+            return await self._begin(directory, PERSISTENT)
+        except EndedAtStart as wrong:
+            await anyio.to_thread.run_sync(_mend, directory, wrong)
+        return await self._begin(directory, PERSISTENT)
+
+    async def _begin(self, directory: Path, arguments: Sequence[str]) -> ServerProcess:
+        server = start_server(find_binary(), directory, (*arguments, "--maxmemory", str(self._max_bytes)))
+        try:
+            await server.wait_ready()
+        except BaseException:
+            server.stop_blocking()
+            raise
+        return server
+
+
+def _mend(directory: Path, wrong: EndedAtStart) -> None:
+    """Repair the end of the file, in a thread because it may read gigabytes. Raises Unavailable when the failed start
+    has another cause."""
+    try:
+        cut = mend_end(directory)
+    except OSError as trouble:
+        raise Unavailable(f"the embedded store cannot be repaired: {trouble}") from trouble
+    if cut is not None:
+        _log.warning("store.repaired", text=str(cut), cut_bytes=cut.bytes_count, copy=str(cut.copy))
+    elif any(word in wrong.words for word in ("append only file", "AOF", "RDB")):
+        raise Damaged(directory, wrong.words.partition(": make a backup")[0].rpartition(" # ")[2])
+    else:
+        raise wrong
+
+
+@contextlib.contextmanager
+def locked_for_serving(data_dir: Path) -> Iterator[int]:
+    """Keep other processes from serving this directory during the block; yields the descriptor of the lock file. Raises
+    Conflict when another process serves the directory."""
+    (data_dir / "store").mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(data_dir / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            with contextlib.suppress(ValueError, OSError):  # the other process may be writing the file at this moment
+                other = json.loads(os.pread(lock, 4_096, 0))
+                where = f"at {other['url']} " if other.get("url") else ""
+                raise Conflict(f"{data_dir} is already served {where}(process {other['pid']})") from None
+            raise Conflict(f"{data_dir} is already served by another process") from None
+        _write_lock(lock, "")
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _write_lock(lock: int, url: str) -> None:
+    text = json.dumps({"url": url, "pid": os.getpid()}).encode()
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, text, 0)
+
+
+async def _wait_for_leftover(directory: Path) -> ServerProcess | None:
+    """Wait for the server of a killed parent.
+
+    On Linux that server is about to end, so it must not be used meanwhile. On other systems no signal ends that server,
+    so it is taken over while it runs. Returns None when no server runs any more.
+    """
+    deadline = time.monotonic() + LEFTOVER_TIMEOUT_SECONDS
+    while not lock_is_free(directory):
+        if time.monotonic() > deadline:
+            break
+        await anyio.sleep(POLL_SECONDS)
+    else:
+        return None
+    path = socket_path(directory)
+    pid = re.search(rb"^process_id:(\d+)", ask(path, b"INFO server"), re.MULTILINE)
+    if pid is None:
+        raise Unavailable(f"a store process still holds {directory} and does not answer; wait until it ends, or end it")
+    return ServerProcess(directory, path, None, int(pid[1]))

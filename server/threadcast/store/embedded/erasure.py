@@ -1,0 +1,52 @@
+"""Rewrites the private store's append-only file after a chat was deleted, so that its content leaves the disk.
+
+The store notes each deletion (`delete.lua`), so a restart forgets none. The server itself rewrites its file only when
+the file has doubled, which may never happen. At most one rewrite runs within `after_seconds`, whatever is deleted.
+"""
+
+from typing import Protocol
+
+import anyio
+import structlog
+
+from threadcast_protocol.wire.errors import Failed
+
+__all__ = ["erase_forever"]
+
+LOOK_SECONDS = 60.0
+"""Seconds between looks for deletions, each of 16 small commands. A deletion before the start of the server is noticed
+at the first look, and its content leaves the file at the second one."""
+
+AGAIN_SECONDS = 300.0
+"""Seconds between attempts while a rewrite fails: a full disk stays full for a while."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Store(Protocol):
+    async def last_erased_ms(self) -> int: ...
+
+    async def rewrite_file(self) -> None: ...
+
+
+async def erase_forever(store: _Store, after_seconds: float) -> None:
+    """Rewrite the store's file `after_seconds` after a deletion. Never returns."""
+    look_seconds = min(LOOK_SECONDS, after_seconds / 2)
+    is_first, waited_seconds = True, 0.0
+    while True:
+        pause_seconds = look_seconds
+        try:
+            if await store.last_erased_ms() == 0:
+                waited_seconds = 0.0
+            elif is_first:
+                waited_seconds = after_seconds  # deleted before this start, perhaps long ago
+            elif (waited_seconds := waited_seconds + look_seconds) >= after_seconds:
+                begun = anyio.current_time()
+                await store.rewrite_file()
+                waited_seconds = 0.0
+                _log.info("store.erased", duration_ms=round(1_000 * (anyio.current_time() - begun)))
+        except Failed as trouble:
+            _log.error("store.erase_failed", error=trouble.message)
+            pause_seconds = max(look_seconds, min(AGAIN_SECONDS, after_seconds))
+        is_first = False
+        await anyio.sleep(pause_seconds)

@@ -1,0 +1,1 @@
+"""The store in process memory, for tests and simulation."""

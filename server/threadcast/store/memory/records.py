@@ -1,0 +1,134 @@
+"""The chats and buckets of the in-memory store, equivalent to `redis/keys.py`.
+
+The records have no clock: callers pass the time. Records expire when they are read, as Redis's keys do.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from threadcast.chat.entries import RawEntry
+from threadcast.store.bounds import SEEN_GENERATION, SEEN_TTL_SECONDS
+from threadcast.store.ports import InboxEntry, TraceRecord, WaitingRun
+from threadcast_protocol.wire.blobs import Blob
+
+__all__ = ["Bucket", "Chat", "KeptBlob", "first_of", "in_turn"]
+
+
+def first_of(entries: Sequence[RawEntry], max_bytes: int) -> list[RawEntry]:
+    """Return the first entries that together have at most `max_bytes`, but at least one entry even if it is larger."""
+    page: list[RawEntry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.events) + len(entry.facts) + len(entry.acks)
+        if page and size > max_bytes:
+            break
+        page.append(entry)
+    return page
+
+
+@dataclass
+class KeptBlob:
+    """A stored blob. `expires_at_ms` is None for a blob that lives as long as its chat."""
+
+    blob: Blob
+    expires_at_ms: int | None
+
+    def is_over(self, now_ms: int) -> bool:
+        return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
+
+    def hold(self, until_ms: int) -> None:
+        if self.expires_at_ms is not None:
+            self.expires_at_ms = max(self.expires_at_ms, until_ms)
+
+
+@dataclass
+class Chat:
+    """One chat. `expires_at_ms` applies to the log, the inbox and the meta; blobs, traces and the two generations of
+    `seen` have their own expiry."""
+
+    log: list[RawEntry] = field(default_factory=list)
+    head: str = ""
+    snap: tuple[str, int, bytes] | None = None
+    inbox: dict[str, InboxEntry] = field(default_factory=dict)
+    last_inbox_id: tuple[int, int] = (0, 0)
+    meta: dict[str, str] = field(default_factory=dict)
+    expires_at_ms: int | None = None
+    blobs: dict[str, KeptBlob] = field(default_factory=dict)
+    blobs_owner: str = ""
+    traces: list[tuple[str, TraceRecord]] = field(default_factory=list)
+    traces_expire_at_ms: int = 0
+    seen: dict[str, str] = field(default_factory=dict)
+    seen_expires_at_ms: int = 0
+    seen_old: dict[str, str] = field(default_factory=dict)
+    seen_old_expires_at_ms: int = 0
+
+    def expire(self, now_ms: int) -> None:
+        if self.expires_at_ms is not None and self.expires_at_ms <= now_ms:
+            blobs, owner, traces = self.blobs, self.blobs_owner, self.traces
+            self.clear()
+            self.blobs, self.blobs_owner, self.traces = blobs, owner, traces  # blobs and traces have their own expiry
+        self.blobs = {hash: kept for hash, kept in self.blobs.items() if not kept.is_over(now_ms)}
+        if self.traces_expire_at_ms <= now_ms:
+            self.traces = []
+        if self.seen_expires_at_ms <= now_ms:
+            self.seen = {}
+        if self.seen_old_expires_at_ms <= now_ms:
+            self.seen_old = {}
+
+    def clear(self) -> None:
+        """Delete everything but the remembered request ids."""
+        self.log, self.head, self.snap, self.inbox, self.meta = [], "", None, {}, {}
+        self.last_inbox_id = (0, 0)
+        self.expires_at_ms = None
+        self.blobs, self.blobs_owner = {}, ""
+        self.traces = []
+
+    @property
+    def waiting(self) -> WaitingRun | None:
+        """The run that waits, if the chat needs a worker for nothing else."""
+        if self.inbox or not self.meta.get("waits"):
+            return None
+        return WaitingRun(self.meta["owner"], self.meta["waits"])
+
+    def recall(self, request_id: str) -> str | None:
+        return self.seen.get(request_id) or self.seen_old.get(request_id)
+
+    def remember(self, request_id: str, value: str, now_ms: int) -> None:
+        if len(self.seen) >= SEEN_GENERATION:
+            self.seen_old, self.seen_old_expires_at_ms = self.seen, self.seen_expires_at_ms
+            self.seen = {}
+        self.seen[request_id] = value
+        self.seen_expires_at_ms = now_ms + SEEN_TTL_SECONDS * 1_000
+
+    def lay_down(self, request_id: str, principal: bytes, body: bytes, now_ms: int) -> str:
+        """Append the command under an id made as `XADD *` makes it: ids never go backwards, even when the clock
+        does."""
+        last_ms, n = self.last_inbox_id
+        self.last_inbox_id = (now_ms, 0) if now_ms > last_ms else (last_ms, n + 1)
+        inbox_id = f"{self.last_inbox_id[0]}-{self.last_inbox_id[1]}"
+        self.inbox[inbox_id] = InboxEntry(inbox_id, request_id, principal, body)
+        return inbox_id
+
+
+def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, Chat], limit: int) -> list[str]:
+    """Return up to `limit` chats of `due`, oldest first. If there are more, return the first chat of each principal,
+    then the second of each, and so on."""
+    due = sorted(due, key=lambda chat_id: (scores[chat_id], chat_id))
+    if len(due) <= limit:
+        return due
+    counts: Counter[str] = Counter()
+    turns: list[tuple[int, int, str]] = []
+    for index, chat_id in enumerate(due):
+        owner = chats[chat_id].meta.get("owner", "") if chat_id in chats else ""
+        counts[owner] += 1
+        turns.append((counts[owner], index, chat_id))
+    return [chat_id for _, _, chat_id in sorted(turns)[:limit]]
+
+
+@dataclass
+class Bucket:
+    due: dict[str, int] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    chats: dict[str, dict[str, int]] = field(default_factory=dict)
+    has_token: bool = False

@@ -1,0 +1,401 @@
+"""Implements the Store port in process memory, for unit tests and simulation.
+
+It keeps the promises of `redis/store.py`, step by step as in DISPATCH §4, and passes the same contract tests. Each
+method first yields to the event loop once, where it may be cancelled, and then works without awaiting, so that its step
+is atomic. The constructor takes the clock; nothing else depends on chance or time.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+
+import anyio.lowlevel
+
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.store.bounds import (
+    DEAD_MAX,
+    DELETED_TTL_SECONDS,
+    EMPTY_CHAT_TTL_SECONDS,
+    FAST_TAKEOVER_MS,
+    INBOX_MAX,
+    LOG_PAGE_BYTES,
+    PUBLISH_MAX_BYTES,
+    QUEUE_COUNTS,
+)
+from threadcast.store.memory.accounts import MemoryAccounts
+from threadcast.store.memory.blobs import MemoryBlobs
+from threadcast.store.memory.channels import MemoryChannels
+from threadcast.store.memory.records import Bucket, Chat, first_of, in_turn
+from threadcast.store.memory.traces import MemoryTraces
+from threadcast.store.ports import (
+    Appended,
+    AppendRequest,
+    Beat,
+    ChatMeta,
+    ChatPage,
+    Claimed,
+    Fenced,
+    InboxEntry,
+    ListCursor,
+    Loaded,
+    Lost,
+    Posted,
+    PostOutcome,
+    PostRequest,
+    Released,
+    Standing,
+    Taken,
+    list_owner_of,
+)
+from threadcast.store.redis.chat_meta import META_FIELDS, check_owner, page_of, read_meta
+from threadcast.store.redis.keys import BUCKETS, Keys
+from threadcast.store.redis.log_messages import DELETED
+from threadcast_protocol.wire.errors import Internal
+from threadcast_protocol.wire.ids import EntryId, Head
+
+__all__ = ["MemoryStore"]
+
+
+def _system_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
+    """Implements `threadcast.store.ports.Store`. Share one object between the workers and the web processes of a
+    test."""
+
+    def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:
+        super().__init__()
+        self._now = clock_ms
+        self.page_bytes = LOG_PAGE_BYTES
+        self._keys = Keys(BUCKETS)
+        self._chats: dict[str, Chat] = {}
+        self.dead: list[tuple[str, InboxEntry, str]] = []
+
+    @property
+    def buckets(self) -> int:
+        return BUCKETS
+
+    def bucket_of(self, chat_id: str) -> int:
+        return self._keys.bucket_of(chat_id)
+
+    async def _arrive(self, chat_id: str = "") -> tuple[Chat, Bucket, int]:
+        await anyio.lowlevel.checkpoint()
+        now = self._now()
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            chat = Chat()  # reading a chat does not store it; `_keep` does
+        chat.expire(now)
+        return chat, self._buckets[self.bucket_of(chat_id)], now
+
+    def _keep(self, chat_id: str, chat: Chat) -> None:
+        self._chats[chat_id] = chat
+
+    async def ping(self) -> Standing:
+        await self._arrive()
+        return Standing()
+
+    async def now_ms(self) -> int:
+        return (await self._arrive())[2]
+
+    # the way in
+
+    async def post(self, request: PostRequest) -> Posted:
+        chat, bucket, now = await self._arrive(request.chat_id)
+        owner = chat.meta.get("owner")
+        is_deleted = "deleted" in chat.meta
+        if owner is not None and owner != request.owner:
+            return Posted(PostOutcome.FOREIGN)
+        if is_deleted and request.kind != "import":
+            return Posted(PostOutcome.GONE)
+        if owner is None and not request.creates:
+            return Posted(PostOutcome.UNKNOWN)
+        seen = chat.recall(request.request_id)
+        if seen is not None:
+            digest, nonce, first_id = seen.split(" ")
+            if nonce == request.nonce:
+                return Posted(PostOutcome.ACCEPTED, first_id)
+            return Posted(PostOutcome.DUPLICATE if digest == request.digest else PostOutcome.MISMATCH)
+        if request.about and chat.recall(request.about) is not None:
+            return Posted(PostOutcome.DUPLICATE)
+        queued = int(chat.meta.get("queue", 0)) if request.kind in QUEUE_COUNTS else 0
+        if len(chat.inbox) + queued >= INBOX_MAX[request.kind]:
+            return Posted(PostOutcome.FULL)
+
+        self._keep(request.chat_id, chat)
+        chat.meta["owner"] = request.owner
+        chat.meta.setdefault("created_at", str(now))
+        chat.meta.pop("deleted", None)
+        chat.expires_at_ms = None
+        inbox_id = chat.lay_down(request.request_id, request.principal, request.body, now)
+        chat.remember(request.request_id, f"{request.digest} {request.nonce} {inbox_id}", now)
+        self._wake(request.chat_id, bucket, now)
+        return Posted(PostOutcome.ACCEPTED, inbox_id)
+
+    def _wake(self, chat_id: str, bucket: Bucket, now: int) -> None:
+        score = bucket.due.get(chat_id)
+        worker = bucket.own.get(chat_id)
+        if worker is None:
+            if score is None or now < score:
+                bucket.due[chat_id] = now
+                self.ring(self.bucket_of(chat_id))
+            return
+        bucket.due.setdefault(chat_id, now)
+        if self._switchboard.publish(f"mail:{worker}", chat_id.encode()) == 0:
+            bucket.due[chat_id] = min(bucket.due[chat_id], now + FAST_TAKEOVER_MS)
+
+    async def meta(self, chat_id: str) -> ChatMeta | None:
+        chat, _, _ = await self._arrive(chat_id)
+        return read_meta(chat_id, [chat.meta.get(name) for name in META_FIELDS])
+
+    async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
+        await self._arrive()
+        cursors = sorted(
+            (
+                ListCursor(last_active, chat_id)
+                for bucket in self._buckets
+                for chat_id, last_active in bucket.chats.get(owner, {}).items()
+            ),
+            reverse=True,
+        )
+        left = [cursor for cursor in cursors if after is None or cursor < after]
+        return page_of(left[:limit], [self._values(cursor.chat_id) for cursor in left[:limit]], len(left) > limit)
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        await self._arrive()
+        here = [each for each in chat_ids if each in self._buckets[self.bucket_of(each)].chats.get(owner, {})]
+        metas = [read_meta(chat_id, self._values(chat_id)) for chat_id in here]
+        return [meta for meta in metas if meta is not None]
+
+    async def count_chats(self, owner: str) -> int:
+        await self._arrive()
+        return sum(len(bucket.chats.get(owner, {})) for bucket in self._buckets)
+
+    def _values(self, chat_id: str) -> list[str | None]:
+        return [self._chats[chat_id].meta.get(name) for name in META_FIELDS]
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        chat, bucket, now = await self._arrive(chat_id)
+        if chat.meta.get("owner") != owner:
+            return False
+        if f"!{nonce}" in chat.seen or f"!{nonce}" in chat.seen_old:
+            return True
+        chat.remember(f"!{nonce}", "", now)
+        if "deleted" in chat.meta:
+            return True
+        epoch = Head.parse(chat.head).entry_id.epoch if chat.head else 0
+        floor = max(int(chat.meta.get("floor", 0)), epoch)
+        list_owner = list_owner_of(owner, chat.meta.get("parent", ""))
+        chat.clear()
+        chat.meta = {"owner": owner, "deleted": str(now), "died": str(now), "floor": str(floor)}
+        chat.expires_at_ms = now + DELETED_TTL_SECONDS * 1_000
+        worker = bucket.own.pop(chat_id, None)
+        bucket.due.pop(chat_id, None)
+        bucket.chats.get(list_owner, {}).pop(chat_id, None)
+        self._switchboard.publish(f"log:{chat_id}", DELETED)
+        self._switchboard.publish(f"feed:{list_owner}", chat_id.encode())
+        if worker is not None:
+            self._switchboard.publish(f"mail:{worker}", chat_id.encode())
+        return True
+
+    # ownership
+
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+        _, _, now = await self._arrive()
+        here = self._buckets[bucket]
+        due = in_turn([each for each, score in here.due.items() if score <= now], here.due, self._chats, limit)
+        claimed = [Claimed(each, here.own.get(each, ""), self._chats.get(each, Chat()).waiting) for each in due]
+        for each in claimed:
+            here.due[each.chat_id] = now + lease_ms
+            here.own[each.chat_id] = worker
+        if any(score <= now for score in here.due.values()) and not here.has_token:
+            self.ring(bucket)
+        return claimed
+
+    async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
+        _, bucket, now = await self._arrive(chat_id)
+        if chat_id in bucket.own or chat_id not in bucket.due:
+            return False
+        bucket.due[chat_id] = now + lease_ms
+        bucket.own[chat_id] = worker
+        return True
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        chat, _, now = await self._arrive_as_owner(chat_id, worker)
+        self._keep(chat_id, chat)
+        before = chat.head
+        last, position = (Head.parse(before).entry_id, Head.parse(before).position) if before else (EntryId(0, 0), 0)
+        epoch = max(last.epoch, int(chat.meta.get("floor", 0))) + 1
+        salt = hashlib.sha1(f"{chat_id}{before}{now}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:4]
+        entry_id = EntryId(now if now >= epoch else epoch + int(salt, 16), last.n + 1)
+        digest = hashlib.sha1(f"{before}{entry_id}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:16]
+        chat.head = str(Head(entry_id, digest, position))
+        chat.log.append(
+            RawEntry(
+                entry_id=entry_id,
+                head=chat.head,
+                before=before,
+                position=position,
+                time_ms=now,
+                version=0,
+                fence=Fence(worker, why),
+            )
+        )
+        self._publish(chat_id, chat.log[-1])
+        return Taken(chat.head, before, chat.meta.get("owner", ""), now)
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        answer: dict[str, Beat] = {}
+        for chat_id in chats:
+            chat, bucket, now = await self._arrive(chat_id)
+            if bucket.own.get(chat_id) != worker:
+                answer[chat_id] = Beat.LOST
+                continue
+            bucket.due[chat_id] = now + lease_ms
+            answer[chat_id] = Beat.INBOX if chat.inbox else Beat.MINE
+        return answer
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        chat, bucket, _ = await self._arrive_as_owner(chat_id, worker)
+        if chat.head != head:
+            raise Fenced(chat_id)
+        if chat.inbox:
+            return Released.MORE
+        self._give_up(chat_id, bucket, when_ms)
+        return Released.OK
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        _, bucket, now = await self._arrive_as_owner(chat_id, worker)
+        self._give_up(chat_id, bucket, now + delay_ms)
+        if delay_ms == 0:
+            self.ring(self.bucket_of(chat_id))
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        _, bucket, _ = await self._arrive_as_owner(chat_id, worker)
+        self._give_up(chat_id, bucket, until_ms)
+
+    async def _arrive_as_owner(self, chat_id: str, worker: str) -> tuple[Chat, Bucket, int]:
+        """Raises Lost when another worker owns the chat."""
+        chat, bucket, now = await self._arrive(chat_id)
+        if bucket.own.get(chat_id) != worker:
+            raise Lost(chat_id)
+        return chat, bucket, now
+
+    @staticmethod
+    def _give_up(chat_id: str, bucket: Bucket, when_ms: int | None) -> None:
+        del bucket.own[chat_id]
+        if when_ms is None:
+            bucket.due.pop(chat_id, None)
+        else:
+            bucket.due[chat_id] = when_ms
+
+    # the log
+
+    async def append(self, request: AppendRequest) -> Appended:
+        check_owner(request)
+        chat, bucket, now = await self._arrive(request.chat_id)
+        if chat.head and chat.head == request.head != request.expected:
+            return Appended.DUP
+        if not chat.head or chat.head != request.expected:
+            raise Fenced(request.chat_id)
+        for inbox_id, request_id in request.consumed:
+            waiting = chat.inbox.get(inbox_id)
+            if waiting is None or waiting.request_id != request_id:
+                raise Fenced(request.chat_id)
+        head = Head.parse(request.head)
+        if chat.log and chat.log[-1].entry_id >= head.entry_id:
+            raise Internal("the store answered with an error: the entry's id is equal or smaller than the last one's")
+        if not chat.log:
+            raise Fenced(request.chat_id)
+        chat.log.append(
+            RawEntry(
+                entry_id=head.entry_id,
+                head=request.head,
+                before=request.expected,
+                position=head.position,
+                time_ms=now,
+                version=request.version,
+                events=request.events or b"[]",
+                facts=request.facts,
+                acks=request.acks,
+            )
+        )
+        chat.head = request.head
+        for inbox_id, _ in request.consumed:
+            del chat.inbox[inbox_id]
+        if request.checkpoint is not None:
+            chat.snap = (request.head, request.checkpoint_version, request.checkpoint)
+        if request.trim is not None and chat.snap is not None:
+            first = min(request.trim, Head.parse(chat.snap[0]).entry_id)
+            chat.log = [entry for entry in chat.log if entry.entry_id >= first]
+        self._index(request, chat, bucket, now)
+        self._publish(request.chat_id, chat.log[-1])
+        return Appended.OK
+
+    def _index(self, request: AppendRequest, chat: Chat, bucket: Bucket, now: int) -> None:
+        list_owner = list_owner_of(request.owner, request.parent)
+        mine = bucket.chats.setdefault(list_owner, {})
+        if request.meta:
+            chat.meta.update(request.meta)
+            chat.meta["last_active"] = str(now)
+            mine[request.chat_id] = now
+        for hash in request.blobs:
+            if hash in chat.blobs:
+                chat.blobs[hash].expires_at_ms = None
+        if request.lifetime == "expire":
+            chat.expires_at_ms = now + EMPTY_CHAT_TTL_SECONDS * 1_000
+            for kept in chat.blobs.values():
+                kept.expires_at_ms = chat.expires_at_ms
+            mine.pop(request.chat_id, None)
+        elif request.lifetime == "persist":
+            chat.expires_at_ms = None
+        if request.meta:
+            self._switchboard.publish(f"feed:{list_owner}", request.chat_id.encode())
+
+    def _publish(self, chat_id: str, entry: RawEntry) -> None:
+        """Publish the same bytes that the scripts publish."""
+        parts = [f'"{entry.head}","{entry.before}",{entry.time_ms},{entry.version}'.encode()]
+        if len(entry.events) <= PUBLISH_MAX_BYTES:
+            parts += [entry.events, entry.acks or b"[]"]
+        if entry.fence is not None:
+            parts.append(json.dumps(entry.fence.why).encode())
+        self._switchboard.publish(f"log:{chat_id}", b"[" + b",".join(parts) + b"]")
+
+    async def load(self, chat_id: str) -> Loaded:
+        chat, _, _ = await self._arrive(chat_id)
+        after = Head.parse(chat.snap[0]).entry_id if chat.snap else EntryId(0, 0)
+        entries = [entry for entry in chat.log if entry.entry_id > after]
+        page = first_of(entries, self.page_bytes)
+        return Loaded(chat.snap, page, chat.head, len(page) == len(entries))
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        chat, _, _ = await self._arrive(chat_id)
+        return next((entry for entry in chat.log if entry.entry_id == entry_id), None)
+
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        chat, _, _ = await self._arrive(chat_id)
+        entries = [
+            entry
+            for entry in chat.log
+            if (through is None or entry.entry_id <= through) and (after is None or entry.entry_id > after)
+        ]
+        return first_of(entries[::-1], self.page_bytes)[::-1] if newest else first_of(entries, self.page_bytes)
+
+    async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
+        chat, _, _ = await self._arrive(chat_id)
+        return list(chat.inbox.values())[:limit]
+
+    async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
+        await self._arrive(chat_id)
+        self.dead = [*self.dead, (chat_id, entry, reason)][-DEAD_MAX:]
+
+    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
+        return [(await self._arrive(chat_id))[0].head for chat_id in chat_ids]

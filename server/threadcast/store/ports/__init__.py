@@ -1,0 +1,71 @@
+"""The Store port: the protocol of every operation that the product needs from its store, with two implementations.
+
+`RedisStore` uses Redis ≥ 7.0 or Valkey through Lua scripts; `MemoryStore` keeps the same promises in process memory,
+for unit tests and simulation. DISPATCH §2–§6 define the semantics step by step;
+`tests/integration/test_store_contract*.py` check both implementations. Payloads are JSON bytes made by
+`framing/codec.py`; the store does not parse them.
+
+Every method may raise `threadcast_protocol.wire.errors.Unavailable`: the store did not answer in time, or refuses
+writes. Every method is safe to repeat with the same arguments. No method retries a write by itself, except after
+loading a script that the server had forgotten.
+"""
+
+from typing import Protocol
+
+from threadcast.store.ports.accounts import Account, Accounts
+from threadcast.store.ports.blobs import BlobOutcome, BlobPut, Blobs
+from threadcast.store.ports.facts import Facts, Standing
+from threadcast.store.ports.inbox import Inbox, InboxEntry, Posted, PostKind, PostOutcome, PostRequest
+from threadcast.store.ports.index import ChatMeta, ChatPage, Index, ListCursor, list_owner_of
+from threadcast.store.ports.leases import Beat, Claimed, Claims, DueBell, Leases, Lost, Released, Taken, WaitingRun
+from threadcast.store.ports.log import Appended, AppendRequest, AtOnce, Fenced, Loaded, Log, LogMessage, absent_id_of
+from threadcast.store.ports.pubsub import PubSub
+from threadcast.store.ports.records import Allowances, AllowanceSpent, TraceRecord, TraceRecords
+
+__all__ = [
+    "Account",
+    "Accounts",
+    "AllowanceSpent",
+    "Allowances",
+    "AppendRequest",
+    "Appended",
+    "AtOnce",
+    "Beat",
+    "BlobOutcome",
+    "BlobPut",
+    "Blobs",
+    "ChatMeta",
+    "ChatPage",
+    "Claimed",
+    "Claims",
+    "DueBell",
+    "Facts",
+    "Fenced",
+    "Inbox",
+    "InboxEntry",
+    "Index",
+    "Leases",
+    "ListCursor",
+    "Loaded",
+    "Log",
+    "LogMessage",
+    "Lost",
+    "PostKind",
+    "PostOutcome",
+    "PostRequest",
+    "Posted",
+    "PubSub",
+    "Released",
+    "Standing",
+    "Store",
+    "Taken",
+    "TraceRecord",
+    "TraceRecords",
+    "WaitingRun",
+    "absent_id_of",
+    "list_owner_of",
+]
+
+
+class Store(Inbox, Log, Claims, Leases, Index, Blobs, TraceRecords, Allowances, Accounts, PubSub, Facts, Protocol):
+    """The whole store, as `wiring` opens it. All other code names the ports that it needs."""

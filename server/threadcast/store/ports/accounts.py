@@ -1,0 +1,29 @@
+"""The account of a principal: how much of the store its chats fill."""
+
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Account", "Accounts"]
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The bytes and the number of chats that one principal stores, blobs of chats that do not exist yet included. The
+    bytes are those of the store's memory, so they are more than what the principal has sent."""
+
+    bytes_count: int = 0
+    chats_count: int = 0
+
+
+class Accounts(Protocol):
+    """Counts what each principal stores. Accounts are changed with the data, in the same steps, and therefore are right
+    after a crash. What expires is counted until `recount`; a process of an older version changes no accounts."""
+
+    async def account(self, owner: str) -> Account:
+        """Return the account. Parts of the store that cannot be reached count as empty."""
+
+    async def chat_bytes(self, chat_id: str, owner: str) -> int:
+        """Return the bytes of one chat in its owner's account; 0 for a chat that is not there."""
+
+    async def recount(self, owner: str) -> None:
+        """Measure all chats of the account anew. Takes some ms for each hundred chats. Raises Unavailable."""

@@ -1,0 +1,41 @@
+"""Facts about the whole store: its clock, its buckets, and whether it accepts writes."""
+
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Facts", "Standing"]
+
+
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The status of a store; both fields are empty for a single server at a fixed address."""
+
+    primary: str | None = None
+    """Behind Sentinel: the present address of the primary."""
+
+    nodes: tuple[str, ...] = ()
+    """In a Cluster: the addresses of the primaries."""
+
+    away: tuple[str, ...] = ()
+    """A sentence for each primary that accepts no writes at present; chats on other primaries are not affected."""
+
+    def __str__(self) -> str:
+        """Return text that continues the sentence "it answers", or "" when there is nothing to add."""
+        if self.primary is not None:
+            return f"; the sentinels name {self.primary} as its primary"
+        return f"; the nodes of the Cluster are {', '.join(self.nodes)}" if self.nodes else ""
+
+
+class Facts(Protocol):
+    """`buckets` is fixed at the store's first start and never changes."""
+
+    @property
+    def buckets(self) -> int: ...
+
+    def bucket_of(self, chat_id: str) -> int: ...
+
+    async def now_ms(self) -> int: ...
+
+    async def ping(self) -> Standing:
+        """Return the status of the store's servers. Raises Unavailable unless the store (or one node of several)
+        answers and accepts writes."""

@@ -1,0 +1,75 @@
+"""The index of chats: lists, feeds and the facts that a list shows."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+__all__ = ["ChatMeta", "ChatPage", "Index", "ListCursor", "list_owner_of"]
+
+
+class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """The index record of a chat, read by lists, feeds and refusals. Times are Unix milliseconds. `deleted_at` is the
+    time of the last delete; it remains when the chat is created again. Epochs up to `floor` belong to deleted chats of
+    this id."""
+
+    chat_id: str
+    owner: str
+    title: str = ""
+    state: str = "idle"
+    model: str = ""
+    mode: str = ""
+    message_count: int = 0
+    queue: int = 0
+    parent: str = ""
+    created_at: int = 0
+    last_active: int = 0
+    deleted: bool = False
+    deleted_at: int = 0
+    floor: int = 0
+
+
+def list_owner_of(owner: str, parent: str) -> str:
+    """Return the list owner of a chat: its owner or, for a chat created by a tool of another chat, a name made from the
+    parent. `list_chats` and `count_chats` treat that name like any owner. No feed announces changes of such a chat."""
+    return f"{owner}\n{parent}" if parent else owner
+
+
+class ListCursor(NamedTuple):
+    """The position of a chat in its owner's list. The list begins with the newest chat; of chats with equal times, the
+    greater id comes first."""
+
+    last_active: int
+    chat_id: str
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    """A page of an owner's list, in order. `next` is the cursor of the following page, None at the end."""
+
+    chats: list[ChatMeta]
+    next: ListCursor | None
+
+
+class Index(Protocol):
+    """Keeps the meta of each chat, and the list of each owner's chats."""
+
+    async def meta(self, chat_id: str) -> ChatMeta | None:
+        """Return the chat's index record, None for a chat that never existed; `deleted` is set for a deleted chat."""
+
+    async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
+        """Return the next `limit` chats after the cursor `after`. If a chat is deleted meanwhile, the page has one chat
+        fewer, and the list does not end early. Each chat's `last_active` is the time by which the list is sorted."""
+
+    async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
+        """Return the present records of the given chats, leaving out chats that are not in the owner's list."""
+
+    async def count_chats(self, owner: str) -> int: ...
+
+    async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
+        """Delete the chat. Returns True when the chat is deleted (also if it was deleted before), False when the chat
+        is unknown or another user's."""
+
+    def follow_feed(self, owner: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+        """Iterate over the ids of the owner's chats whose meta has changed or that were deleted. None means that the
+        subscription was rebuilt and ids may be missing. Entering waits for the subscription's confirmation."""

@@ -1,0 +1,101 @@
+"""The leases of chats: which worker owns which chat, and how workers learn that a chat has work."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Beat", "Claimed", "Claims", "DueBell", "Leases", "Lost", "Released", "Taken", "WaitingRun"]
+
+
+class Lost(Exception):
+    """This worker no longer owns the chat. Discard the chat's state."""
+
+
+class WaitingRun(msgspec.Struct, frozen=True):
+    """An open run that waits until its principal has fewer runs at work. `rank` is the run's rank among the
+    principal's waiting runs, as the append's `meta` named it."""
+
+    principal_id: str
+    rank: str
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A claimed chat. `previous` is the worker that held the chat without releasing it, or ''. `waiting` is set if the
+    chat needs a worker only for a run that waits, and no command has come."""
+
+    chat_id: str
+    previous: str
+    waiting: WaitingRun | None = None
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The result of `take`: the fence's head, the head before it ('' for a new chat), and the store's clock."""
+
+    head: str
+    previous: str
+    owner: str
+    time_ms: int
+
+
+class Beat(Enum):
+    MINE = "."
+    INBOX = "M"
+    LOST = "L"
+
+
+class Released(Enum):
+    """The result of a release. MORE: the inbox holds a command; handle it instead of releasing the chat."""
+
+    OK = "OK"
+    MORE = "MORE"
+
+
+class DueBell(Protocol):
+    """Tells a worker which buckets have due chats."""
+
+    async def wait(self, timeout_seconds: float) -> int | None:
+        """Return the bucket whose bell rang, or None after the timeout."""
+
+    async def put_back(self, bucket: int) -> None:
+        """Ring again for another worker, because the caller popped a token and cannot use the token (the caller is
+        draining, or full)."""
+
+
+class Claims(Protocol):
+    """Tells workers which chats need one, and gives each chat to one worker."""
+
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+        """Take up to `limit` due chats of a bucket. If more are due, the principals get one chat each in turn, so that
+        thousands of chats of one principal do not delay the others."""
+
+    async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
+        """Take this chat before its time, because its waiting run may go on. Returns False if the chat has an owner or
+        is at rest."""
+
+    def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
+
+
+class Leases(Protocol):
+    """Keeps claimed chats for their workers until they are given back."""
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        """Append a fence. Raises Lost."""
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        """Renew the leases of any number of chats of any buckets, with at most 200 per script call."""
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        """Raises Lost, Fenced."""
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        """Raises Lost."""
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        """Suspend a chat whose log cannot be folded: no owner, due far in the future, nothing deleted. Raises Lost."""
+
+    def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+        """Iterate over the ids of chats with new commands for this worker. None means that the subscription was rebuilt
+        and ids may be missing."""

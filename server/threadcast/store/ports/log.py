@@ -1,0 +1,135 @@
+"""The log of a chat: appending, loading and following it."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from threadcast.chat.entries import RawEntry
+from threadcast_protocol.wire.ids import EntryId
+
+__all__ = ["AppendRequest", "Appended", "AtOnce", "Fenced", "Loaded", "Log", "LogMessage", "absent_id_of"]
+
+
+def absent_id_of(chat_id: str) -> str:
+    """Return an id that no chat can have, since ids do not contain "~" (`wire/ids.py`).
+
+    A caller must not notice that another principal has a chat of the id `chat_id`. So the store is asked for the absent
+    id, which costs the same work and time as asking for an unknown chat."""
+    return f"~{chat_id}"
+
+
+class Fenced(Exception):
+    """The head differs from the caller's, because another worker has written. Discard the chat's state, then `take` the
+    chat again."""
+
+
+class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One atomic commit. `consumed` are (inbox id, request id) pairs that must still be in the inbox.
+
+    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` (the uncompressed state; the store
+    compresses it) replaces the stored checkpoint, and `checkpoint_version` is the largest version folded into it.
+    `trim` drops entries before that id, never beyond the checkpoint. `lifetime`: 'expire' lets the chat's keys expire
+    in one day, 'persist' cancels the expiry, '' changes nothing. An accepted post cancels the expiry, too, so each
+    append to a chat without messages passes 'expire'. A `meta` that is not empty is written into the chat's index,
+    updates `last_active` and is announced on the feed. `parent` is the chat that created this one: this chat is listed
+    among its parent's children instead of in its owner's list. `blobs` are the hashes of blobs that the entry refers
+    to; these blobs are now kept as long as the chat. Unknown hashes are skipped.
+    """
+
+    chat_id: str
+    expected: str
+    head: str
+    version: int
+    events: bytes
+    facts: bytes = b""
+    acks: bytes = b""
+    consumed: tuple[tuple[str, str], ...] = ()
+    checkpoint: bytes | None = None
+    checkpoint_version: int = 1
+    trim: EntryId | None = None
+    meta: tuple[tuple[str, str], ...] = ()
+    lifetime: Literal["", "expire", "persist"] = ""
+    owner: str = ""
+    parent: str = ""
+    blobs: tuple[str, ...] = ()
+
+
+class Appended(Enum):
+    """The result of an append. DUP: the entry had been appended already; the first answer was lost."""
+
+    OK = "OK"
+    DUP = "DUP"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The checkpoint (head string, format version, state) if there is one, the entries after it, and the present head.
+    `is_whole` is True when the entries reach the present head; otherwise they are the first page, and `read_log`
+    returns the others."""
+
+    checkpoint: tuple[str, int, bytes] | None
+    entries: list[RawEntry]
+    head: str
+    is_whole: bool = True
+
+
+class LogMessage(msgspec.Struct, frozen=True):
+    """A message of a chat's log channel. A message may be lost; then a later `reconnected` message tells that messages
+    may be missing.
+
+    `kind` is entry (`entry` contains the entry without its facts), large (the entry is too big for the channel; read it
+    by its id), deleted (the chat was deleted) or reconnected (the channel was rebuilt and messages may be missing;
+    compare the head).
+    """
+
+    kind: Literal["entry", "large", "deleted", "reconnected"]
+    chat_id: str
+    entry: RawEntry | None = None
+    head: str = ""
+    before: str = ""
+    version: int = 0
+
+
+AtOnce: TypeAlias = Callable[[LogMessage], bool]
+"""A callback that handles a message in the task that received it, or returns False to have the message queued. It
+neither waits nor raises."""
+
+
+class Log(Protocol):
+    """Keeps the entries of chats, and the checkpoint that folds the oldest of them."""
+
+    async def append(self, request: AppendRequest) -> Appended:
+        """Raises Fenced."""
+
+    async def load(self, chat_id: str) -> Loaded:
+        """Return the chat as of one moment, with at most LOG_PAGE_BYTES of entries. `load.py` reads longer logs."""
+
+    async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
+        """Return one entry with its head string, None when the entry was trimmed or deleted."""
+
+    async def read_log(
+        self,
+        chat_id: str,
+        through: EntryId | None = None,
+        *,
+        after: EntryId | None = None,
+        newest: bool = False,
+    ) -> list[RawEntry]:
+        """Return a page of the stored entries after `after`, up to and including `through`, oldest first. The page has
+        the oldest of these entries (with `newest`, the newest), at most LOG_PAGE_BYTES of them, but at least one entry
+        if there is one. Entries between two pages may be trimmed meanwhile, so compare each entry's `before`."""
+
+    async def heads(self, chat_ids: Sequence[str]) -> list[str]:
+        """Return the head string of each chat ('' for a chat without a log), in one pipeline."""
+
+    def follow(
+        self, chat_id: str, at_once: AtOnce | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[LogMessage]]:
+        """Iterate over the messages of the chat's log channel. Entering waits for the subscription's confirmation
+        (DISPATCH §6). While no message waits to be read, the next message is offered to `at_once`, which neither waits
+        nor raises, and returns True when it has handled the message."""
+
+    async def watchers(self, chat_id: str) -> int:
+        """Return the number of processes that follow the chat's log channel."""

@@ -1,0 +1,47 @@
+"""Records that the store keeps beside the logs: traces of runs, and the quotas of callers."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["AllowanceSpent", "Allowances", "TraceRecord", "TraceRecords"]
+
+
+class TraceRecord(msgspec.Struct, frozen=True):
+    """A part of a run's trace. `key` is unique, so that a record stored twice is read once; `data` is compressed and
+    not parsed by the store."""
+
+    run_id: str
+    key: str
+    data: bytes
+
+
+class AllowanceSpent(msgspec.Struct, frozen=True):
+    """The result of counting a run against a quota. `is_new`: this call counted it, and `return_allowance` can undo
+    that. `wait_ms` above 0: the run was not counted; the quota admits another run after this time."""
+
+    is_new: bool
+    wait_ms: int = 0
+
+
+class TraceRecords(Protocol):
+    """Keeps the traces of runs for a limited time."""
+
+    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
+        """Store records with the owner's chat and keep all its records for another `ttl_seconds`; the oldest beyond the
+        bound are deleted. Returns False when there is no such chat."""
+
+    async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
+        """Return the records of the owner's chat that are still held, oldest first."""
+
+
+class Allowances(Protocol):
+    """Counts the runs of each caller against the caller's quotas."""
+
+    async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
+        """Count the run that `allowance` names, unless it was counted before or the caller has reached the bound for
+        the last hour or day; a bound of 0 means no bound."""
+
+    async def return_allowance(self, principal_id: str, allowance: str) -> None:
+        """Undo `spend_allowance`, because the command was not accepted."""

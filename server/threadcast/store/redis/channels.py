@@ -1,0 +1,228 @@
+"""The one pub/sub connection of a process, shared by all listeners of log channels, inbox signals, feeds and topics.
+
+`log.py` and `dispatch.py` parse the messages. Redis does not guarantee delivery of a published message, so every gap is
+reported: after a rebuilt connection, or when a listener's queue was full, the listener's next item is None, and the
+listener compares the head (DISPATCH §6).
+
+The order matters: `subscribe` returns only when the server has confirmed the channels, and a listener reads None only
+when all its channels are confirmed again. Otherwise both the subscription and the comparison of heads could miss a
+message that is published between the two.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import anyio
+import msgspec
+from redis.asyncio.connection import AbstractConnection
+
+from threadcast.store.redis.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, pack
+from threadcast.store.redis.listener import Listener
+from threadcast.store.redis.outage import Outage, address_of
+from threadcast.store.topology.route import hang_up
+from threadcast_protocol.wire.errors import Unavailable
+
+__all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
+
+SILENCE_SECONDS = 1.0
+"""Seconds of silence after which the server is sent a PING, and the seconds that it then has for its answer (DESIGN
+§3)."""
+
+SUBSCRIBE_TIMEOUT_SECONDS = 3.0
+"""Seconds for a subscription's confirmation: covers one rebuild after a lost connection (silence, a connect, a round
+trip)."""
+
+REBUILD_PAUSE_SECONDS = 0.1
+"""Seconds between attempts to connect: short compared with a lease, long compared with a busy loop."""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The command and reply names of this kind of channel."""
+
+    subscribe: bytes
+    unsubscribe: bytes
+    message: bytes
+
+
+PLAIN = Words(b"SUBSCRIBE", b"UNSUBSCRIBE", b"message")
+SHARDED = Words(b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"smessage")
+"""The names for sharded channels of a Cluster: a channel belongs to the node that has its slot, and the node ends the
+subscription when the slot moves."""
+
+
+class Subscriptions(Protocol):
+    """The store's channels, be they on one server (`Channels`) or on many (`cluster_channels.ClusterChannels`)."""
+
+    def subscribe(self, channels: Sequence[bytes]) -> AbstractAsyncContextManager[Listener]: ...
+
+
+def _not_told() -> None:
+    return None
+
+
+class Channels:
+    """Start `run` in the store's task group, then call `subscribe` from anywhere. `on_loss` is called after each loss
+    of the connection."""
+
+    def __init__(self, redis: Redis, words: Words = PLAIN, on_loss: Callable[[], None] = _not_told) -> None:
+        self._redis = redis
+        self._words = words
+        self._on_loss = on_loss
+        self._listeners: dict[bytes, list[Listener]] = {}
+        self._confirmed: set[bytes] = set()
+        self._unanswered: dict[bytes, int] = {}
+        self._outbox: list[bytes] = []
+        self._has_outbox = asyncio.Event()
+        self._heard_at = -math.inf
+        self._outage = Outage()
+
+    @asynccontextmanager
+    async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
+        """Subscribe; entering returns once the server has confirmed every channel. Raises Unavailable when the
+        confirmation does not come in time."""
+        listener = Listener(channels)
+        try:
+            for channel in channels:
+                self.add(channel, listener)
+            try:
+                with anyio.fail_after(SUBSCRIBE_TIMEOUT_SECONDS):
+                    await listener.ready.wait()
+            except TimeoutError:
+                raise Unavailable("the store's channels do not answer") from None
+            yield listener
+        finally:
+            for channel in channels:
+                self.drop(channel, listener)
+
+    def add(self, channel: bytes, listener: Listener) -> None:
+        """Register `listener` for `channel`; it receives messages once the server has confirmed the channel."""
+        holders = self._listeners.setdefault(channel, [])
+        holders.append(listener)
+        if len(holders) == 1:
+            self._say(self._words.subscribe, channel)
+        elif channel in self._confirmed:
+            listener.confirm(channel)
+
+    def drop(self, channel: bytes, listener: Listener) -> None:
+        holders = self._listeners[channel]
+        holders.remove(listener)
+        if not holders:
+            del self._listeners[channel]
+            self._confirmed.discard(channel)
+            self._say(self._words.unsubscribe, channel)
+
+    def _say(self, verb: bytes, channel: bytes) -> None:
+        self._outbox.append(pack(verb, channel))
+        if verb == self._words.subscribe:
+            self._unanswered[channel] = self._unanswered.get(channel, 0) + 1
+        self._has_outbox.set()
+
+    async def run(self) -> None:
+        """Keep one connection open for ever. Boundary: every failure of the connection ends here and opens a new
+        connection."""
+        route = self._redis.route
+        connection = route.connection()
+        while True:
+            is_open = False
+            try:
+                with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
+                    await route.open(connection)
+                is_open = True
+                self._outage.reachable(address_of(connection))
+                self._begin()
+                async with anyio.create_task_group() as both:
+                    both.start_soon(self._speak, connection)
+                    both.start_soon(self._leave, connection)
+                    await self._listen(connection)
+            except Exception as wrong:
+                trouble = explain_error(_first(wrong))
+                if is_open:
+                    self._outage.broken(trouble, len(self._listeners))
+                else:
+                    self._outage.unreachable(trouble, address_of(connection))
+            finally:
+                await hang_up(connection)
+                self._end()
+            self._on_loss()
+            await anyio.sleep(REBUILD_PAUSE_SECONDS)
+
+    def _begin(self) -> None:
+        """Prepare a new connection: the queue of pending subscriptions is replaced by the channels that have listeners
+        now."""
+        self._outbox.clear()
+        self._has_outbox.clear()  # without this, `_speak` would loop without a pause, because it has nothing to send
+        self._unanswered.clear()
+        for channel in self._listeners:
+            self._say(self._words.subscribe, channel)
+        self._heard_at = asyncio.get_running_loop().time()
+
+    def _end(self) -> None:
+        self._confirmed.clear()
+        for listener in {holder for holders in self._listeners.values() for holder in holders}:
+            listener.lose(self._listeners)
+
+    async def _leave(self, connection: AbstractConnection) -> None:
+        """Leave a demoted server: it still accepts subscriptions, but may never again receive the messages to pass
+        on."""
+        await self._redis.route.left(connection)
+        raise Unavailable("the store's primary has changed")
+
+    async def _listen(self, connection: AbstractConnection) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            reply: Reply = await connection.read_response(timeout=math.inf)
+            if isinstance(reply, list):  # any other reply is PONG, the answer while no channel is subscribed
+                kind, channel = reply[0], reply[1]
+                if kind == self._words.message:
+                    for listener in self._listeners.get(channel, ()):
+                        listener.offer(reply[2])
+                elif kind == self._words.unsubscribe.lower() and channel in self._confirmed:
+                    # The node has ended the subscription without our request.
+                    raise Unavailable("a channel has moved to another node")
+                elif kind == self._words.subscribe.lower():
+                    self._confirm(channel)
+            self._heard_at = loop.time()
+
+    def _confirm(self, channel: bytes) -> None:
+        left = self._unanswered.get(channel, 0) - 1
+        if left > 0:  # this answers a SUBSCRIBE that was cancelled; the answer to the newest one will follow
+            self._unanswered[channel] = left
+            return
+        self._unanswered.pop(channel, None)
+        if channel in self._listeners:
+            self._confirmed.add(channel)
+            for listener in self._listeners[channel]:
+                listener.confirm(channel)
+
+    async def _speak(self, connection: AbstractConnection) -> None:
+        """Send pending subscriptions in one write per tick, and a PING after silence."""
+        loop = asyncio.get_running_loop()
+        pinged_at: float | None = None
+        while True:
+            if pinged_at is not None and self._heard_at >= pinged_at:
+                pinged_at = None
+            asked_since = self._heard_at if pinged_at is None else pinged_at
+            with anyio.move_on_after(max(0.0, asked_since + SILENCE_SECONDS - loop.time())):
+                await self._has_outbox.wait()
+            if self._outbox:
+                batch, self._outbox = self._outbox, []
+                self._has_outbox.clear()
+                with anyio.fail_after(SILENCE_SECONDS):
+                    await connection.send_packed_command([b"".join(batch)], False)
+            elif pinged_at is None:
+                if loop.time() - self._heard_at >= SILENCE_SECONDS:
+                    pinged_at = loop.time()
+                    with anyio.fail_after(SILENCE_SECONDS):
+                        await connection.send_packed_command(pack("PING"), False)
+            elif self._heard_at < pinged_at and loop.time() - pinged_at >= SILENCE_SECONDS:
+                raise Unavailable("the store's channels do not answer any more")
+
+
+def _first(wrong: Exception) -> Exception:
+    """Return the first error that a task group wrapped."""
+    while isinstance(wrong, ExceptionGroup) and wrong.exceptions:
+        wrong = wrong.exceptions[0]
+    return wrong

@@ -1,0 +1,130 @@
+"""Assigns chats to workers in Redis: claim, take, beat, release, hand over, the bell and the inbox signals.
+
+`RedisStore` in `store.py` inherits from the class of this module. The lease in `due` and `own` only avoids double work;
+the fence that `take` writes decides which worker owns a chat.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from redis.asyncio.connection import AbstractConnection
+
+from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT
+from threadcast.store.ports import Beat, Claimed, DueBell, Fenced, Lost, Released, Taken, WaitingRun
+from threadcast.store.redis.connection import Redis, Reply, Value
+from threadcast.store.redis.keys import Keys
+from threadcast.store.redis.log_messages import InboxSignals
+from threadcast.store.redis.part import RedisPart
+from threadcast.store.topology.cluster import Cluster
+from threadcast.store.topology.cluster_bell import cluster_bell, pop_bell
+from threadcast.store.topology.route import hang_up
+
+__all__ = ["RedisDispatch"]
+
+
+class _RedisBell:
+    """Waits with BLPOP for the bells of all buckets, on its own connection."""
+
+    def __init__(self, redis: Redis, keys: Keys, connection: AbstractConnection) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._connection = connection
+        self._bells = keys.bells()
+        self._first = 0
+
+    async def wait(self, timeout_seconds: float) -> int | None:
+        """Return the bucket that rang. Raises Unavailable. A token popped by a call that is cancelled or fails is lost;
+        the sweep finds the chat."""
+        # BLPOP serves its first key first: without a rotating order, a busy bucket would starve the others.
+        order = self._bells[self._first :] + self._bells[: self._first]
+        self._first = (self._first + 1) % len(self._bells)
+        bell = await pop_bell(self._redis.route, self._connection, order, timeout_seconds)
+        return None if bell is None else self._bells.index(bell)
+
+    async def put_back(self, bucket: int) -> None:
+        await self._redis.call("ring", (self._keys.bell(bucket),))
+
+
+class RedisDispatch(RedisPart):
+    """Assigns chats to workers for `RedisStore`."""
+
+    _redis: Redis | Cluster
+
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+        keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket))
+        found = await self._redis.call("claim", keys, worker, limit, lease_ms, CLAIM_LOOKED_AT)
+        return [
+            Claimed(chat_id.decode(), previous.decode(), WaitingRun(owner.decode(), rank.decode()) if rank else None)
+            for chat_id, previous, owner, rank in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
+        ]
+
+    async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
+        keys = self._keys.chat(chat_id)
+        return bool(await self._redis.call("claim_chat", (keys.due, keys.own), chat_id, worker, lease_ms))
+
+    async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        keys = self._keys.chat(chat_id)
+        _, head, previous, owner, time_ms = await self._call(
+            "take", chat_id, (keys.own, keys.head, keys.log, keys.meta), worker, why, keys.log_channel
+        )
+        return Taken(head.decode(), previous.decode(), owner.decode(), int(time_ms))
+
+    async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
+        by_bucket: dict[int, list[str]] = {}
+        for chat_id in chats:
+            by_bucket.setdefault(self._keys.bucket_of(chat_id), []).append(chat_id)
+        calls = [
+            (bucket, mine[start : start + BEAT_BATCH])
+            for bucket, mine in by_bucket.items()
+            for start in range(0, len(mine), BEAT_BATCH)
+        ]
+        answers = await asyncio.gather(*(self._beat(bucket, worker, lease_ms, part) for bucket, part in calls))
+        return {chat_id: beat for answer in answers for chat_id, beat in answer.items()}
+
+    async def _beat(self, bucket: int, worker: str, lease_ms: int, chats: list[str]) -> dict[str, Beat]:
+        inboxes = [self._keys.chat(chat_id).inbox for chat_id in chats]
+        codes = await self._redis.call(
+            "beat", [self._keys.due(bucket), self._keys.own(bucket), *inboxes], worker, lease_ms, *chats
+        )
+        return dict(zip(chats, map(Beat, codes.decode()), strict=True))
+
+    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+        keys = self._keys.chat(chat_id)
+        when = b"" if when_ms is None else when_ms
+        answer = await self._call("release", chat_id, (keys.own, keys.due, keys.head, keys.inbox), worker, head, when)
+        if answer == b"FENCED":
+            raise Fenced(chat_id)
+        return Released(answer.decode())
+
+    async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
+        keys = self._keys.chat(chat_id)
+        await self._call("handover", chat_id, (keys.own, keys.due, keys.bell), worker, delay_ms)
+
+    async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
+        keys = self._keys.chat(chat_id)
+        await self._call("quarantine", chat_id, (keys.own, keys.due), worker, until_ms)
+
+    async def _call(self, script: str, chat_id: str, keys: Sequence[bytes], *arguments: Value) -> Reply:
+        """Run a script that only the worker that owns the chat may run. Raises Lost."""
+        answer = await self._redis.call(script, keys, chat_id, *arguments)
+        if answer == b"LOST" or (isinstance(answer, list) and answer[0] == b"LOST"):
+            raise Lost(chat_id)
+        return answer
+
+    @asynccontextmanager
+    async def bell(self) -> AsyncIterator[DueBell]:
+        if isinstance(self._redis, Cluster):
+            async with cluster_bell(self._redis, self._keys) as many:
+                yield many
+            return
+        connection = self._redis.route.connection()
+        try:
+            yield _RedisBell(self._redis, self._keys, connection)
+        finally:
+            await hang_up(connection)
+
+    @asynccontextmanager
+    async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+        async with self._channels.subscribe(self._keys.inbox_signal_channels(worker)) as listener:
+            yield InboxSignals(listener)

@@ -1,0 +1,194 @@
+"""The names, types and lifetimes of all keys and channels of the store. No other file spells a key or channel.
+
+P = `tc:{bNN}:`            type        lifetime, content
+`tc:buckets`               string      for ever; the number of buckets
+`P chat:<id>:log`          stream      the chat's, or a day without messages; entries and fences
+`P chat:<id>:head`         string      as log; head string of the last entry
+`P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
+`P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
+`P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds, claims and refusals need
+`P chat:<id>:blobs`        hash        as long as the longest-lived of them: `owner`, and size by hash (hex SHA-256)
+`P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes
+`P chat:<id>:trace`        stream      some hours after its last record, see `traces.py`: o owner, r run, k key, d bytes
+`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
+`P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
+`P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
+`P bell`                   list        until popped; at most one token
+`P dead`                   list        the newest 1,000; commands given up
+`P account:<principal>`    hash        for ever; bytes by chat id, and `*` their sum; see `accounts.py`
+`P gone:<principal>`       zset        30 days after the last delete; deleted chat → ms
+`P erased`                 string      until the private store's file is rewritten; ms of the last deletion of a chat
+`P never`                  nothing     no key has this name, see `never_of`
+`P chats:<list owner>`     zset        for ever; chat → last_active; of an owner, or of a chat (`ports.list_owner_of`)
+
+`C log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
+                                       seventh element, a notice of large events ends after the version; `["deleted"]`
+`C mail:<worker>`          channel     chat id: look into its inbox
+`C feed:<list owner>`      channel     chat id: its meta changed, or it was deleted
+`tc:turns:{<principal>}`   zset        a day after the last turn; `<chat> <request id>` → ms, what quotas count
+`tc:whisper:<topic>`       channel     ephemeral messages between web processes (streams, presence); not stored
+
+C = P in database 0, else `P<database>:` (and `tc:<database>:whisper:<topic>`): pub/sub ignores databases (redis.io,
+"Pub/Sub", Database & Scoping), so the channels of two Threadcasts on one server must have different names.
+
+`{bNN}` is a hash tag, NN = crc32(chat id) mod buckets: all keys of a chat and its bucket lie in one Cluster slot. The
+counted runs of a principal, which no script of a chat uses, lie in another slot. The callers have checked that ids
+match `[A-Za-z0-9_-]{1,128}`, so the keys of two chats are never the same.
+"""
+
+from zlib import crc32
+
+__all__ = ["BUCKETS", "BUCKETS_KEY", "ChatKeys", "Keys", "never_of"]
+
+BUCKETS = 16
+"""The number of buckets: enough to spread over a Cluster, few enough to check in one pipeline (DISPATCH §7). It is used
+at the first start only."""
+
+BUCKETS_KEY = b"tc:buckets"
+
+
+def never_of(key: bytes) -> bytes:
+    """Return a key in the same slot that never exists. In a Cluster every script has such a key among its KEYS.
+
+    While a slot moves key by key, a script whose KEYS all exist would start, and would stop at the first key that has
+    moved meanwhile, so that half of its step would be done. A script that names a missing key is refused before it
+    starts (TRYAGAIN).
+    """
+    return key[: key.index(b"}") + 1] + b":never"
+
+
+class _ChatKey:
+    """An attribute of `ChatKeys`: the prefix of its chat, then a constant end."""
+
+    def __init__(self, end: bytes) -> None:
+        self._end = end
+
+    def __get__(self, keys: "ChatKeys", _: type | None = None) -> bytes:
+        return keys.base + self._end
+
+
+class ChatKeys:
+    """The keys and channels of one chat. `Keys.chat` creates a new object at each call, since that costs less than a
+    lookup."""
+
+    __slots__ = ("_channels", "base", "chat_id", "prefix")
+
+    def __init__(self, prefix: bytes, chat_id: str, channels: bytes) -> None:
+        """`prefix` is the prefix of the bucket's keys, `channels` that of the bucket's channels."""
+        self.prefix = prefix
+        self._channels = channels
+        self.chat_id = chat_id.encode()
+        self.base = prefix + b"chat:" + self.chat_id
+
+    log = _ChatKey(b":log")
+    head = _ChatKey(b":head")
+    snap = _ChatKey(b":snap")
+    inbox = _ChatKey(b":inbox")
+    meta = _ChatKey(b":meta")
+    blobs = _ChatKey(b":blobs")
+    trace = _ChatKey(b":trace")
+    seen = _ChatKey(b":seen")
+    seen_old = _ChatKey(b":seen:old")
+
+    @property
+    def due(self) -> bytes:
+        return self.prefix + b"due"
+
+    @property
+    def own(self) -> bytes:
+        return self.prefix + b"own"
+
+    @property
+    def bell(self) -> bytes:
+        return self.prefix + b"bell"
+
+    @property
+    def dead(self) -> bytes:
+        return self.prefix + b"dead"
+
+    def account(self, principal_id: str) -> bytes:
+        return self.prefix + b"account:" + principal_id.encode()
+
+    def gone(self, principal_id: str) -> bytes:
+        return self.prefix + b"gone:" + principal_id.encode()
+
+    @property
+    def erased(self) -> bytes:
+        return self.prefix + b"erased"
+
+    @property
+    def inbox_signal_prefix(self) -> bytes:
+        return self._channels + b"mail:"
+
+    @property
+    def log_channel(self) -> bytes:
+        return self._channels + b"log:" + self.chat_id
+
+    def blob(self, hash: str) -> bytes:
+        return self.base + b":blobs:" + hash.encode()
+
+    def chats(self, owner: str) -> bytes:
+        return self.prefix + b"chats:" + owner.encode()
+
+    def feed_channel(self, owner: str) -> bytes:
+        return self._channels + b"feed:" + owner.encode()
+
+
+class Keys:
+    """The names of a store with `buckets` buckets in the logical database number `database`."""
+
+    def __init__(self, buckets: int, database: int = 0) -> None:
+        self.buckets = buckets
+        self._prefixes = tuple(b"tc:{b%02d}:" % bucket for bucket in range(buckets))
+        own = b"%d:" % database if database else b""
+        self._channels = tuple(prefix + own for prefix in self._prefixes)
+        self._topics = b"tc:" + own + b"whisper:"
+
+    def bucket_of(self, chat_id: str) -> int:
+        return crc32(chat_id.encode()) % self.buckets
+
+    def chat(self, chat_id: str) -> ChatKeys:
+        bucket = self.bucket_of(chat_id)
+        return ChatKeys(self._prefixes[bucket], chat_id, self._channels[bucket])
+
+    def due(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"due"
+
+    def own(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"own"
+
+    def bell(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"bell"
+
+    def dead(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"dead"
+
+    def erased(self) -> list[bytes]:
+        """Return the key of every bucket that tells when a chat was last deleted."""
+        return [prefix + b"erased" for prefix in self._prefixes]
+
+    def bells(self) -> list[bytes]:
+        return [prefix + b"bell" for prefix in self._prefixes]
+
+    def chats(self, bucket: int, owner: str) -> bytes:
+        return self._prefixes[bucket] + b"chats:" + owner.encode()
+
+    def account(self, bucket: int, principal_id: str) -> bytes:
+        return self._prefixes[bucket] + b"account:" + principal_id.encode()
+
+    def gone(self, bucket: int, principal_id: str) -> bytes:
+        return self._prefixes[bucket] + b"gone:" + principal_id.encode()
+
+    def allowances(self, principal_id: str) -> bytes:
+        return b"tc:turns:{" + principal_id.encode() + b"}"
+
+    def topic_channel(self, topic: str) -> bytes:
+        return self._topics + topic.encode()
+
+    def feed_channels(self, owner: str) -> list[bytes]:
+        """Return the owner's feed channel of every bucket, since a script publishes only in the bucket of its chat."""
+        return [prefix + b"feed:" + owner.encode() for prefix in self._channels]
+
+    def inbox_signal_channels(self, worker: str) -> list[bytes]:
+        """Return the worker's channel of every bucket, since `post` publishes only in the bucket of its chat."""
+        return [prefix + b"mail:" + worker.encode() for prefix in self._channels]

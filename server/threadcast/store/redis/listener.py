@@ -1,0 +1,94 @@
+"""The bounded queue of one reader on the store's channels. It never blocks the publisher, and it reports lost messages.
+
+`channels.py` and the in-memory store fill it. A reader that may have missed messages reads None, and then compares the
+head.
+
+A reader that can often handle a message at once, without waiting, registers a callback with `first_ask`. With a
+callback no task is woken; if each chat has one reader, waking the task costs more than handling the message.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+
+__all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
+
+QUEUE_MAX_MESSAGES = 1_024
+QUEUE_MAX_BYTES = 4 * 1_024 * 1_024
+"""The maximum number and bytes of unread messages: 20 s of a fast chat. With more, all messages in the queue are
+dropped and the reader reads None."""
+
+
+class Listener:
+    """Iterates over the messages of a few channels in order, with None where messages may be missing. A listener has
+    one reader."""
+
+    def __init__(self, channels: Sequence[bytes]) -> None:
+        self.channels = tuple(channels)
+        self.unconfirmed = set(channels)
+        self.ready = asyncio.Event()
+        self.dropped_count = 0
+        self._missed: list[set[bytes]] = []  # sets of channels that were lost together and are not all confirmed again
+        self._queue: deque[bytes | None] = deque()
+        self._queue_bytes = 0
+        self._has_arrived = asyncio.Event()
+        self._at_once: Callable[[bytes], bool] | None = None
+
+    def first_ask(self, at_once: Callable[[bytes], bool]) -> None:
+        """Offer each message to `at_once` while the queue is empty; a message for which `at_once` returns False is
+        queued. `at_once` must not raise."""
+        self._at_once = at_once
+
+    def __aiter__(self) -> "Listener":
+        return self
+
+    async def __anext__(self) -> bytes | None:
+        while not self._queue:
+            self._has_arrived.clear()
+            await self._has_arrived.wait()
+        payload = self._queue.popleft()
+        if payload is not None:
+            self._queue_bytes -= len(payload)
+        return payload
+
+    def offer(self, payload: bytes | None) -> None:
+        """Queue a payload, or drop the queue when it is full. Never waits, so that a slow reader cannot delay the
+        publisher."""
+        if self._at_once is not None and payload is not None and not self._queue and self._at_once(payload):
+            return
+        size = 0 if payload is None else len(payload)
+        if len(self._queue) >= QUEUE_MAX_MESSAGES or self._queue_bytes + size > QUEUE_MAX_BYTES:
+            self.dropped_count += len(self._queue) + 1
+            self._queue.clear()
+            self._queue_bytes = size = 0
+            payload = None
+        self._queue.append(payload)
+        self._queue_bytes += size
+        self._has_arrived.set()
+
+    def confirm(self, channel: bytes) -> None:
+        """Record that the server has confirmed this channel. The reader reads None once all channels lost together are
+        confirmed."""
+        self.unconfirmed.discard(channel)
+        for lost in self._missed:
+            lost.discard(channel)
+        if not all(self._missed):
+            self._missed = [lost for lost in self._missed if lost]
+            self.offer(None)
+        if not self.unconfirmed:
+            self.ready.set()
+
+    def lose(self, channels: Collection[bytes]) -> None:
+        """Record that a connection with these channels is lost. A listener that was not ready yet reads no None for
+        this loss, because messages are promised only from then on."""
+        mine = {channel for channel in self.channels if channel in channels}
+        self.unconfirmed |= mine
+        if self.ready.is_set() and mine:
+            self._missed = [lost for lost in (each - mine for each in self._missed) if lost]
+            self._missed.append(mine)
+
+    def go_on(self) -> None:
+        """Start reading the confirmed channels. The other channels count as lost, so that the reader reads None when
+        they are confirmed."""
+        self.ready.set()
+        self.lose(frozenset(self.unconfirmed))

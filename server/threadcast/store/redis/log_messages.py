@@ -1,0 +1,94 @@
+"""Parses the messages of the store's channels into log messages and chat ids (DISPATCH §3).
+
+The scripts and the in-memory store write the bytes. A log channel carries only the public part of an entry, never facts
+or a checkpoint. An unreadable message counts as a missed message.
+"""
+
+import msgspec
+
+from threadcast.chat.entries import Fence, RawEntry
+from threadcast.store.ports import AtOnce, LogMessage
+from threadcast.store.redis.listener import Listener
+from threadcast_protocol.wire.ids import EntryId
+
+__all__ = ["DELETED", "InboxSignals", "LogMessages", "parse_log_message"]
+
+DELETED = b'["deleted"]'
+
+
+class _Payload(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of a log channel. A payload without `events` announces a large entry; only the payload of a fence has
+    a `why`."""
+
+    head: str
+    before: str
+    time_ms: int
+    version: int
+    events: msgspec.Raw = msgspec.Raw(b"")
+    acks: msgspec.Raw = msgspec.Raw(b"")
+    why: str = ""
+
+
+_payload = msgspec.json.Decoder(_Payload)
+
+
+def parse_log_message(chat_id: str, payload: bytes | None) -> LogMessage:
+    """Parse a message of the log channel; None means that the channel was rebuilt."""
+    if payload is None:
+        return LogMessage(kind="reconnected", chat_id=chat_id)
+    if payload == DELETED:
+        return LogMessage(kind="deleted", chat_id=chat_id)
+    try:
+        decoded = _payload.decode(payload)
+        if not bytes(decoded.events):
+            return LogMessage(
+                kind="large", chat_id=chat_id, head=decoded.head, before=decoded.before, version=decoded.version
+            )
+        entry_id, _, position = decoded.head.split(" ")
+        entry = RawEntry(
+            entry_id=EntryId.parse(entry_id),
+            head=decoded.head,
+            before=decoded.before,
+            position=int(position),
+            time_ms=decoded.time_ms,
+            version=decoded.version,
+            events=bytes(decoded.events),
+            acks=b"" if (acks := bytes(decoded.acks)) == b"[]" else acks,
+            fence=Fence("", decoded.why) if decoded.why else None,
+        )
+    except (ValueError, msgspec.DecodeError):
+        # Any client of the store can publish on the channel: an unreadable message counts as a missed message.
+        return LogMessage(kind="reconnected", chat_id=chat_id)
+    return LogMessage(
+        kind="entry", chat_id=chat_id, entry=entry, head=decoded.head, before=decoded.before, version=decoded.version
+    )
+
+
+class LogMessages:
+    """Iterates over a listener's payloads as log messages, parsed when they are read."""
+
+    def __init__(self, chat_id: str, listener: Listener, at_once: AtOnce | None = None) -> None:
+        self._chat_id = chat_id
+        self._listener = listener
+        if at_once is not None:
+            listener.first_ask(lambda payload: at_once(parse_log_message(chat_id, payload)))
+
+    def __aiter__(self) -> "LogMessages":
+        return self
+
+    async def __anext__(self) -> LogMessage:
+        return parse_log_message(self._chat_id, await self._listener.__anext__())
+
+
+class InboxSignals:
+    """Iterates over a listener's payloads as chat ids."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __aiter__(self) -> "InboxSignals":
+        return self
+
+    async def __anext__(self) -> str | None:
+        payload = await self._listener.__anext__()
+        return None if payload is None else payload.decode(errors="replace")

@@ -1,0 +1,76 @@
+#!lua
+-- append: one atomic commit: append the entry, remove the commands that it consumes, change the chat's meta, set a
+-- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
+-- KEYS log head inbox meta snap chats blobs
+-- ARGV chat expected head version events facts acks snap trim lifetime empty_ttl publish_max log_channel feed_channel
+--      meta_count blob_hashes [key value]... [inbox id, request]...
+-- Repeat: DUP. Returns OK, DUP or FENCED.
+local before, head = ARGV[2], ARGV[3]
+local is = redis.call('GET', KEYS[2])
+if not is then return 'FENCED' end
+if is ~= before then return is == head and 'DUP' or 'FENCED' end
+
+-- A failover may have lost a command that the writer still has in memory. It must not take effect: its id would be
+-- accepted once more, and the command would take effect twice.
+local consumed = 17 + 2 * ARGV[15]
+local ids = {}
+for i = consumed, #ARGV, 2 do
+  local found = redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i])[1]
+  if not found or found[2][2] ~= ARGV[i + 1] then return 'FENCED' end
+  ids[#ids + 1] = ARGV[i]
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local id, digest, position = string.match(head, '^(%S+) (%S+) (%d+)$')
+local events, facts, acks = ARGV[5], ARGV[6], ARGV[7]
+local entry = {'b', before, 'p', position, 't', now, 'v', ARGV[4], 'd', digest, 'e', events}
+if facts ~= '' then entry[#entry + 1] = 'x'; entry[#entry + 1] = facts end
+if acks ~= '' then entry[#entry + 1] = 'a'; entry[#entry + 1] = acks end
+-- Refuse to write to a chat that has a head and no log: the next owner finds the missing entries and quarantines it.
+if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 'FENCED' end
+redis.call('SET', KEYS[2], head, 'KEEPTTL')
+if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
+
+if consumed > 17 then
+  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 17, consumed - 1))
+  if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[6], now, ARGV[1]) end
+  redis.call('PUBLISH', ARGV[14], ARGV[1])
+end
+if ARGV[8] ~= '' then redis.call('SET', KEYS[5], ARGV[8], 'KEEPTTL') end
+if ARGV[9] ~= '' then
+  -- Never trim beyond the checkpoint: entries that are not folded into it must stay in the log.
+  local snap = redis.call('GETRANGE', KEYS[5], 0, 63)
+  local epoch, count = string.match(snap, '^(%d+)-(%d+)')
+  local to_epoch, to_count = string.match(ARGV[9], '^(%d+)-(%d+)$')
+  epoch, count, to_epoch, to_count = tonumber(epoch), tonumber(count), tonumber(to_epoch), tonumber(to_count)
+  if epoch and (to_epoch < epoch or (to_epoch == epoch and to_count <= count)) then
+    redis.call('XTRIM', KEYS[1], 'MINID', ARGV[9])
+  elseif epoch then
+    redis.call('XTRIM', KEYS[1], 'MINID', string.match(snap, '^%S+'))
+  end
+end
+-- Keep the blobs that the entry refers to. This comes before the lifetime below, which expires all keys of a chat
+-- without messages.
+for hash in string.gmatch(ARGV[16], '%x+') do
+  redis.call('PERSIST', KEYS[7] .. ':' .. hash)
+  redis.call('PERSIST', KEYS[7])
+end
+if ARGV[10] == 'expire' then
+  for _, hash in ipairs(redis.call('HKEYS', KEYS[7])) do
+    redis.call('EXPIRE', KEYS[7] .. ':' .. hash, ARGV[11])
+  end
+  redis.call('EXPIRE', KEYS[7], ARGV[11])
+end
+if ARGV[10] ~= '' then
+  for i = 1, 5 do
+    if ARGV[10] == 'expire' then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
+  end
+  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[6], ARGV[1]) end
+end
+
+-- Published from the texts of the arguments: cjson of large strings would cost more than the rest of the script.
+local news = '["' .. head .. '","' .. before .. '",' .. string.format('%.0f', now) .. ',' .. ARGV[4]
+if #events <= tonumber(ARGV[12]) then news = news .. ',' .. events .. ',' .. (acks == '' and '[]' or acks) end
+redis.call('PUBLISH', ARGV[13], news .. ']')
+return 'OK'

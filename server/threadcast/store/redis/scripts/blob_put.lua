@@ -1,0 +1,52 @@
+#!lua
+-- blob_put: store a blob with a chat for a limited time. An append that refers to the blob removes that limit.
+-- KEYS blobs blob meta account account_prefix
+-- ARGV hash owner mime data ttl max_count max_bytes revives overhead chat
+-- Repeat: KEPT. Returns KEPT, FULL, FOREIGN or GONE.
+local size = #ARGV[4]
+local meta = redis.call('HMGET', KEYS[3], 'owner', 'deleted')
+if meta[1] and meta[1] ~= ARGV[2] then return 'FOREIGN' end
+if meta[2] and ARGV[8] == '0' then return 'GONE' end
+
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if owner and owner ~= ARGV[2] then
+  -- These blobs were stored before the chat existed, by a user other than the one who then created it.
+  if not meta[1] then return 'FOREIGN' end
+  for _, hash in ipairs(redis.call('HKEYS', KEYS[1])) do redis.call('UNLINK', KEYS[1] .. ':' .. hash) end
+  redis.call('DEL', KEYS[1])
+  local counted = redis.call('HGET', KEYS[5] .. owner, ARGV[10])
+  if counted then
+    redis.call('HDEL', KEYS[5] .. owner, ARGV[10])
+    redis.call('HINCRBY', KEYS[5] .. owner, '*', -counted)
+  end
+end
+
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  local function used()
+    local count, bytes = 0, 0
+    local flat = redis.call('HGETALL', KEYS[1])
+    for i = 1, #flat, 2 do
+      if flat[i] ~= 'owner' then count = count + 1; bytes = bytes + flat[i + 1] end
+    end
+    return count < tonumber(ARGV[6]) and bytes + size <= tonumber(ARGV[7])
+  end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if not used() then
+    for _, hash in ipairs(redis.call('HKEYS', KEYS[1])) do  -- the index still has blobs that have expired
+      if hash ~= 'owner' and redis.call('EXISTS', KEYS[1] .. ':' .. hash) == 0 then
+        redis.call('HDEL', KEYS[1], hash)
+      end
+    end
+    if not used() then return 'FULL' end
+  end
+  redis.call('HSET', KEYS[2], 'm', ARGV[3], 'd', ARGV[4])
+  redis.call('EXPIRE', KEYS[2], ARGV[5])
+  redis.call('HINCRBY', KEYS[4], ARGV[10], size + ARGV[9])
+  redis.call('HINCRBY', KEYS[4], '*', size + ARGV[9])
+else
+  redis.call('EXPIRE', KEYS[2], ARGV[5], 'GT')  -- GT: a blob without expiry gets none
+end
+local is_new = redis.call('EXISTS', KEYS[1]) == 0
+redis.call('HSET', KEYS[1], 'owner', ARGV[2], ARGV[1], size)
+if is_new then redis.call('EXPIRE', KEYS[1], ARGV[5]) else redis.call('EXPIRE', KEYS[1], ARGV[5], 'GT') end
+return 'KEPT'

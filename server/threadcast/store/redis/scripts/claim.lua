@@ -1,0 +1,55 @@
+#!lua
+-- claim: take chats of a bucket that are due, by moving their score one lease into the future. This only avoids double
+-- work; the fence makes sure that one worker writes.
+-- KEYS due own bell
+-- ARGV worker limit lease_ms looked_at
+-- Repeat: claims other chats or none; the chats of a lost reply are due again after one lease. Returns {chat, previous
+-- owner or '', principal, rank, ...}. The last two are '' unless the chat's run waits for a slot and no command waits.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local limit, looked_at = tonumber(ARGV[2]), tonumber(ARGV[4])
+local chats = string.sub(KEYS[1], 1, -4) .. 'chat:'  -- all keys of a bucket's chats are in the slot of its `due`
+
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, looked_at)
+if #due > limit then
+  -- More are due than this worker takes, so each principal gets one chat in turn. The newest chats are looked at, too:
+  -- somebody who comes behind thousands of chats of another principal is among them.
+  local seen = {}
+  for _, chat in ipairs(due) do seen[chat] = true end
+  if #due == looked_at then
+    for _, chat in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], now, '-inf', 'LIMIT', 0, looked_at)) do
+      if not seen[chat] then due[#due + 1] = chat end
+    end
+  end
+  local principals, of = {}, {}
+  for _, chat in ipairs(due) do
+    local principal = redis.call('HGET', chats .. chat .. ':meta', 'owner') or ''
+    if not of[principal] then
+      of[principal] = {}
+      principals[#principals + 1] = principal
+    end
+    table.insert(of[principal], chat)
+  end
+  due = {}
+  for turn = 1, limit do
+    for _, principal in ipairs(principals) do
+      if #due < limit then due[#due + 1] = of[principal][turn] end
+    end
+  end
+end
+
+local claimed = {}
+for _, chat in ipairs(due) do
+  claimed[#claimed + 1] = chat
+  claimed[#claimed + 1] = redis.call('HGET', KEYS[2], chat) or ''
+  local waits = redis.call('HMGET', chats .. chat .. ':meta', 'owner', 'waits')
+  local is_quiet = waits[2] and waits[2] ~= '' and redis.call('XLEN', chats .. chat .. ':inbox') == 0
+  claimed[#claimed + 1] = is_quiet and waits[1] or ''
+  claimed[#claimed + 1] = is_quiet and waits[2] or ''
+  redis.call('ZADD', KEYS[1], now + ARGV[3], chat)
+  redis.call('HSET', KEYS[2], chat, ARGV[1])
+end
+if redis.call('ZCOUNT', KEYS[1], '-inf', now) > 0 and redis.call('LLEN', KEYS[3]) == 0 then
+  redis.call('LPUSH', KEYS[3], 'x')
+end
+return claimed

@@ -1,0 +1,39 @@
+#!lua flags=no-writes
+-- load: return the checkpoint, the entries after it or a later part of the log, and the head, all as of one moment. The
+-- entries are bounded by their size, since a reply of gigabytes would delay all other clients.
+-- KEYS snap log head
+-- ARGV max_bytes after through newest
+--      after: '' to begin with the checkpoint, else the id after which to begin ('-' for the beginning of the log);
+--      through: the last id, or '+' for all; newest: '1' for the newest entries, newest first, else ''.
+-- Repeat: the same answer. Returns {checkpoint or '', entries, head or '', 1 if there are more entries, else 0}.
+local max, after, newest = tonumber(ARGV[1]), ARGV[2], ARGV[4] == '1'
+local snap = ''
+if after == '' then
+  snap = redis.call('GET', KEYS[1]) or ''
+  after = string.match(snap, '^%d+%-%d+') or '-'
+end
+local from, to = after == '-' and '-' or '(' .. after, ARGV[3]
+
+-- Each step reads as many entries as fit if they are as large as the largest one so far, and at most 16. So a step of
+-- unexpectedly large entries (2 MB, PROTOCOL §18) reads at most 32 MB too much, which costs 10 ms.
+local entries, size, largest, count, more = {}, 0, 1, 1, 0
+repeat
+  local step
+  if newest then
+    step = redis.call('XREVRANGE', KEYS[2], to, from, 'COUNT', count)
+  else
+    step = redis.call('XRANGE', KEYS[2], from, to, 'COUNT', count)
+  end
+  for _, entry in ipairs(step) do
+    local fields = entry[2]
+    local bytes = #(fields[12] or '') + #(fields[14] or '') + #(fields[16] or '')
+    if #entries > 0 and size + bytes > max then more = 1 break end
+    entries[#entries + 1] = entry
+    size = size + bytes
+    if bytes > largest then largest = bytes end
+  end
+  if more == 1 or #step < count then break end
+  if newest then to = '(' .. step[#step][1] else from = '(' .. step[#step][1] end
+  count = math.max(1, math.min(2 * count, 16, math.floor((max - size) / largest)))
+until false
+return {snap, entries, redis.call('GET', KEYS[3]) or '', more}

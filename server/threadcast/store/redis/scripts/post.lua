@@ -1,0 +1,63 @@
+#!lua
+-- post: store one command in a chat's inbox: check whether to refuse it, remember its id, append it to the inbox, and
+-- wake a worker. This is one step, so that an accepted command and its remembered id are stored or lost together.
+-- KEYS meta inbox seen seen:old due own bell log head snap account
+-- ARGV chat owner principal request digest nonce body kind creates bound counts_queue
+--      seen_generation seen_ttl fast_ms mail_prefix about charged_bytes
+-- Repeat: ACCEPTED with the first inbox id. Returns {outcome, inbox id}.
+local chat, owner, request, digest, nonce = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[6]
+local importing = ARGV[8] == 'import'
+local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'queue')
+
+if meta[1] and meta[1] ~= owner then return {'FOREIGN', ''} end
+if meta[2] and not importing then return {'GONE', ''} end
+if not meta[1] and ARGV[9] == '0' then return {'UNKNOWN', ''} end
+
+-- This check comes before an import removes `deleted`: a late duplicate of an import must not revive a chat that was
+-- deleted again.
+local seen = redis.call('HGET', KEYS[3], request) or redis.call('HGET', KEYS[4], request)
+if seen then
+  local was_digest, was_nonce, was_id = string.match(seen, '^(%S+) (%S+) (%S+)$')
+  if was_nonce == nonce then return {'ACCEPTED', was_id} end
+  if was_digest == digest then return {'DUPLICATE', ''} end
+  return {'MISMATCH', ''}
+end
+
+-- Store no refusal of an id that was accepted: its command has, or will have, an outcome of its own.
+if ARGV[16] ~= '' and (redis.call('HEXISTS', KEYS[3], ARGV[16]) == 1 or redis.call('HEXISTS', KEYS[4], ARGV[16]) == 1) then
+  return {'DUPLICATE', ''}
+end
+
+local waiting = redis.call('XLEN', KEYS[2])
+if ARGV[11] == '1' then waiting = waiting + tonumber(meta[3] or 0) end
+if waiting >= tonumber(ARGV[10]) then return {'FULL', ''} end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not meta[1] then redis.call('HSET', KEYS[1], 'owner', owner) end
+redis.call('HSETNX', KEYS[1], 'created_at', now)
+if meta[2] then redis.call('HDEL', KEYS[1], 'deleted') end
+-- Cancel the expiry of a chat that is deleted or without messages: an accepted command must not expire in its inbox.
+if redis.call('PTTL', KEYS[1]) > 0 then
+  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10]}) do redis.call('PERSIST', key) end
+end
+
+local id = redis.call('XADD', KEYS[2], '*', 'r', request, 'u', ARGV[3], 'd', ARGV[7])
+if redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[12]) then redis.call('RENAME', KEYS[3], KEYS[4]) end
+redis.call('HSET', KEYS[3], request, digest .. ' ' .. nonce .. ' ' .. id)
+redis.call('EXPIRE', KEYS[3], ARGV[13])
+
+redis.call('HINCRBY', KEYS[11], chat, #ARGV[7] + ARGV[17])
+redis.call('HINCRBY', KEYS[11], '*', #ARGV[7] + ARGV[17])
+
+local worker = redis.call('HGET', KEYS[6], chat)
+if worker then
+  redis.call('ZADD', KEYS[5], 'NX', now, chat)
+  if redis.call('PUBLISH', ARGV[15] .. worker, chat) == 0 then  -- the owner does not listen: shorten its lease
+    redis.call('ZADD', KEYS[5], 'LT', now + ARGV[14], chat)
+  end
+-- Not with NX: a chat with a timer in the far future would then not be woken for the command.
+elseif redis.call('ZADD', KEYS[5], 'LT', 'CH', now, chat) == 1 then
+  if redis.call('LLEN', KEYS[7]) == 0 then redis.call('LPUSH', KEYS[7], 'x') end
+end
+return {'ACCEPTED', id}

@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- release: release a chat that is at rest, and check that in the same step: this worker owns the chat, the head is
+-- unchanged, and no command waits.
+-- KEYS own due head inbox
+-- ARGV chat worker head when_ms-or-''
+-- Repeat: LOST, which then means that it is done. Returns OK, MORE, FENCED or LOST.
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
+if (redis.call('GET', KEYS[3]) or '') ~= ARGV[3] then return 'FENCED' end
+if redis.call('XLEN', KEYS[4]) > 0 then return 'MORE' end
+redis.call('HDEL', KEYS[1], ARGV[1])
+-- The chat's timer is part of its folded state. The score is only an index of it, which the claim has overwritten.
+if ARGV[4] == '' then redis.call('ZREM', KEYS[2], ARGV[1]) else redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1]) end
+return 'OK'

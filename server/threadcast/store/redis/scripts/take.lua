@@ -1,0 +1,35 @@
+#!lua
+-- take: append a fence, which makes the worker the owner: every append of an earlier owner is FENCED from now on. A new
+-- owner calls this script before it reads anything.
+-- KEYS own head log meta
+-- ARGV chat worker why log_channel
+-- Repeat: appends one more fence, which is harmless. Returns {'LOST'} or {'OK', new head, previous head or '', owner,
+-- now}.
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return {'LOST'} end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local before = redis.call('GET', KEYS[2]) or ''
+local epoch, n, position = string.match(before, '^(%d+)-(%d+) %S+ (%d+)$')
+local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor')
+
+local fence = cjson.encode({ARGV[2], ARGV[3]})
+
+-- The epoch is larger than the head's and the floor's, and not smaller than the clock: with one of the three alone, ids
+-- of a deleted chat could come again when the clock steps back. If the clock is behind, counting up by one could give
+-- the epoch of a history that a failover lost, and readers of that history would be taken for readers of this one.
+-- Adding a random number of some thousands makes the two epochs differ.
+epoch = math.max((epoch or 0) + 1, (meta[2] or 0) + 1)
+if now >= epoch then
+  epoch = now
+else
+  epoch = epoch + tonumber(string.sub(redis.sha1hex(before .. time[1] .. '.' .. time[2] .. fence), 1, 4), 16)
+end
+n = (n or 0) + 1
+position = position or '0'
+local id = string.format('%.0f-%.0f', epoch, n)
+local digest = string.sub(redis.sha1hex(before .. id .. fence), 1, 16)
+local head = id .. ' ' .. digest .. ' ' .. position
+redis.call('XADD', KEYS[3], id, 'b', before, 'p', position, 't', now, 'v', 0, 'd', digest, 'f', fence)
+redis.call('SET', KEYS[2], head, 'KEEPTTL')
+redis.call('PUBLISH', ARGV[4], string.format('["%s","%s",%.0f,0,[],[],%s]', head, before, now, cjson.encode(ARGV[3])))
+return {'OK', head, before, meta[1] or '', string.format('%.0f', now)}

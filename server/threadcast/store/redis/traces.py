@@ -1,0 +1,49 @@
+"""Stores the newest traces of a chat's runs in Redis for some hours, and counts the runs of callers for quotas.
+
+Records are bytes, returned unchanged. `RedisStore` in `store.py` inherits from the class of this module. The script
+`delete` deletes the traces with the chat. Records belong to the chat's owner, and a deleted chat accepts no further
+records, however late its worker sends them. The runs of a principal within a day are one sorted set, which all web
+processes share; the same run is never counted twice.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from threadcast.store.bounds import TRACES_MAX_COUNT
+from threadcast.store.ports import AllowanceSpent, TraceRecord
+from threadcast.store.redis.connection import Value
+from threadcast.store.redis.part import RedisPart
+
+__all__ = ["RedisTraces", "each_once"]
+
+
+class RedisTraces(RedisPart):
+    """Stores traces and counts allowances for `RedisStore`."""
+
+    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
+        keys = self._keys.chat(chat_id)
+        arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT]
+        for record in records:
+            arguments += (record.run_id, record.key, record.data)
+        return bool(await self._redis.call("trace_put", (keys.meta, keys.trace), *arguments) == b"OK")
+
+    async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
+        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).trace, b"-", b"+")
+        return each_once(
+            TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
+            for _, fields in found  # `trace_put` writes the fields o, r, k and d in this order
+            if fields[1] == owner.encode()
+        )
+
+    async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
+        outcome, wait_ms = await self._redis.call(
+            "allowance_spend", (self._keys.allowances(principal_id),), allowance, per_hour, per_day
+        )
+        return AllowanceSpent(outcome == b"NEW", int(wait_ms))
+
+    async def return_allowance(self, principal_id: str, allowance: str) -> None:
+        await self._redis.call("allowance_return", (self._keys.allowances(principal_id),), allowance)
+
+
+def each_once(records: Iterable[TraceRecord]) -> list[TraceRecord]:
+    """Return the records, each key once: a repeated call stores a record a second time."""
+    return list({record.key: record for record in records}.values())

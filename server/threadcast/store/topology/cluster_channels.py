@@ -1,0 +1,84 @@
+"""Subscribes to the channels of a Cluster, each on the node that has its slot, also after the slot moves.
+
+Each node's `Channels` receives the messages. As in `channels.py`, a listener that may have missed messages, because a
+node was lost or a channel has moved, reads None.
+
+The channels are sharded, so that lost messages are noticed: if an ordinary message is lost on a broken bus between two
+nodes, the reader's connection stays open, and the reader would not notice the gap (docs/decisions/0017).
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from threadcast.store.redis.channels import SUBSCRIBE_TIMEOUT_SECONDS, Channels
+from threadcast.store.redis.listener import Listener
+from threadcast.store.topology.cluster import Cluster
+from threadcast_protocol.wire.errors import Unavailable
+
+__all__ = ["ClusterChannels"]
+
+
+class ClusterChannels:
+    """The subscriptions of a process to a Cluster. Use them while the Cluster is entered."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._holders: dict[bytes, list[Listener]] = {}
+        self._owners: dict[bytes, Channels] = {}
+        cluster.follow(self._settle)
+
+    @asynccontextmanager
+    async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
+        """Subscribe; entering returns once every channel is confirmed. If some of the channels belong to an unavailable
+        node, these are confirmed later, and the listener then reads None. Raises Unavailable when no channel is
+        confirmed."""
+        listener = Listener(channels)
+        try:
+            for channel in channels:
+                self._holders.setdefault(channel, []).append(listener)
+                owner = self._owners.get(channel) or self._owner_of(channel)
+                if owner is not None:
+                    self._owners[channel] = owner
+                    owner.add(channel, listener)
+            with anyio.move_on_after(SUBSCRIBE_TIMEOUT_SECONDS):
+                await listener.ready.wait()
+            if not listener.ready.is_set():
+                self._cluster.look_again()
+                if len(listener.unconfirmed) == len(listener.channels):
+                    raise Unavailable("the store's channels do not answer; a node of the Cluster cannot be reached")
+                listener.go_on()
+            yield listener
+        finally:
+            for channel in channels:
+                holders = self._holders[channel]
+                holders.remove(listener)
+                owner = self._owners.get(channel)
+                if owner is not None:
+                    owner.drop(channel, listener)
+                if not holders:
+                    del self._holders[channel]
+                    self._owners.pop(channel, None)
+
+    def _owner_of(self, channel: bytes) -> Channels | None:
+        node = self._cluster.node_of(channel)
+        return None if node is None else node.channels
+
+    def _settle(self) -> None:
+        """Move the channels whose slot has moved, after a read of the slot map."""
+        moved: dict[Listener, dict[bytes, Channels]] = {}
+        for channel, holders in self._holders.items():
+            owner = self._owner_of(channel)
+            here = self._owners.get(channel)
+            if owner is None or owner is here:
+                continue  # no node serves the slot now, so the old subscription is kept until a node does
+            for listener in holders:
+                if here is not None:
+                    here.drop(channel, listener)
+                moved.setdefault(listener, {})[channel] = owner
+            self._owners[channel] = owner
+        for listener, owners in moved.items():
+            listener.lose(owners)
+            for channel, owner in owners.items():
+                owner.add(channel, listener)

@@ -1,0 +1,44 @@
+"""The interface with which a running tool asks a person (PROTOCOL §11).
+
+`actor/questions.py` implements it. A question disappears when its call ends, and with the worker of the chat.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = ["AskPort", "NotAnswered", "Unanswered", "no_questions"]
+
+Unanswered: TypeAlias = Literal["rejected", "late", "refused"]
+
+
+class NotAnswered(ToolFailed):
+    """A question of a tool has no answer. `reason` is `rejected` if a person rejected the question, `late` if nobody
+    answered in time, or `refused` if the question cannot be asked. A tool that does not catch the error fails with its
+    sentence, which the model reads."""
+
+    def __init__(self, message: str, reason: Unanswered) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class AskPort(Protocol):
+    async def __call__(
+        self, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None
+    ) -> Any:  # Any: JSON that fits the schema, else a text
+        """Ask whoever may write to the chat, and wait for the answer: any text, one of `options`, or a JSON value that
+        fits `schema` (a JSON Schema). The tool's timeout does not count meanwhile. Call it in the loop's thread, from
+        an async tool.
+
+        Raises:
+            NotAnswered: a person rejected the question, nobody answered within `limits.question_seconds`, or the
+                question cannot be asked: it is too long or has an unusable schema, or the call asks more than five at
+                once.
+        """
+
+
+async def no_questions(text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None) -> Any:
+    """Raise NotAnswered: this call has no chat whose people could be asked."""
+    raise NotAnswered("This call cannot ask a person.", "refused")

@@ -1,0 +1,65 @@
+"""Durable agents for `test_agent_steps.py`, and a tool that needs an approval. A message to an agent is a directory, in
+which the test creates a file when a step of the agent may end."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from threadcast import AgentContext, StepFailed, agent, tool
+
+__all__ = ["counter", "long_names", "planner", "send_mail"]
+
+LONG = "https://example.org/" + "a" * 170
+
+
+@tool(policy="ask")
+def send_mail(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+async def wait_for(directory: str, name: str) -> str:
+    """Wait for the file `name`."""
+    while not (Path(directory) / name).exists():
+        await asyncio.sleep(0.02)
+    return name
+
+
+def fail() -> None:
+    raise ValueError("no such page")
+
+
+@agent("planner", tools=[])
+async def planner(ctx: AgentContext) -> None:
+    """Does a little of everything."""
+    directory = str(ctx.messages[-1].content)
+    await ctx.step("make plan", wait_for, directory, "plan")
+    with contextlib.suppress(StepFailed):
+        await ctx.step("fetch", fail)
+    await ctx.gather(
+        ctx.chats.run('call send_mail {"to": "mara"}', mode="agent", title="the reader"),
+        ctx.ask("Which one?", ["short", "long"]),
+        ctx.sleep(days=2_000),
+        ctx.step("vote", wait_for, directory, "vote"),
+    )
+
+
+@agent("counter", tools=[])
+async def counter(ctx: AgentContext) -> None:
+    """Takes twenty steps."""
+    for number in range(19):
+        await ctx.step(f"step {number}", int)
+    await ctx.step("step 19", wait_for, str(ctx.messages[-1].content), "end")
+    await ctx.answer("All counted.")
+
+
+@agent("long_names", tools=[])
+async def long_names(ctx: AgentContext) -> None:
+    """Has steps with long names."""
+    with contextlib.suppress(StepFailed):
+        await ctx.step(LONG, fail)
+    await ctx.gather(
+        ctx.ask("Which of these shall it be? " * 7),
+        ctx.chats.run('call send_mail {"to": "mara"}', mode="agent", title=LONG),
+        ctx.step(LONG, wait_for, str(ctx.messages[-1].content), "end"),
+    )

@@ -1,0 +1,15 @@
+"""The example `agents`: its pages as they stand."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.examples.console import play
+from tests.support.server import ROOT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("page", ["README.md", "durable.md"])
+async def test_every_line_of_the_page_is_printed(page: str, tmp_path: Path) -> None:
+    await play(ROOT / "examples" / "agents" / page, tmp_path)

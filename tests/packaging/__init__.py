@@ -1,0 +1,1 @@
+"""What users install: the distributions, built and installed outside the clone."""

@@ -1,0 +1,138 @@
+"""Builds the distributions once a session and installs them into environments of their own, outside the clone.
+
+uv installs where it is on the PATH, else the pip of the tests' interpreter. Both ask the package index that the machine
+is configured with; without one the tests are skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from threadcast.api.page import STATIC
+
+__all__ = ["INSTALL_SECONDS", "ROOT", "Environment", "build", "serving"]
+
+ROOT = Path(__file__).parents[2]
+
+INSTALL_SECONDS = 300
+"""For downloads on a slow line; with a warm cache it takes some seconds."""
+
+RUN_SECONDS = 120
+"""For one program on a busy machine."""
+
+
+class Environment:
+    """A virtual environment without pip. `home` is the directory that its programs run in; `.py` files there are
+    importable by all of them, as they are for a script that lies beside them."""
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        self._directory = directory
+        self.home = home
+        self.python = directory / "bin" / "python"
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", directory], check=True, capture_output=True, timeout=60
+        )
+
+    @property
+    def packages(self) -> Path:
+        """Its `site-packages`."""
+        (found,) = self._directory.glob("lib/python*/site-packages")
+        return found
+
+    def install(self, *what: Path | str) -> None:
+        """Skips the test where no package index answers; raises AssertionError when one does and it fails all the
+        same."""
+        done = self._installed(*what)
+        if done.returncode == 0:
+            return
+        if (found := Environment(self._directory / "probe", self.home)._installed("msgspec")).returncode != 0:
+            pytest.skip(f"no package index can be reached from here: {found.stderr.strip().splitlines()[-1]}")
+        raise AssertionError(f"{what} cannot be installed:\n{done.stdout[-4_000:]}{done.stderr[-4_000:]}")
+
+    def _installed(self, *what: Path | str) -> subprocess.CompletedProcess[str]:
+        command: list[Path | str]
+        if shutil.which("uv") is not None:
+            command = ["uv", "pip", "install", "--quiet", "--python", str(self.python), *what]
+        else:
+            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.python)]
+            command = [*pip, "install", "-qq", *what]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False, cwd=self.home
+        )
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables of its programs: none of ours, and `home` on the path of imports."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "PYTHON", "REDIS_", "THREADCAST"))}
+        return {**clean, "PYTHONPATH": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(self, *arguments: Path | str) -> str:
+        """Run its interpreter in `home`; return what it printed. Raises AssertionError when it fails."""
+        done = subprocess.run(
+            [self.python, *arguments],
+            cwd=self.home,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}\n{done.stdout[-4_000:]}{done.stderr[-4_000:]}"
+        return done.stdout
+
+
+def build(directory: Path) -> Path:
+    """Run `scripts/build` with the page as it stands; skips the test where the page was never built."""
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the page is not built; run `scripts/web build`")
+    done = subprocess.run(
+        [ROOT / "scripts" / "build", directory],
+        env={**os.environ, "THREADCAST_PAGE": "skip"},
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+@contextmanager
+def serving(environment: Environment, *arguments: str) -> Iterator[str]:
+    """Run `threadcast serve` from an environment, in its `home`, at any free port; yield its URL."""
+    log = environment.home / "serve.log"
+    with (
+        log.open("ab") as stderr,
+        subprocess.Popen(
+            [environment.python.with_name("threadcast"), "serve", "--port", "0", *arguments],
+            cwd=environment.home,
+            env=environment.variables(),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+        give_up = threading.Timer(RUN_SECONDS, process.kill)
+        try:
+            give_up.start()
+            assert process.stdout is not None
+            for line in process.stdout:  # ends with the process
+                if found := re.search(r"listens on (http://\S+)", line):
+                    break
+            else:
+                raise AssertionError(f"it ended before it was ready:\n{log.read_text()}")
+            give_up.cancel()
+            yield found[1]
+        finally:
+            give_up.cancel()
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(RUN_SECONDS)
+            process.kill()

@@ -1,0 +1,30 @@
+"""Tools for `test_approvals.py`: the file of the tools of a server that runs as a process of its own."""
+
+from threadcast import tool
+from threadcast.tools.agents import delegate
+
+__all__ = ["delegate", "open_safe", "pay", "read_page", "wire_money"]
+
+
+@tool(policy="ask")
+def pay(amount: int) -> str:
+    """Pay money."""
+    return f"paid {amount}"
+
+
+@tool(policy="ask", hide_input=True)
+def open_safe(code: str) -> str:
+    """Open the safe."""
+    return f"open after {len(code)} digits"
+
+
+@tool(retry="safe")
+def read_page(text: str) -> str:
+    """Read a page, whose words somebody else wrote."""
+    return text
+
+
+@tool()
+def wire_money(amount: int) -> str:
+    """Send money."""
+    return f"wired {amount}"

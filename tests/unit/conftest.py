@@ -1,0 +1,16 @@
+"""Fixtures of the unit tests."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.actor_harness import Harness
+
+
+@pytest.fixture
+def harness() -> "Harness":
+    """A store in memory with any number of workers and readers. A test file may define a `harness` of its own."""
+    from tests.unit.actor_harness import Harness  # most unit tests need neither the worker nor the web half
+
+    return Harness()

@@ -1,0 +1,45 @@
+"""Writers in step: who is due at about the same moment goes in the same turn of the event loop."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast.actor.append_group import AppendGroup
+from threadcast.base.append_pace import PACE_SECONDS, TICK_SECONDS
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_writers_that_are_due_at_about_the_same_moment_are_woken_together_and_later_ones_are_not() -> None:
+    pace, loop = AppendGroup(), asyncio.get_running_loop()
+    first, second, gone, later = (loop.create_future() for _ in range(4))
+    tick = round(loop.time() / TICK_SECONDS + 5) * TICK_SECONDS
+    pace.wake_at(tick - 0.4 * TICK_SECONDS, first)
+    pace.wake_at(tick, gone)
+    pace.wake_at(tick + 0.4 * TICK_SECONDS, second)
+    pace.wake_at(tick + 3_600, later)
+    gone.set_result(None)  # one that had enough to say before
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await first
+    assert second.done()
+    assert not later.done()
+
+
+async def test_with_many_answers_under_way_appends_are_further_apart_until_they_end() -> None:
+    pace = AppendGroup()
+    writers = [asyncio.Event() for _ in range(300)]  # anything that can be told apart
+    for writer in writers:
+        pace.begin(writer)
+    assert pace.due_at(10.0) > 10.0 + 2 * PACE_SECONDS
+    for writer in writers:
+        pace.end(writer)
+    assert pace.due_at(10.0) == 10.0 + PACE_SECONDS
+
+
+async def test_what_is_read_with_its_tick_is_due_though_the_last_time_reading_took_a_little_longer() -> None:
+    now = asyncio.get_running_loop().time()
+    assert AppendGroup.is_near(now + 0.4 * TICK_SECONDS)
+    assert AppendGroup.is_near(now - 3_600)
+    assert not AppendGroup.is_near(now + 3 * TICK_SECONDS)

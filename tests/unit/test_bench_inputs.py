@@ -1,0 +1,13 @@
+"""The requests of `scripts/bench bombs` are ones that an HTTP client sends."""
+
+import h11
+from bench.inputs import long_headers
+
+
+def test_every_long_header_can_be_sent() -> None:
+    count = 0
+    for each in long_headers():
+        others = [] if "Host" in each.headers else [("Host", "x")]
+        h11.Request(method=each.method, target="/", headers=[*others, *each.headers.items()])  # raises if it is refused
+        count += 1
+    assert count > 100

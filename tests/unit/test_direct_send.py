@@ -1,0 +1,218 @@
+"""Direct writes to a reader's socket, over real connections: they keep their order with `send`, never wait, and never
+reach another connection."""
+
+import asyncio
+import gc
+import os
+import select
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from tests.unit.faulty_store import DEADLINE_SECONDS
+from threadcast.base.telemetry import Metrics
+from threadcast.fanout.connection import Put, put_nothing
+from threadcast.http.admission import Connections
+from threadcast.http.extensions import ABORT, DIRECT_SEND
+from threadcast.http.server import serving
+from threadcast.http.sockets import listening
+from threadcast.settings.limits import Limits
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(
+    params=[("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})], ids=["uvloop", "asyncio"]
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    """Both event loops are tested, because their transports differ. The product runs on uvloop if it is installed."""
+    return request.param
+
+
+class Answer:
+    """A request whose answer has begun with the head of a stream."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self._send = send
+        self.put: Put = scope["extensions"][DIRECT_SEND]()
+        self.abort: Callable[[], None] = scope["extensions"][ABORT]
+        self.is_done = anyio.Event()
+
+    async def send(self, body: bytes, *, more: bool = True) -> None:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+@asynccontextmanager
+async def answered(method: str = "GET") -> AsyncIterator[tuple[Answer, socket.socket]]:
+    """Yield an answer that has begun, and its reader's socket."""
+    answers: list[Answer] = []
+    begun = anyio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        answers.append(Answer(scope, receive, send))
+        begun.set()
+        await answers[0].is_done.wait()
+
+    with listening("127.0.0.1", 0) as listener, socket.socket() as reader, anyio.fail_after(DEADLINE_SECONDS):
+        async with serving(listener, app, Connections(Limits(), 10, Metrics())):
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            reader.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(reader, listener.getsockname())
+            await loop.sock_sendall(reader, b"%b / HTTP/1.1\r\nhost: x\r\n\r\n" % method.encode())
+            await begun.wait()
+            try:
+                yield answers[0], reader
+            finally:
+                answers[0].is_done.set()
+                reader.close()
+
+
+async def read_until(reader: socket.socket, end: bytes) -> bytes:
+    taken = bytearray()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not taken.endswith(end):
+            piece = await asyncio.get_running_loop().sock_recv(reader, 65_536)
+            assert piece, f"the stream was over after {taken[-100:]!r}"
+            taken += piece
+    return bytes(taken)
+
+
+def body_of(answer: bytes) -> bytes:
+    """Return the body without the head and the chunk sizes."""
+    at, pieces = answer.index(b"\r\n\r\n") + 4, []
+    while at < len(answer):
+        mark = answer.index(b"\r\n", at)
+        end = mark + 2 + int(answer[at:mark], 16)
+        pieces.append(answer[mark + 2 : end])
+        at = end + 2
+    return b"".join(pieces)
+
+
+@contextmanager
+def open_pipes(count: int) -> Iterator[list[int]]:
+    """Yield the reading ends of `count` pipes."""
+    pipes = [os.pipe() for _ in range(count)]
+    try:
+        yield [ends[0] for ends in pipes]
+    finally:
+        for ends in pipes:
+            os.close(ends[0])
+            os.close(ends[1])
+
+
+def is_empty(pipe: int) -> bool:
+    return not select.select([pipe], [], [], 0)[0]
+
+
+async def test_what_is_put_and_what_is_sent_comes_in_one_body_in_the_order_it_was_written() -> None:
+    async with answered() as (answer, reader):
+        expected = b""
+        is_put: list[bool] = []
+        for number in range(40):
+            block = b"data: %d\n\n" % number
+            expected += block
+            if number % 5 == 4:
+                await answer.send(block)  # uvloop writes it at the end of its turn
+            else:
+                is_put.append(answer.put(block))
+                if not is_put[-1]:
+                    await answer.send(block)
+            if number % 7 == 0:
+                await anyio.sleep(0.001)
+        await answer.send(b"", more=False)
+        assert body_of(await read_until(reader, b"0\r\n\r\n")) == expected
+        assert True in is_put, "the short way was never taken"
+
+
+async def test_readers_that_share_a_block_and_have_others_of_the_same_length_alone_get_their_own_bytes() -> None:
+    async with answered() as (one, first), answered() as (other, second):
+        await anyio.sleep(0.001)
+        expected = {one: b"", other: b""}
+        for number in range(20):
+            shared = b"data: s%02d\n\n" % number
+            for answer, letter in ((one, b"a"), (other, b"b")):
+                for block in (shared, b"data: %b%02d\n\n" % (letter, number)):
+                    assert answer.put(block)
+                    expected[answer] += block
+        for answer, reader in ((one, first), (other, second)):
+            await answer.send(b"", more=False)
+            assert body_of(await read_until(reader, b"0\r\n\r\n")) == expected[answer]
+
+
+async def test_a_reader_that_takes_nothing_is_told_by_false_and_later_has_every_byte_in_order() -> None:
+    async with answered() as (answer, reader):
+        await anyio.sleep(0.001)
+        blocks = [b"%06d" % number * 500 for number in range(1_000)]
+        count = 0
+        while answer.put(blocks[count]):
+            count += 1
+        assert 10 < count < len(blocks) - 1, "the kernel keeps some, not all"
+        async with anyio.create_task_group() as tasks:
+
+            async def go_on() -> None:
+                for block in blocks[count:]:
+                    if not answer.put(block):
+                        await answer.send(block)
+                await answer.send(b"", more=False)
+
+            tasks.start_soon(go_on)
+            taken = await read_until(reader, b"0\r\n\r\n")
+        assert body_of(taken) == b"".join(blocks)
+
+
+@pytest.mark.parametrize("ending", ["the reader leaves", "the server drops it", "the server closes it"])
+async def test_nothing_is_written_for_a_reader_that_has_left_not_even_to_who_has_its_descriptor_now(
+    ending: str,
+) -> None:
+    async with answered() as (answer, reader):
+        await anyio.sleep(0.001)
+        assert answer.put(b"data: 1\n\n")
+        if ending == "the reader leaves":
+            reader.close()
+        elif ending == "the server drops it":
+            answer.abort()
+        else:
+            await answer.send(b"", more=False)
+        while answer.put(b"data: 2\n\n"):
+            assert ending == "the reader leaves", "only who leaves unheard is noticed later"
+            await anyio.lowlevel.checkpoint()
+        with open_pipes(50) as pipes:  # a new pipe may get the number of the closed descriptor
+            for _ in range(20):
+                assert not answer.put(b"data: 3\n\n")
+                await anyio.lowlevel.checkpoint()
+            assert all(is_empty(pipe) for pipe in pipes)
+
+
+async def test_a_connection_can_be_dropped_although_its_reader_takes_nothing() -> None:
+    async with answered() as (answer, reader):
+        block = b"x" * 100_000
+        while answer.put(block):
+            pass
+        answer.abort()
+        assert (await answer.receive())["type"] == "http.request"
+        assert (await answer.receive())["type"] == "http.disconnect"
+        with anyio.fail_after(DEADLINE_SECONDS), pytest.raises((ConnectionResetError, AssertionError)):
+            await read_until(reader, b"0\r\n\r\n")
+
+
+async def test_where_there_is_no_body_of_chunks_nothing_is_put() -> None:
+    async with answered("HEAD") as (answer, _):
+        await anyio.sleep(0.001)
+        assert answer.put == put_nothing
+
+
+async def test_nobody_but_its_endpoint_keeps_the_headers_of_a_request() -> None:
+    async with answered() as (answer, _):
+        headers = answer.scope["headers"]
+        assert headers == [(b"host", b"x")]
+        assert [each for each in gc.get_referrers(headers[0]) if isinstance(each, list)] == [headers]
