@@ -1,0 +1,182 @@
+"""What the integrations of agent frameworks do in a chat (`threadcast.agents`).
+
+An integration is a durable agent, and `ctx.seam` is its `Seam`. It differs from the operations of an `AgentContext` in
+two ways. The integration names its operations with keys of its own, because a framework may reach them in any order and
+resume in the middle. And the operations may be used in every task that the framework starts, while the agent's function
+is running.
+
+A key is a text of 1 to 200 characters. It must be the same in a replay, and unique in the run for each method.
+"""
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from threadcast.custom_agents.pieces import Data
+from threadcast.tools.base import Payload, Policy, Retry, ToolResult
+from threadcast.tools.context import ToolContext
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = [
+    "Approval",
+    "AttemptCut",
+    "CallFunction",
+    "CallReturn",
+    "DeclaredAgentTool",
+    "Recorded",
+    "Seam",
+    "ShownCall",
+    "ShownMessage",
+]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A piece of `Seam.message`: the private value of the message, which a replay returns. The last one counts."""
+
+    value: Any  # Any: JSON
+
+
+class ShownCall(msgspec.Struct, frozen=True):
+    """A call in a message. `id` is its id in the chat, and `own_id` the id that the framework gave it. `arguments` is
+    the JSON text that the model wrote."""
+
+    id: str
+    own_id: str
+    name: str
+    arguments: str
+
+
+class ShownMessage(msgspec.Struct, frozen=True):
+    """A finished message of the assistant. `message_id` is '' if it had nothing to show and was removed. `value` is
+    what `Recorded` has recorded, or None."""
+
+    message_id: str
+    text: str
+    calls: list[ShownCall]
+    value: Any = None  # Any: JSON
+
+
+class CallReturn(msgspec.Struct, frozen=True):
+    """What a `CallFunction` may return: the result as clients and models read it, and a private value, which `call`
+    returns, also in a replay."""
+
+    result: ToolResult
+    value: Any = None  # Any: JSON
+
+
+CallFunction: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any]]
+"""Runs one call with its arguments, as they are after bindings and a person's edit. It returns what a tool may return
+(a text, a `ToolResult`, or JSON), or a `CallReturn`. It raises `ToolFailed` with a sentence for the model."""
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person's decision about a call. `arguments` are the arguments as the person has edited them, else None."""
+
+    accepted: bool
+    note: str = ""
+    arguments: JsonObject | None = None
+
+
+class DeclaredAgentTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool that a framework makes known during a run, because it was not known when the server started. The
+    operator's `[tools.NAME]` overrides its values."""
+
+    name: str
+    description: str = ""
+    input_schema: JsonObject = {"type": "object"}
+    policy: Policy = "auto"
+    retry: Retry = "once"
+    timeout_seconds: float | None = None
+
+
+class AttemptCut(Exception):
+    """The worker died during an attempt that may not be repeated. An agent that does not catch the error ends its run
+    as `interrupted`; all that was shown stays."""
+
+
+class Seam(Protocol):
+    """The operations of an integration. All raise asyncio.CancelledError once the run has ended."""
+
+    async def message(
+        self, key: str, pieces: Callable[[], AsyncIterable[object]], *, speaker: str = ""
+    ) -> ShownMessage:
+        """Write one message of the assistant and return it. A finished message is not written again.
+
+        `pieces()` yields pieces as a round does, among them `Call`, `Payload` and `Keep`; and `Recorded`. After a crash
+        `pieces()` is called again for an unfinished message: while its text is what people have seen, nothing is sent;
+        at the first difference the message is removed and begins anew. Messages are written one after the other: other
+        messages and calls wait meanwhile. `speaker` is the name that clients show as the author. A message without
+        text, reasoning, calls and payloads is removed.
+
+        Raises:
+            StepFailed: `pieces` raised an exception; what it had written stays. In a replay it is raised again.
+        """
+
+    async def call(self, call_id: str, run: CallFunction) -> Any:  # Any: what `run` returned, or the private value
+        """Carry out the call `call_id` of a message under its tool's policy, deadline and approval, by `run`, or by a
+        client if the policy is `client`. The tool is one of the agent's (`AgentTool`), a declared tool, or any offered
+        tool, which then runs in place of `run`. While all open calls wait, no worker is held.
+
+        Raises:
+            CallFailed: `run` failed, the call was ended, or there is no such tool.
+            CallDenied: a person or a policy denied the call.
+            OutcomeUnknown: the worker died during the call, and the tool may not run twice.
+        """
+
+    async def approve(self, call_id: str, *, must_ask: bool = True) -> Approval:
+        """Ask a person about the call `call_id` before the framework carries it out itself. Nobody is asked if a person
+        has allowed the tool for good, or if its policy is `auto` and not `must_ask`. A denied call is answered at
+        once. No worker is held meanwhile, unless `stay` was called."""
+
+    async def begin_call(self, call_id: str) -> None:
+        """Show that the framework carries out the call `call_id` itself."""
+
+    async def progress(self, call_id: str, text: str) -> None:
+        """Show the progress of a call that `begin_call` has begun. Only the newest report is kept."""
+
+    async def report(self, call_id: str, result: ToolResult) -> None:
+        """Show the result of a call that the framework has carried out itself. Does nothing if the call is answered."""
+
+    async def ask(
+        self, key: str, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None
+    ) -> Any:  # Any: JSON that fits the question
+        """Ask the people in the chat, as `AgentContext.ask`. No worker is held meanwhile, unless `stay` was called.
+
+        Raises:
+            Rejected: a person did not want to answer.
+        """
+
+    async def put(self, key: str, value: Any) -> None:  # Any: JSON
+        """Record a private value of this run. The last one of a key counts. A value has at most 16 MB as JSON."""
+
+    async def get(self, key: str) -> Any:  # Any: JSON
+        """Return the private value that `put` has recorded in this run, or None."""
+
+    async def attempt(self, key: str) -> None:
+        """Record that something begins which may not be repeated.
+
+        Raises:
+            AttemptCut: it has begun before, and its worker has died.
+        """
+
+    async def attempt_ended(self, key: str) -> None:
+        """Record that the attempt `key` has ended: from here on, a replay passes `attempt` again."""
+
+    def stay(self) -> None:
+        """Keep the function in memory from now on, also while it waits for people, because it holds a connection or a
+        process."""
+
+    async def declare(self, tools: Sequence[DeclaredAgentTool]) -> None:
+        """Make tools known to this run. A tool of the server with the same name comes first."""
+
+    async def status(self, text: str) -> None:
+        """Show what the agent does now, '' for nothing. The next message or call replaces the text."""
+
+    async def emit(self, data: Data) -> None:
+        """Send data to clients, as the event `agent_data`. The chat does not keep it."""
+
+    async def remove(self, message_id: str) -> None:
+        """Remove the last message of the run, visibly. Its calls must be answered or removed before."""
+
+
