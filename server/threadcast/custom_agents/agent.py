@@ -30,6 +30,7 @@ from threadcast.base.threads import Returned, in_thread, items_in_thread
 from threadcast.custom_agents.context import AgentContext
 from threadcast.custom_agents.pieces import Piece
 from threadcast.custom_agents.rounds import Round
+from threadcast.tools.base import Tool
 from threadcast.tools.python import PythonTool
 
 __all__ = ["Agent", "agent", "call_sync_or_async", "pieces_of"]
@@ -56,7 +57,7 @@ class Agent:
         name: str,
         title: str = "",
         description: str | None = None,
-        tools: Sequence[PythonTool | str] | None = None,
+        tools: Sequence[Tool | str] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise TypeError(f"agent {name!r}: a name is 1 to 64 characters of A-Z a-z 0-9 _ -")
@@ -67,9 +68,9 @@ class Agent:
         documented = (inspect.getdoc(function) or "").partition("\n\n")[0]
         self.description = description if description is not None else " ".join(documented.split())
         for each in tools or ():
-            if not isinstance(each, PythonTool | str):
+            if not isinstance(each, str) and not hasattr(each, "input_schema"):
                 raise TypeError(f"agent {name}: tools: write @tool() above {getattr(each, '__name__', repr(each))}")
-        self.own_tools = [each for each in tools or () if isinstance(each, PythonTool)]
+        self.own_tools: list[Tool] = [each for each in tools or () if not isinstance(each, str)]
         self.tool_names = None if tools is None else [each if isinstance(each, str) else each.name for each in tools]
 
     def __call__(self, given: Any) -> Any:  # Any: a Round or an AgentContext, and whatever the function returns

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar, Unpack
 
 from threadcast.custom_agents.rounds import RunInputs
+from threadcast.custom_agents.seam import Seam
 from threadcast.tools.chats import ChildResult, ChildWish
 from threadcast_protocol.wire.messages import JsonObject, Message
 
@@ -49,6 +50,8 @@ class Operations(Protocol):
     def new_id(self) -> str: ...
     def version(self, name: str) -> bool: ...
     def step_key(self) -> str: ...
+    @property
+    def seam(self) -> Seam: ...
 
 
 class _Chats:
@@ -185,3 +188,8 @@ class AgentContext:
     def step_key(self) -> str:
         """An id of the step that runs now, the same at each repetition: an idempotency key for other services."""
         return self._operations.step_key()
+
+    @property
+    def seam(self) -> Seam:
+        """The operations of integrations of agent frameworks (`threadcast.agents`)."""
+        return self._operations.seam

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from threadcast.custom_agents.pieces import Data
-from threadcast.tools.base import Payload, Policy, Retry, ToolResult
+from threadcast.tools.base import Policy, Retry, ToolResult
 from threadcast.tools.context import ToolContext
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -178,5 +178,3 @@ class Seam(Protocol):
 
     async def remove(self, message_id: str) -> None:
         """Remove the last message of the run, visibly. Its calls must be answered or removed before."""
-
-

@@ -35,7 +35,7 @@ from threadcast_protocol.wire.errors import ToolFailed, explain
 from threadcast_protocol.wire.mending import mended_json
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["PythonTool", "tool"]
+__all__ = ["PythonTool", "result_of", "tool"]
 
 _THREADS = "tools"
 
@@ -94,14 +94,14 @@ class PythonTool:
         """
         call = partial(self.function, **self._bind(arguments, context))
         if inspect.iscoroutinefunction(self.function):
-            yield _result(await call())
+            yield result_of(await call())
         elif inspect.isasyncgenfunction(self.function) or inspect.isgeneratorfunction(self.function):
             is_async = inspect.isasyncgenfunction(self.function)
             async with aclosing(_outputs(call() if is_async else items_in_thread(call, _THREADS, _LAST))) as outputs:
                 async for output in outputs:
                     yield output
         else:
-            yield _result(await in_thread(call, _THREADS))
+            yield result_of(await in_thread(call, _THREADS))
 
     def _bind(self, arguments: JsonObject, context: ToolContext) -> dict[str, object]:
         try:
@@ -207,7 +207,8 @@ def _object_schema(name: str, arguments: type[msgspec.Struct]) -> JsonObject:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def _result(value: object) -> ToolResult:
+def result_of(value: object) -> ToolResult:
+    """Return the result of a tool that returned `value`. Raises ToolFailed: JSON cannot express it."""
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, str):
@@ -224,7 +225,7 @@ def _output(item: object) -> ToolOutput:
     if isinstance(item, Progress | ToolResult):
         return item
     if isinstance(item, Preview):
-        return _result(item)
+        return result_of(item)
     if isinstance(item, str):
         return Progress(message=item)
     raise ToolFailed(f"The tool yielded a {type(item).__name__}; it may yield Progress, str or ToolResult.")
@@ -235,7 +236,7 @@ async def _outputs(items: AsyncGenerator[object]) -> AsyncGenerator[ToolOutput]:
     async with aclosing(items):
         async for item in items:
             if isinstance(item, Returned):
-                output: ToolOutput = ToolResult(content="") if item.value is None else _result(item.value)
+                output: ToolOutput = ToolResult(content="") if item.value is None else result_of(item.value)
             else:
                 output = _output(item)
             yield output

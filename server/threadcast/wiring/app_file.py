@@ -8,9 +8,11 @@ from threadcast.base.boundary import pass_on
 from threadcast.chat.scopes import Scope, path_of
 from threadcast.companions import Companion
 from threadcast.custom_agents.agent import Agent
+from threadcast.custom_agents.serving import served
 from threadcast.profiles.payload_types import PayloadType
 from threadcast.profiles.prompt import Section
 from threadcast.profiles.welcome import Welcome
+from threadcast.tools.base import Tool
 from threadcast.tools.python import PythonTool
 from threadcast.tools.registry import collect, load_module
 
@@ -21,7 +23,7 @@ __all__ = ["AppFile", "app_file_of"]
 class AppFile:
     """The definitions of an operator's Python file. `sections` maps a name to its sections, one for each scope."""
 
-    tools: list[PythonTool]
+    tools: list[Tool]
     sections: dict[str, tuple[Section, ...]]
     payload_types: list[PayloadType]
     welcomes: list[Welcome] = field(default_factory=list)
@@ -38,15 +40,18 @@ def app_file_of(path: str) -> AppFile:
     if not path:
         return AppFile([], {}, [])
     try:
-        module = load_module(path)
+        with served() as of_frameworks:
+            module = load_module(path)
     except (ValueError, KeyboardInterrupt):
         raise  # already a sentence, or Ctrl-C while the file is read
     except BaseException as wrong:  # the boundary of a foreign file, which may raise any exception
         pass_on(wrong)
         raise ValueError(f"--app {path}: {''.join(traceback.format_exception_only(wrong)).strip()}") from wrong
-    tools, sections = collect(module, PythonTool), collect(module, Section)
+    tools: list[Tool] = [*collect(module, PythonTool)]
+    sections = collect(module, Section)
     types, welcomes = collect(module, PayloadType), collect(module, Welcome)
     companions, agents = collect(module, Companion), collect(module, Agent)
+    agents += [each for each in of_frameworks if not any(each is other for other in agents)]
     if not (tools or sections or types or welcomes or companions or agents):
         raise ValueError(f"--app {path}: no function in it is decorated with @agent(NAME), @tool() or @section(NAME)")
     tools += [each for agent in agents for each in agent.own_tools if not any(each is other for other in tools)]

@@ -38,7 +38,7 @@ at the client."""
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
-def tools_of(settings: Settings, own: list[PythonTool], http: HttpClient) -> Tools:
+def tools_of(settings: Settings, own: list[Tool], http: HttpClient) -> Tools:
     """Return all tools apart from those of MCP servers, which are known only after a connection. `own` are the tools of
     the operator's file. Raises ValueError if a setting is wrong."""
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)

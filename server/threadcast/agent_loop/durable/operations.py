@@ -33,6 +33,7 @@ from threadcast.chat.starts import take_steered
 from threadcast.custom_agents.agent import call_sync_or_async
 from threadcast.custom_agents.context import StepRetry
 from threadcast.custom_agents.errors import OutcomeUnknown, Rejected, StepFailed
+from threadcast.custom_agents.seam import Seam
 from threadcast.custom_agents.values import decoded, encoded, return_type
 from threadcast.tools.chats import ChildResult, ChildWish
 from threadcast_protocol.wire.blobs import BLOB_MAX_BYTES, PRIVATE_MIME, Blob
@@ -65,6 +66,10 @@ class DurableOperations:
     def __init__(self, execution: Execution, calls: CallRunner) -> None:
         self._execution = execution
         self._calls = calls
+
+    @property
+    def seam(self) -> Seam:
+        raise NotImplementedError
 
     async def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: JsonObject, retry: StepRetry
