@@ -75,7 +75,7 @@ async def replays(operations_count: int, repetitions: int) -> list[float]:
 
 
 async def _replay(chat: Any) -> None:
-    execution = Execution(chat, agents_app.questions, 600)
+    execution = Execution(chat, agents_app.questions, 600, lambda: "call")
     inputs = inputs_of(chat.state, chat.tools())
     await execution.run(AgentContext(inputs, DurableOperations(execution, _no_call)))
     assert chat.state.private.run.agent.waits

@@ -14,7 +14,7 @@ from tests.sim.rules import Put, Rule
 from threadcast.actor import actor as actor_module
 from threadcast.agent_loop import loop as agent_loop
 from threadcast.agent_loop import recovery
-from threadcast.agent_loop.durable import execution, operations, plan
+from threadcast.agent_loop.durable import execution, operations, plan, results
 from threadcast.agent_loop.durable.answers import _Writing
 from threadcast.agent_loop.durable.branches import Branch, Branches, Ended
 from threadcast.agent_loop.durable.execution import Execution
@@ -36,20 +36,20 @@ __all__ = ["AGENT_RULES"]
 
 def _not_decoded(put: Put) -> None:
     """The first execution receives what the step returned, a replay what the log holds."""
-    real_end, real_value = DurableOperations._ended, DurableOperations._value_of
+    real_end, real_value = results.ended_with, results.value_of
     raw: dict[int, tuple[Operation, object]] = {}
 
-    async def ended(self: DurableOperations, begun: Operation, value: object, wanted: Any) -> Operation:
-        found = await real_end(self, begun, [value], Any)
+    async def ended(execution: Execution, begun: Operation, value: object, wanted: Any) -> Operation:
+        found = await real_end(execution, begun, [value], Any)
         found = replace(found, value=(found.value or "")[1:-1])
         raw[id(found)] = (found, value if not isinstance(value, tuple) else [*value])
         return found
 
-    async def value_of(self: DurableOperations, found: Operation, wanted: Any) -> Any:
-        return raw[id(found)][1] if id(found) in raw else await real_value(self, found, wanted)
+    async def value_of(execution: Execution, found: Operation, wanted: Any) -> Any:
+        return raw[id(found)][1] if id(found) in raw else await real_value(execution, found, wanted)
 
-    put(DurableOperations, "_ended", ended)
-    put(DurableOperations, "_value_of", value_of)
+    put(operations, "ended_with", ended)
+    put(operations, "value_of", value_of)
 
 
 def _not_durable_yet(put: Put) -> None:

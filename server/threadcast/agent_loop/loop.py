@@ -244,7 +244,7 @@ class AgentLoop:
         run = self._chat.state.private.run
         if run is not None and run.agent is not None and run.agent.missing_since_ms is not None:
             await self._chat.commit(say_found)
-        self.execution = execution = Execution(self._chat, agent, self._awake_seconds)
+        self.execution = execution = Execution(self._chat, agent, self._awake_seconds, lambda: self._new_id("call"))
         try:
             inputs = inputs_of(self._chat.state, self._chat.tools())
             return await execution.run(AgentContext(inputs, DurableOperations(execution, self._run_tool)))

@@ -3,7 +3,8 @@
 The journal is part of the chat's private state. After a crash or a pause the function runs again from the top, and each
 operation that the journal holds returns what it returned before. An operation has a **key**: the number of the
 operation in its scope, behind the scope's own key, such as "3" or, for operation 0 of branch 1 of the gather "3",
-"3.1.0". The module has structs, private facts and their fold, and imports no other module of the chat.
+"3.1.0"; or the key that an integration of a framework has given it, behind "@" and its kind, such as "@answer:model-2".
+The module has structs, private facts and their fold, and imports no other module of the chat.
 """
 
 from typing import Literal, TypeAlias
@@ -26,6 +27,7 @@ __all__ = [
     "Status",
     "Wait",
     "fold_agent",
+    "need_key",
 ]
 
 Status: TypeAlias = Literal["begun", "done", "failed", "unknown", "cancelled"]
@@ -45,7 +47,8 @@ class OperationError(msgspec.Struct, frozen=True):
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of one operation. `kind` is step, call, chat, ask, sleep, answer, now, random, new_id, version,
-    gather, first, steered or restart.
+    gather, first, steered or restart; of integrations of frameworks also attempt, need (a person must approve the call
+    `ref`), tool (the declaration of a tool) and value.
 
     `digest` identifies the arguments, where a replay compares them. `value` is the result as JSON text. A value above 1
     MB is in the private blob `blob`. `ref` is the id of what the operation has shown: a tool call, a message, a
@@ -81,7 +84,8 @@ class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The durable function of an open run and its journal.
 
     `path_length` is the number of messages on the path when the run began, which are the function's input. `waits` is
-    empty while a worker works on the run. `restarts` counts the calls of `restart`; `state` is the JSON text that the
+    empty while a worker works on the run. `tools` are the tools that the agent has declared, as JSON text, by name.
+    `restarts` counts the calls of `restart`; `state` is the JSON text that the
     last of them left. `journal_bytes` is the approximate size of the journal. `missing_since_ms` is the time since
     which no worker was found that has this agent.
     """
@@ -91,6 +95,7 @@ class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     journal: dict[str, Operation] = {}
     journal_bytes: int = 0
     waits: tuple[Wait, ...] = ()
+    tools: dict[str, str] = {}
     restarts: int = 0
     state: str | None = None
     missing_since_ms: int | None = None
@@ -137,20 +142,35 @@ class AgentMissing(_Fact, frozen=True, tag="agent_missing"):
 AgentFact: TypeAlias = AgentStarted | OperationRecorded | AgentParked | AgentRestarted | AgentMissing
 
 
+def need_key(call_id: str) -> str:
+    """Return the key of the record that a person must approve the call, whatever its tool's policy."""
+    return f"@need:{call_id}"
+
+
 def fold_agent(agent: DurableRun, fact: AgentFact) -> DurableRun:
     """Return the durable run after `fact`."""
     match fact:
         case OperationRecorded(key=key, operation=operation):
             before = agent.journal.get(key)
             added_bytes = _bytes_of(operation) - (_bytes_of(before) if before is not None else 0)
+            is_tool = operation.kind == "tool"
             return replace(
-                agent, journal={**agent.journal, key: operation}, journal_bytes=agent.journal_bytes + added_bytes
+                agent,
+                journal={**agent.journal, key: operation},
+                journal_bytes=agent.journal_bytes + added_bytes,
+                tools={**agent.tools, operation.name: operation.value or "{}"} if is_tool else agent.tools,
             )
         case AgentParked(waits=waits):
             return replace(agent, waits=waits)
         case AgentRestarted(state=state):
             return replace(
-                agent, journal={}, journal_bytes=len(state), waits=(), restarts=agent.restarts + 1, state=state
+                agent,
+                journal={},
+                journal_bytes=len(state),
+                waits=(),
+                tools={},
+                restarts=agent.restarts + 1,
+                state=state,
             )
         case AgentMissing(since_ms=since_ms):
             return replace(agent, missing_since_ms=since_ms)

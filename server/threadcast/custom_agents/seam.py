@@ -8,14 +8,14 @@ is running.
 A key is a text of 1 to 200 characters. It must be the same in a replay, and unique in the run for each method.
 """
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import AsyncIterable, Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from threadcast.custom_agents.pieces import Data
-from threadcast.tools.base import Policy, Retry, ToolResult
-from threadcast.tools.context import ToolContext
+from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
+from threadcast.tools.base import Payload, ToolResult
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "CallFunction",
     "CallReturn",
     "DeclaredAgentTool",
+    "NeedsApproval",
+    "Payload",
     "Recorded",
     "Seam",
     "ShownCall",
@@ -65,11 +67,6 @@ class CallReturn(msgspec.Struct, frozen=True):
     value: Any = None  # Any: JSON
 
 
-CallFunction: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any]]
-"""Runs one call with its arguments, as they are after bindings and a person's edit. It returns what a tool may return
-(a text, a `ToolResult`, or JSON), or a `CallReturn`. It raises `ToolFailed` with a sentence for the model."""
-
-
 class Approval(msgspec.Struct, frozen=True):
     """A person's decision about a call. `arguments` are the arguments as the person has edited them, else None."""
 
@@ -78,21 +75,14 @@ class Approval(msgspec.Struct, frozen=True):
     arguments: JsonObject | None = None
 
 
-class DeclaredAgentTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool that a framework makes known during a run, because it was not known when the server started. The
-    operator's `[tools.NAME]` overrides its values."""
-
-    name: str
-    description: str = ""
-    input_schema: JsonObject = {"type": "object"}
-    policy: Policy = "auto"
-    retry: Retry = "once"
-    timeout_seconds: float | None = None
-
-
 class AttemptCut(Exception):
     """The worker died during an attempt that may not be repeated. An agent that does not catch the error ends its run
     as `interrupted`; all that was shown stays."""
+
+
+class NeedsApproval(Exception):
+    """A function of `Seam.call` raises it before it has any effect, if a person must approve this call although its
+    policy does not ask. The function is called again once a person has accepted."""
 
 
 class Seam(Protocol):
@@ -123,6 +113,9 @@ class Seam(Protocol):
             CallDenied: a person or a policy denied the call.
             OutcomeUnknown: the worker died during the call, and the tool may not run twice.
         """
+
+    def is_approved(self, call_id: str) -> bool:
+        """Return whether a person has accepted the call `call_id`."""
 
     async def approve(self, call_id: str, *, must_ask: bool = True) -> Approval:
         """Ask a person about the call `call_id` before the framework carries it out itself. Nobody is asked if a person

@@ -27,6 +27,7 @@ from threadcast.profiles.reply_guard import ReplyGuard
 from threadcast.profiles.welcome import Starter
 from threadcast.providers.base import ToolSpec
 from threadcast.settings.agent import CONTEXT_WARN_RATIO
+from threadcast.tools.agent_tool import AgentTool, DeclaredAgentTool
 from threadcast.tools.base import Tool
 from threadcast.tools.bound import BoundTool
 from threadcast.tools.client import ClientTool
@@ -178,9 +179,9 @@ class ChatTools:
     """The tools that one chat is offered, in stable order, and the profile in the chat's scope. `windows` returns the
     size of a model's window. `mcp_servers` are the MCP servers whose tools are offered, None for all. `roles` are the
     roles of the principal that started the run. `has_payloads`: the active path has payloads. `declared` are the tools
-    that the sender of the question carries out; a tool of the server with the same name comes first. `unknown_mode` is
-    the mode of the chat if no profile has it, so that `profile` is the default one; else ''. `rules` are the operator's
-    rules about approvals."""
+    that the sender of the question carries out, and `of_agent` those that the agent of the run has declared; a tool of
+    the server with the same name comes first. `unknown_mode` is the mode of the chat if no profile has it, so that
+    `profile` is the default one; else ''. `rules` are the operator's rules about approvals."""
 
     def __init__(
         self,
@@ -195,6 +196,7 @@ class ChatTools:
         roles: Collection[str] = (),
         has_payloads: bool = False,
         declared: Mapping[str, DeclaredTool] = MappingProxyType({}),
+        of_agent: Iterable[Tool] = (),
         unknown_mode: str = "",
         rules: ApprovalRules = _NO_RULES,
     ) -> None:
@@ -218,6 +220,9 @@ class ChatTools:
             name: ClientTool(name, each.description, each.input_schema)
             for name, each in declared.items()
             if name not in tools and not covers(disabled, name)
+        }
+        self._offered |= {
+            tool.name: tool for tool in of_agent if tool.name not in tools and not covers(disabled, tool.name)
         }
         self._windows = windows
         self.default_model = profile.model or default_model
@@ -266,8 +271,10 @@ class Profiles:
         source: ToolSource | None = None,
         named: Callable[[str], str] = str,
         rules: ApprovalRules = _NO_RULES,
+        operated: Callable[[Tool], Tool | None] = lambda tool: tool,
     ) -> None:
         self.rules = rules
+        self._operated = operated
         self._source = source
         self._profiles = {DEFAULT_PROFILE: Profile(name=DEFAULT_PROFILE), **profiles}
         self._by_word = {
@@ -323,9 +330,19 @@ class Profiles:
             roles=run.principal.roles if run is not None else (),
             has_payloads=bool(payloads_of(state)),
             declared=declared_tools(state),
+            of_agent=self._tools_of_agent(state),
             unknown_mode="" if self.get(mode := _mode_of(state)) else mode,
             rules=self.rules,
         )
+
+    def _tools_of_agent(self, state: OwnerState) -> list[Tool]:
+        """Return the tools that the agent of the open run has declared, with the operator's settings."""
+        run = state.private.run
+        if run is None or run.agent is None or not run.agent.tools:
+            return []
+        specs = (msgspec.json.decode(text, type=DeclaredAgentTool) for text in run.agent.tools.values())
+        operated = (self._operated(AgentTool.declared(spec)) for spec in specs)
+        return [tool for tool in operated if tool is not None]
 
     def catalogue(self, profile: Profile, scope: Scope, roles: Collection[str]) -> list[Tool]:
         """Return the tools that a new chat of a principal with `roles` is offered in a scope (TOOL-12)."""

@@ -5,6 +5,7 @@ nothing. The caller enters the components that are context managers.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from threadcast.chat.approval_rules import ApprovalRules
@@ -21,7 +22,7 @@ from threadcast.wiring.endpoints import endpoints_of
 from threadcast.wiring.payloads import payload_types_of
 from threadcast.wiring.profiles import profiles_of, starter_models
 from threadcast.wiring.providers import check_model, check_models, providers_of
-from threadcast.wiring.tools import mcp_hub_of, tools_of, untrusted_of
+from threadcast.wiring.tools import mcp_hub_of, operated_of_agent, tools_of, untrusted_of
 
 __all__ = ["Components", "build_components"]
 
@@ -66,6 +67,13 @@ def build_components(settings: Settings) -> Components:
         check_model(providers, path, model)
     rules = ApprovalRules(requires_input_hash=settings.requires_input_hash, untrusted=untrusted_of(settings, tools))
     profiles = Profiles(
-        configured, tools, settings.models.default, providers.window_tokens, mcp, named=providers.named, rules=rules
+        configured,
+        tools,
+        settings.models.default,
+        providers.window_tokens,
+        mcp,
+        named=providers.named,
+        rules=rules,
+        operated=partial(operated_of_agent, settings),
     )
     return Components(providers, tools, profiles, endpoints_of(settings, profiles), mcp, http, app.companions)

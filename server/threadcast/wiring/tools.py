@@ -27,7 +27,7 @@ from threadcast.tools.registry import Tools
 from threadcast.tools.runner import TOOL_RESULT_MAX_BYTES
 from threadcast_protocol.wire.tool_names import mcp_server_of, server_wildcard
 
-__all__ = ["mcp_hub_of", "programs_user_in", "tools_of", "untrusted_of", "worker_limits_of"]
+__all__ = ["mcp_hub_of", "operated_of_agent", "programs_user_in", "tools_of", "untrusted_of", "worker_limits_of"]
 
 _log = structlog.get_logger()
 
@@ -50,6 +50,12 @@ def tools_of(settings: Settings, own: list[Tool], http: HttpClient) -> Tools:
         if tool.traits.approver == "another":
             _check_approver(tool.name, tool.policy, settings)
     return Tools(operated)
+
+
+def operated_of_agent(settings: Settings, tool: Tool) -> Tool | None:
+    """Return a tool that an agent has declared during a run with the operator's settings; None if they disable it."""
+    said = settings.tools.get(tool.name, ToolSettings())
+    return OperatedTool(tool, said, settings.limits.tool_timeout_seconds) if said.enabled else None
 
 
 def worker_limits_of(tools: Iterable[Tool]) -> WorkerLimits:

@@ -18,18 +18,20 @@ from threadcast.chat.decisions import limit_call_id
 from threadcast.chat.digests import digest
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import CallAsked, ToolStarted
+from threadcast.chat.journal import need_key
 from threadcast.chat.owner_state import Gate, OwnerState, Run
 from threadcast.chat.queue import is_steered
 from threadcast.chat.runs import answer_call, asking_message_id, close_calls, open_calls
 from threadcast.chat.runtime import say_runtime
 from threadcast.profiles.profile import ChatTools
 from threadcast.tools.base import Tool, read_arguments
-from threadcast_protocol.wire.events import IdeToolRequired, PauseReason, PauseRequired, ToolStatus
+from threadcast_protocol.wire.events import IdeToolRequired, PauseCleared, PauseReason, PauseRequired, ToolStatus
 from threadcast_protocol.wire.messages import JsonObject, ToolCall
 
 __all__ = [
     "answer_overdue",
     "ask_about_limit",
+    "ask_meanwhile",
     "effect_hash",
     "input_hash",
     "next_call",
@@ -39,6 +41,7 @@ __all__ = [
     "run_or_answer",
     "tools_offered",
     "waits_for_client",
+    "withdraw",
 ]
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
@@ -108,17 +111,19 @@ def _is_safe(run: Run, call: ToolCall, table: ChatTools) -> bool:
     return tool is not None and tool.retry == "safe" and tool.policy == "auto" and settled
 
 
-def run_or_answer(builder: EntryBuilder, run: Run, call: ToolCall, table: ChatTools, *, ahead: int = 0) -> Step | None:
+def run_or_answer(
+    builder: EntryBuilder, run: Run, call: ToolCall, table: ChatTools, *, ahead: int = 0, has_run: bool = False
+) -> Step | None:
     """Announce the call, or answer it if it may not run. `ahead` is the number of calls before this one in the same
-    step."""
-    gate = run.gates.get(call.id)
+    step. `has_run`: a framework has carried it out already."""
+    gate = None if has_run else run.gates.get(call.id)
     name = call.function.name
     tool = table.get(name)
     if gate is not None and gate.status == "rejected":
         note = f" Note: {gate.note}" if gate.note else ""
         answer_call(builder, call, f"The call was denied by user.{note}", status="denied")
         return None
-    if tool is not None and tool.policy == "deny":
+    if tool is not None and tool.policy == "deny" and not has_run:
         answer_call(builder, call, f"The tool {tool.name} is denied by policy.", status="denied")
         return None
     arguments = arguments_text(builder.state, call, tool, table.profile.params)
@@ -190,7 +195,8 @@ def question_about(state: OwnerState, run: Run, call: ToolCall, table: ChatTools
     is_allowed = is_allowed or _is_approved_wholesale(state, tool, table)
     is_tainted = tool.traits.sensitive and bool(state.private.tainted_by)
     needs_another = tool.traits.approver == "another"
-    if not broken and not is_tainted and (tool.policy != "ask" or (is_allowed and not needs_another)):
+    asks = tool.policy == "ask" or (run.agent is not None and need_key(call.id) in run.agent.journal)
+    if not broken and not is_tainted and (not asks or (is_allowed and not needs_another)):
         return None
     shown = "" if tool.hide_input else arguments_text(state, call, tool, table.profile.params)
     kind = "browser_context" if tool.category == "browser" else "confirmation"
@@ -251,6 +257,34 @@ def pause(
 ) -> None:
     """Pause the run and ask `reasons`. `hidden` has the arguments that the questions do not show, by call id. `table`
     is None if no question is about a tool."""
+    _ask(builder, reasons, hidden, table)
+    builder.say(PauseRequired(reasons))
+    say_runtime(builder, "paused")
+
+
+def ask_meanwhile(builder: EntryBuilder, reason: PauseReason, table: ChatTools) -> None:
+    """Ask `reason` beside the open questions, while the run goes on."""
+    call = next((each for each in open_calls(builder.state) if each.id == reason.tool_call_id), None)
+    hidden: dict[str, JsonObject | None] = {}
+    if call is not None and reason.hides_input is True:
+        tool = table.get(call.function.name)
+        hidden[call.id] = arguments_of(builder.state, call, tool, table.profile.params)
+    _ask(builder, [reason], hidden, table)
+    others = [each for each in builder.state.runtime.pause_reasons if each.tool_call_id != reason.tool_call_id]
+    builder.say(PauseRequired([*others, reason]))
+
+
+def withdraw(builder: EntryBuilder, call_id: str) -> None:
+    """Remove the open question about the call `call_id`, which nobody has to decide any more."""
+    before = builder.state.runtime.pause_reasons
+    left = [each for each in before if each.tool_call_id != call_id]
+    if len(left) < len(before):
+        builder.say(PauseRequired(left) if left else PauseCleared())
+
+
+def _ask(
+    builder: EntryBuilder, reasons: list[PauseReason], hidden: Mapping[str, JsonObject | None], table: ChatTools | None
+) -> None:
     calls = {call.id: call for call in open_calls(builder.state)}
     for reason in reasons:
         builder.note(
@@ -264,8 +298,6 @@ def pause(
         )
         if reason.tool_call_id in calls:
             builder.say(_status(builder.state, calls[reason.tool_call_id], None, "awaiting_decision", ""))
-    builder.say(PauseRequired(reasons))
-    say_runtime(builder, "paused")
 
 
 def _status(

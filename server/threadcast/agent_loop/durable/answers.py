@@ -4,37 +4,46 @@ An unfinished answer stays shown after a crash. The agent writes it again, and w
 sent (`shown_text.py`); at the first difference the message is removed and a new one begins.
 """
 
+import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
+import anyio
 import structlog
 from msgspec.structs import replace
 
 from threadcast.agent_loop.answer.assembler import Assembler
 from threadcast.agent_loop.answer.thinking import Thinking, ops_of
+from threadcast.agent_loop.calls.hiding import hides
 from threadcast.agent_loop.durable.branches import Branch
 from threadcast.agent_loop.durable.execution import Execution
 from threadcast.agent_loop.durable.plan import error_of
 from threadcast.agent_loop.durable.shown_text import ShownText
-from threadcast.agent_loop.outcomes import keep_answer
+from threadcast.agent_loop.outcomes import keep_answer, public_calls
 from threadcast.base.boundary import name_of, pass_on
 from threadcast.chat.agent_steps import record
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.journal import Operation, OperationError, Wait
+from threadcast.chat.owner_state import OwnerState
 from threadcast.chat.params import effective
 from threadcast.chat.runs import close_draft
 from threadcast.chat.runtime import say_runtime
 from threadcast.custom_agents.agent import pieces_of
 from threadcast.custom_agents.errors import StepFailed
 from threadcast.custom_agents.pieces import delta_of
+from threadcast.custom_agents.seam import Payload, Recorded
+from threadcast.profiles.payload_types import summary_of
 from threadcast.providers.base import AGENTS, AgentDataDelta, Delta, ToolCallDelta
-from threadcast_protocol.wire.events import AgentData, MessageRemoved, StreamStarted
+from threadcast_protocol.wire.events import AgentData, MessageRemoved, PayloadAdded, StreamStarted
 from threadcast_protocol.wire.messages import JsonObject, text_of
 
-__all__ = ["write_answer"]
+__all__ = ["KeepValue", "write_answer", "write_message"]
+
+KeepValue: TypeAlias = Callable[[Operation, Any], Awaitable[Operation]]
+"""Returns the record of an operation that has ended with a private value."""
 
 _log = structlog.get_logger()
 
@@ -52,15 +61,47 @@ async def write_answer(execution: Execution, written: Any, args: Sequence[Any], 
     return text_of(message.content) if message is not None else ""
 
 
-class _Writing:
-    """The writing of one answer."""
+async def write_message(
+    execution: Execution,
+    key: str,
+    name: str,
+    pieces: Callable[[], AsyncIterable[object]],
+    extra: JsonObject,
+    keep_value: KeepValue,
+) -> Operation:
+    """Write a message of a framework with its calls and payloads, or return the record of the finished one."""
+    async with execution.operation(key) as (branch, found):
+        if found is None or found.status == "begun":
+            writing = _Writing(execution, branch, key, found, name, extra=extra, keep_value=keep_value)
+            found = await writing.write(pieces, (), {})
+        return found
 
-    def __init__(self, execution: Execution, branch: Branch, key: str, found: Operation | None, name: str) -> None:
+
+class _Writing:
+    """The writing of one answer. With `keep_value`, which records a private value, the answer is a message of a
+    framework: it may have calls, payloads and such a value, and it is removed if it shows nothing."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        branch: Branch,
+        key: str,
+        found: Operation | None,
+        name: str,
+        *,
+        extra: JsonObject | None = None,
+        keep_value: KeepValue | None = None,
+    ) -> None:
         self._execution = execution
         self._branch = branch
         self._key = key
         self._begun = found
         self._name = name
+        self._extra = {"durable": True, **(extra or {})}
+        self._keep_value = keep_value
+        self._calls_count = 0
+        self._payloads: list[Payload] = []
+        self._value: Any = None
         self._shown = ShownText()
         self._assembler = self._new_assembler()
         self._thinking = Thinking({})
@@ -89,12 +130,22 @@ class _Writing:
         error: OperationError | None = None
         try:
             with execution.effect(self._branch, may_run_twice=True, rests=False):
-                async with aclosing(_pieces(written, args, kwargs)) as pieces:
+                stream = _pieces(written, args, kwargs) if self._keep_value is None else _each_of(written)
+                async with aclosing(stream) as pieces:
                     async for piece in pieces:
-                        await self._take(delta_of(piece, execution.durable.name, 0))
+                        await self._take(piece)
             if not self._shown.is_empty:
                 await self._begin_anew()
             await self._send_rest()
+            if self._keep_value is not None and self._begun is not None:
+                self._begun = await self._keep_value(self._begun, self._value)
+        except asyncio.CancelledError:
+            if self._keep_value is None or execution.is_over:
+                raise
+            with anyio.CancelScope(shield=True):  # the framework has given its own model call up
+                cut = OperationError("Cancelled", "the framework has cancelled the message")
+                await execution.commit(self._branch, partial(self._end, error=cut))
+            raise
         except BaseException as wrong:  # boundary: the operator's code
             pass_on(wrong)
             _log.info("agent.answer_failed", answer=self._name, error=name_of(wrong), exc_info=wrong)
@@ -129,10 +180,19 @@ class _Writing:
         )
         return begun
 
-    async def _take(self, delta: Delta) -> None:
+    async def _take(self, piece: object) -> None:
         """Send what is new in a piece."""
+        if self._keep_value is not None and isinstance(piece, Recorded):
+            self._value = piece.value
+            return
+        if self._keep_value is not None and isinstance(piece, Payload):
+            self._payloads.append(piece)
+            return
+        delta = delta_of(piece, self._execution.durable.name, self._calls_count)
         if isinstance(delta, ToolCallDelta):
-            raise TypeError("an answer of a durable agent cannot contain a Call; use ctx.call")
+            if self._keep_value is None:
+                raise TypeError("an answer of a durable agent cannot contain a Call; use ctx.call")
+            self._calls_count += 1
         new = self._shown.feed(delta)
         if new is None:
             await self._begin_anew()
@@ -175,17 +235,56 @@ class _Writing:
             return Operation(kind="answer", name=self._name)
         if error is not None:
             close_draft(builder, finish_reason="error", status="error", keep=True)
+        elif self._is_empty(builder.state):
+            builder.say(MessageRemoved(begun.ref))
+            begun = replace(begun, ref="")
         else:
-            model = f"{AGENTS}{self._execution.durable.name}"
-            keep_answer(builder, begun.ref, self._assembler.answer(), model, extra={"durable": True})
+            self._keep(builder, begun.ref)
         ended = replace(begun, status="done" if error is None else "failed", error=error)
         record(builder, self._key, ended)
         return ended
 
+    def _is_empty(self, state: OwnerState) -> bool:
+        """Return whether the message of a framework shows nothing."""
+        draft = state.draft
+        shows = draft is not None and (draft.content or draft.reasoning or draft.message.citations)
+        return self._keep_value is not None and not (shows or self._calls_count or self._payloads)
+
+    def _keep(self, builder: EntryBuilder, message_id: str) -> None:
+        """Finish the message with its calls and payloads."""
+        answer, table = self._assembler.answer(), self._execution.chat.tools()
+        keep_answer(
+            builder,
+            message_id,
+            answer,
+            f"{AGENTS}{self._execution.durable.name}",
+            reason="tool_calls" if answer.calls else "stop",
+            calls=public_calls(builder, answer.calls, table),
+            extra=self._extra,
+        )
+        for payload in self._payloads:
+            kind = table.profile.payload_types.get(payload.type)
+            builder.say(
+                PayloadAdded(
+                    payload_id=builder.new_id("pl"),
+                    payload_type=payload.type,
+                    data=payload.data,
+                    summary=payload.summary.strip() or summary_of(kind, payload.type, payload.data),
+                    source="llm",
+                    message_id=message_id,
+                    unregistered=kind is None,
+                )
+            )
+
     def _new_assembler(self) -> Assembler:
-        state = self._execution.chat.state
-        reasoning = effective(state, "reasoning", self._execution.chat.tools().profile.params).value
-        assembler = Assembler((), lambda: "", reasoning=reasoning)
+        chat, tools = self._execution.chat, self._execution.chat.tools()
+        reasoning = effective(chat.state, "reasoning", tools.profile.params).value
+        assembler = Assembler(
+            {call.id for node in chat.state.nodes.values() for call in node.tool_calls},
+            self._execution.new_call_id,
+            reasoning=reasoning,
+            hides=partial(hides, tools),
+        )
         assembler.provider = AGENTS.rstrip("/")
         return assembler
 
@@ -209,3 +308,14 @@ async def _pieces(written: Any, args: Sequence[Any], kwargs: JsonObject) -> Asyn
     async with aclosing(pieces_of(written, *args, **kwargs)) as pieces:
         async for piece in pieces:
             yield piece
+
+
+async def _each_of(pieces: Callable[[], AsyncIterable[object]]) -> AsyncGenerator[object]:
+    """Yield the pieces of a framework's message, and close their source at the end."""
+    source = pieces()
+    try:
+        async for piece in source:
+            yield piece
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()

@@ -69,6 +69,10 @@ class Branches:
         self._of_task: dict[asyncio.Task[Any], Branch] = {}
         self._working: set[Branch] = set()
         self._resting: set[Branch] = set()
+        self._main: Branch | None = None
+        self._seam_count = 0
+        self.uses_seam = False
+        """Whether a framework runs in the function: then a task of its own may begin an operation at any moment."""
         self._on_change = on_change
         self._on_end = on_end
 
@@ -103,6 +107,7 @@ class Branches:
         """Run `coroutine` as a branch, in a task that returns its result or its error and raises nothing but
         CancelledError."""
         branch = Branch(key, parent)
+        self._main = self._main or branch
         task = asyncio.create_task(self._run(coroutine, branch), name=f"agent branch {key or 'main'}")
         self._of_task[task] = branch
         self._working.add(branch)
@@ -128,6 +133,34 @@ class Branches:
                 parent.open_count -= 1
                 if parent.until_first or not parent.open_count:
                     self._working.add(parent)
+            self._working.discard(branch)
+            self._on_change()
+
+    @contextmanager
+    def operation(self) -> Iterator[Branch]:
+        """Count one operation of a framework as a branch during the block, whichever of the function's tasks it runs
+        in. The function itself counts as waiting while such operations run. Raises RuntimeError: the function does not
+        run, or a step runs in this task."""
+        task, main = asyncio.current_task(), self._main
+        before = self._of_task.get(task) if task is not None else None
+        if task is None or main is None or (before is not None and before.inside):
+            raise RuntimeError("the seam of a durable agent was used outside its function, or inside a step")
+        self.uses_seam = True
+        branch = Branch("@", main)
+        self._of_task[task] = branch
+        self._seam_count += 1
+        self._working.add(branch)
+        self._working.discard(main)
+        try:
+            yield branch
+        finally:
+            if before is None:
+                del self._of_task[task]
+            else:
+                self._of_task[task] = before
+            self._seam_count -= 1
+            if not self._seam_count:
+                self._working.add(main)
             self._working.discard(branch)
             self._on_change()
 

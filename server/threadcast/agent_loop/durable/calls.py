@@ -7,6 +7,7 @@ does not have it as the tool returned it.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -14,11 +15,13 @@ from msgspec.structs import replace
 from threadcast.agent_loop.answer.assembler import ARGUMENTS_MAX_CHARACTERS
 from threadcast.agent_loop.calls.gates import (
     answer_overdue,
+    ask_meanwhile,
     publish_client_calls,
     question_about,
     run_or_answer,
     waits_for_client,
 )
+from threadcast.agent_loop.durable.answers import KeepValue
 from threadcast.agent_loop.durable.branches import Branch
 from threadcast.agent_loop.durable.execution import Execution
 from threadcast.agent_loop.outcomes import EndedCall, public_calls, tool_done
@@ -27,15 +30,18 @@ from threadcast.chat.agent_steps import record
 from threadcast.chat.digests import digest
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import CallAsked
-from threadcast.chat.journal import Operation, Wait
+from threadcast.chat.journal import Operation, Wait, need_key
 from threadcast.chat.runs import open_calls
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
+from threadcast.custom_agents.seam import CallReturn, NeedsApproval
 from threadcast.custom_agents.values import decoded, encoded
 from threadcast.providers.base import AGENTS
+from threadcast.tools.agent_tool import CallFunction, carried_out_by
+from threadcast.tools.context import ToolContext
 from threadcast_protocol.wire.mending import mend_text
 from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall
 
-__all__ = ["CallRunner", "run_call"]
+__all__ = ["CallRunner", "FrameworkCall", "must_ask", "returned_key", "run_call", "run_framework_call"]
 
 CallRunner: TypeAlias = Callable[[RunTool], Awaitable[EndedCall | None]]
 """Runs the tool of an announced call; None if the run has ended."""
@@ -68,6 +74,62 @@ async def run_call(execution: Execution, calls: CallRunner, name: str, args: Jso
     return _value_of(message, execution.durable.journal.get(key, found), execution)
 
 
+class FrameworkCall:
+    """A call in a message of a framework, which `run` carries out inside the framework. `keep_value` records a private
+    value. `has_run`: the framework has carried the call out already, so nobody is asked."""
+
+    def __init__(self, call: ToolCall, run: CallFunction, keep_value: KeepValue, *, has_run: bool = False) -> None:
+        self.call = call
+        self.has_run = has_run
+        self.needs_approval = False
+        self.returned: CallReturn | None = None
+        self._run = run
+        self._keep_value = keep_value
+
+    async def __call__(self, arguments: JsonObject, context: ToolContext) -> Any:  # Any: what a tool returns
+        """Carry the call out. If a person must approve it, the result does not count."""
+        try:
+            value = await self._run(arguments, context)
+        except NeedsApproval:
+            self.needs_approval = True
+            return ""
+        if isinstance(value, CallReturn):
+            self.returned = value
+            return value.result
+        return value
+
+    async def kept(self) -> Operation | None:
+        """Return the record of the private value; None if there is none."""
+        if self.returned is None:
+            return None
+        return await self._keep_value(Operation(kind="value", ref=self.call.id), self.returned.value)
+
+
+def returned_key(call_id: str) -> str:
+    """Return the key of the private value of a call."""
+    return f"@returned:{call_id}"
+
+
+async def run_framework_call(execution: Execution, calls: CallRunner, of_framework: FrameworkCall) -> Operation | Any:
+    """Carry out a call of a framework. Returns the record of its private value, else its value.
+
+    Raises:
+        CallFailed, CallDenied, OutcomeUnknown: as `Seam.call`.
+    """
+    call = of_framework.call
+    key = f"@call:{call.id}"
+    async with execution.operation(key) as (branch, found):
+        if found is None:
+            found = Operation(
+                kind="call", name=call.function.name, status="begun", ref=call.id, at_ms=execution.chat.now_ms()
+            )
+        while (message := execution.result_of(call.id)) is None:
+            await _go_on(execution, calls, branch, key, found, of_framework)
+        if (returned := execution.durable.journal.get(returned_key(call.id))) is not None:
+            return returned
+        return _value_of(message, execution.durable.journal.get(key, found), execution)
+
+
 def _begin(execution: Execution, builder: EntryBuilder, key: str, name: str, arguments: str, wanted: str) -> Operation:
     """Add the message that makes the call."""
     durable = execution.durable
@@ -89,25 +151,49 @@ def _begin(execution: Execution, builder: EntryBuilder, key: str, name: str, arg
     return begun
 
 
-async def _go_on(execution: Execution, calls: CallRunner, branch: Branch, key: str, begun: Operation) -> None:
+async def _go_on(
+    execution: Execution,
+    calls: CallRunner,
+    branch: Branch,
+    key: str,
+    begun: Operation,
+    of_framework: FrameworkCall | None = None,
+) -> None:
     """Do the next thing for an open call: ask a person, hand it to a client, answer it, or run its tool."""
     tools = execution.chat.tools()
+    has_run = of_framework is not None and of_framework.has_run
     async with execution.path_lock.shared():
-        step = await execution.commit(branch, lambda builder: _announce(execution, builder, begun.ref))
+        step = await execution.commit(branch, lambda builder: _announce(execution, builder, begun.ref, has_run=has_run))
         if isinstance(step, RunTool):
             tool = tools.get(step.call.function.name)
             with execution.effect(branch, may_run_twice=tool is None or tool.retry != "once", rests=True):
-                ended = await calls(step)
+                with nullcontext() if of_framework is None else carried_out_by(of_framework):
+                    ended = await calls(step)
                 if ended is None:
                     raise asyncio.CancelledError
-                await execution.commit(branch, lambda builder: _end(execution, builder, key, begun, step, ended))
+                if of_framework is not None and of_framework.needs_approval:
+                    of_framework.needs_approval = False
+                    await execution.commit(branch, lambda builder: must_ask(builder, begun.ref))
+                    return
+                returned = await of_framework.kept() if of_framework is not None else None
+                await execution.commit(
+                    branch, lambda builder: _end(execution, builder, key, begun, step, ended, returned)
+                )
     if isinstance(step, str):  # once: what the call needs may change meanwhile
         at_client = (call for call in execution.chat.state.runtime.ide_calls if call.tool_call_id == begun.ref)
         deadline_ms = next((call.deadline_at for call in at_client), None)
         await execution.wait_once(branch, Wait(key=key, on=step, ref=begun.ref), deadline_ms)
 
 
-def _announce(execution: Execution, builder: EntryBuilder, call_id: str) -> RunTool | str | None:
+def must_ask(builder: EntryBuilder, call_id: str) -> None:
+    """Record that a person must approve the call, whatever its tool's policy. A call that has begun is open again."""
+    record(builder, need_key(call_id), Operation(kind="need", ref=call_id))
+    builder.note(CallAsked(tool_call_id=call_id, input_hash=""))
+
+
+def _announce(
+    execution: Execution, builder: EntryBuilder, call_id: str, *, has_run: bool = False
+) -> RunTool | str | None:
     """Announce the call. Returns the step that runs it, or what it waits for, or None if it was answered."""
     tools = execution.chat.tools()
     answer_overdue(builder, tools)
@@ -116,11 +202,17 @@ def _announce(execution: Execution, builder: EntryBuilder, call_id: str) -> RunT
     call = next((each for each in open_calls(state) if each.id == call_id), None)
     if run is None or call is None:
         return None
+    if has_run:
+        step = run_or_answer(builder, run, call, tools, has_run=True)
+        return step if isinstance(step, RunTool) else None
     if waits_for_client(state, call):
         return "client"
     if (reason := question_about(state, run, call, tools)) is not None:
         gate = run.gates.get(call_id)
-        if gate is None or gate.status != "asked":
+        if execution.stays:
+            if all(each.tool_call_id != call_id for each in state.runtime.pause_reasons):
+                ask_meanwhile(builder, reason, tools)
+        elif gate is None or gate.status != "asked":
             builder.note(CallAsked(tool_call_id=call_id, input_hash=reason.input_hash))
         return "decision"
     tool = tools.get(call.function.name)
@@ -131,7 +223,13 @@ def _announce(execution: Execution, builder: EntryBuilder, call_id: str) -> RunT
 
 
 def _end(
-    execution: Execution, builder: EntryBuilder, key: str, begun: Operation, step: RunTool, ended: EndedCall
+    execution: Execution,
+    builder: EntryBuilder,
+    key: str,
+    begun: Operation,
+    step: RunTool,
+    ended: EndedCall,
+    returned: Operation | None = None,
 ) -> None:
     """Add the call's result, and record its value if the message does not show it as the tool returned it."""
     if all(call.id != step.call.id for call in open_calls(builder.state)):
@@ -149,6 +247,9 @@ def _end(
     value: str | None = ended.content if ended.is_json else encoded(ended.content)
     is_shown = not ended.is_json and ended.kept.content == ended.content
     if is_shown or result.failed or len((value or "").encode()) > VALUE_MAX_BYTES:
+        value = None
+    if returned is not None:
+        record(builder, returned_key(step.call.id), returned)
         value = None
     record(builder, key, replace(begun, status="failed" if result.failed else "done", value=value))
 

@@ -6,40 +6,43 @@ function from the top with the journal. It is the only part that writes to the l
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import anyio
 import structlog
 
+from threadcast.agent_loop.durable.awake_timer import AwakeTimer
 from threadcast.agent_loop.durable.branches import AgentHalted, Branch, Branches, Ended
 from threadcast.agent_loop.durable.differences import difference, early_end
+from threadcast.agent_loop.durable.ending import Halt, Restart, end_function
 from threadcast.agent_loop.durable.path_lock import PathLock
 from threadcast.agent_loop.durable.plan import is_over, park
 from threadcast.agent_loop.plan import advance
 from threadcast.agent_loop.ports import ChatPort
 from threadcast.agent_loop.steps import Step
-from threadcast.base.boundary import name_of
 from threadcast.chat.agent_steps import record
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.journal import AgentRestarted, DurableRun, Operation, Wait
+from threadcast.chat.journal import DurableRun, Operation, Wait
 from threadcast.chat.owner_state import OwnerState, Run
-from threadcast.chat.runs import end_run, fail_run
 from threadcast.custom_agents.agent import Agent
 from threadcast.custom_agents.context import AgentContext
-from threadcast.custom_agents.errors import StepFailed
 from threadcast_protocol.wire.deltas import DeltaOp
-from threadcast_protocol.wire.events import AgentData, PauseCleared
-from threadcast_protocol.wire.failures import Failure
+from threadcast_protocol.wire.events import AgentData
 from threadcast_protocol.wire.messages import Message
 
-__all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution", "Halt", "Restart"]
+__all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution"]
 
 OPERATIONS_MAX_COUNT = 10_000
 JOURNAL_MAX_BYTES = 8_000_000
 """The most operations of a run, and the most bytes of its journal. Agents without an end begin again with
 `ctx.restart`."""
+
+SETTLE_SECONDS = 0.05
+"""A function in which a framework runs is put away only after its operations have all waited for so long, since the
+framework may be about to begin a further one, such as the second of two parallel calls."""
 
 SOON_SECONDS = 1.0
 """A branch that sleeps for less is waited for with the function in memory: to put it away would cost more."""
@@ -48,33 +51,16 @@ _T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
-class Halt(Exception):
-    """The run ends by the server's decision: `code` is nondeterminism or limit."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-class Restart(Exception):
-    """The function begins again with `state`, which is JSON text."""
-
-    def __init__(self, state: str) -> None:
-        super().__init__("restart")
-        self.state = state
-
-
 class Execution:
     """One execution of the durable function of `agent`. `awake_seconds` is the longest time without the begin or end of
-    an operation, while the function itself works. `effects_count` counts the steps and calls that run now and may not
-    run twice."""
+    an operation, while the function itself works. `new_call_id` makes ids of calls. `effects_count` counts the steps
+    and calls that run now and may not run twice."""
 
-    def __init__(self, chat: ChatPort, agent: Agent, awake_seconds: float) -> None:
+    def __init__(self, chat: ChatPort, agent: Agent, awake_seconds: float, new_call_id: Callable[[], str]) -> None:
         self.chat = chat
+        self.new_call_id = new_call_id
         self._agent = agent
-        self._awake_seconds = awake_seconds
-        self._awake_timer: asyncio.TimerHandle | None = None
+        self._awake = AwakeTimer(awake_seconds, self._oversleep)
         self.branches = Branches(self._on_change, self._check_end)
         self.pending: dict[str, Operation] = {}
         """Records that the next append takes along."""
@@ -91,6 +77,8 @@ class Execution:
             _unfinished_answer(chat.state), lambda: self.branches.resting(self.branches.current())
         )
         self.effects_count = 0
+        self.stays = False
+        """The function is not put away while it waits, because it holds a connection or a process."""
 
     # What the operations use.
 
@@ -123,6 +111,13 @@ class Execution:
         if self._is_over or branch.is_cancelled:
             raise asyncio.CancelledError
         key = branch.next_key()
+        found = self._recorded(key)
+        if found is not None and (found.kind, found.name, found.digest) != (kind, name, digest):
+            self.halt(Halt("nondeterminism", difference(found, kind, name, digest)))
+        return branch, key, found
+
+    def _recorded(self, key: str) -> Operation | None:
+        """Return the record of an operation. Raises AgentHalted: the operation is new, and the journal is full."""
         found = self.durable.journal.get(key)
         if found is None:
             if len(self.durable.journal) + len(self.pending) >= OPERATIONS_MAX_COUNT:
@@ -141,19 +136,35 @@ class Execution:
                         "bytes; agents without an end begin again with ctx.restart.",
                     )
                 )
-        elif (found.kind, found.name, found.digest) != (kind, name, digest):
-            self.halt(Halt("nondeterminism", difference(found, kind, name, digest)))
-        return branch, key, found
+        return found
+
+    @asynccontextmanager
+    async def operation(self, key: str) -> AsyncIterator[tuple[Branch, Operation | None]]:
+        """Begin an operation of a framework with a key of its own, in whichever of the function's tasks. Yields its
+        branch and its record, None if the operation is new. Raises as `begin`."""
+        await self._admitted()
+        if self._is_over:
+            raise asyncio.CancelledError
+        with self.branches.operation() as branch:
+            yield branch, self._recorded(key)
 
     async def begin(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
         """Begin an operation that may wait, as `enter`. A function that goes on after its end gets no further: it is
         refused again and again while it cleans up, and then waits for ever, as it does while the chat is handed
         over."""
+        await self._admitted()
+        return self.enter(kind, name, digest)
+
+    async def _admitted(self) -> None:
         if self._is_abandoned or self._is_held:
             await asyncio.Event().wait()
         if self._is_over:
             await asyncio.sleep(0.01)  # so that a function that handles every error does not stop the process
-        return self.enter(kind, name, digest)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the function is being ended or put away."""
+        return self._is_over
 
     def halt(self, why: Exception) -> NoReturn:
         """End the execution because of `why`. Raises AgentHalted."""
@@ -179,7 +190,7 @@ class Execution:
             result, is_gone = await self.chat.commit(with_pending)
         except Exception as wrong:  # the store, or a bug: the run's task handles it
             self.halt(wrong)
-        self._rewind_timer()
+        self._awake.rewind()
         if is_gone:
             raise asyncio.CancelledError
         return result  # type: ignore[return-value]  # None only if it is gone
@@ -192,7 +203,7 @@ class Execution:
             await self.chat.stream(op)
         except Exception as wrong:  # the store: the run's task handles it
             self.halt(wrong)
-        self._rewind_timer()
+        self._awake.rewind()
 
     async def record(self, branch: Branch, key: str, operation: Operation) -> None:
         await self.commit(branch, lambda builder: record(builder, key, operation))
@@ -252,19 +263,22 @@ class Execution:
         """
         watch = asyncio.create_task(self._watch())
         main = self.branches.start(self._agent.function(context))
-        self._rewind_timer()
+        self._awake.start()
         try:
             while True:
                 self._alarm.clear()
                 if self._why is not None or main.done():
                     break
-                if self.branches.all_wait and (step := await self._put_away()) is not None:
-                    return step
+                if self.branches.all_wait and not self.stays:
+                    if self.branches.uses_seam and not await self._has_settled():
+                        continue
+                    if (step := await self._put_away()) is not None:
+                        return step
                 await self._alarm.wait()
             result = (None, asyncio.CancelledError()) if not main.done() or main.cancelled() else main.result()
         finally:
             self._is_over = True
-            self._stop_timer()
+            self._awake.stop()
             watch.cancel()
             with anyio.CancelScope(shield=True):
                 await self.branches.end_all()
@@ -290,6 +304,14 @@ class Execution:
         """Tell waiting branches that the chat has changed."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    async def _has_settled(self) -> bool:
+        """Return whether all operations still wait after a moment without a change."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._alarm.wait()
+                return False
+        return self.branches.all_wait
 
     async def _put_away(self) -> Step | None:
         """Release the worker while all branches wait. Returns None if one of them need not wait any more, or only for a
@@ -318,38 +340,11 @@ class Execution:
 
     async def _finish(self, ended: Ended) -> Step:
         """End the run as the function did."""
-        why, (result, wrong) = self._why, ended
+        if self._why is not None and not isinstance(self._why, Halt | Restart):
+            raise self._why
+        end = partial(end_function, agent=self._agent, why=self._why, ended=ended, pending=self.pending)
         tools = self.chat.tools()
-        if why is not None and not isinstance(why, Halt | Restart):
-            raise why
-        if result is not None:
-            _log.warning("agent.result_ignored", agent=self._agent.name, hint="only ctx.answer writes into the chat")
-
-        def write(builder: EntryBuilder) -> Step:
-            if builder.state.private.run is None:
-                return advance(builder, tools)
-            if isinstance(why, Restart):
-                builder.note(AgentRestarted(state=why.state))
-            elif isinstance(why, Halt):
-                outcome = "limit" if why.code == "limit" else "error"
-                fail_run(builder, Failure(code=why.code, message=why.message), outcome=outcome)
-            elif wrong is not None:
-                fail_run(builder, self._failure(wrong))
-            else:
-                for key, operation in self.pending.items():
-                    record(builder, key, operation)
-                if builder.state.runtime.pause_reasons:  # of a branch that was not the first
-                    builder.say(PauseCleared())
-                end_run(builder, "complete")
-            return advance(builder, tools)
-
-        return await self.chat.commit(write)
-
-    def _failure(self, wrong: BaseException) -> Failure:
-        name = name_of(wrong)
-        _log.warning("agent.failed", agent=self._agent.name, error=name, exc_info=wrong)
-        what = f"its step {wrong.step!r} raised {wrong.kind}" if isinstance(wrong, StepFailed) else name
-        return Failure(code="llm_error", message=f"The agent {self._agent.name!r} failed ({what}).")
+        return await self.chat.commit(lambda builder: end(builder, tools))
 
     def _check_end(self, branch: Branch, wrong: BaseException | None) -> None:
         """End the run if a branch has ended where the log has a further operation of it."""
@@ -361,25 +356,14 @@ class Execution:
 
     def _on_change(self) -> None:
         self._alarm.set()
-        if not self.branches.any_awake:
-            self._stop_timer()
-        elif self._awake_timer is None:
-            self._rewind_timer()
-
-    def _rewind_timer(self) -> None:
-        self._stop_timer()
-        if not self._is_over and self.branches.any_awake:
-            loop = asyncio.get_running_loop()
-            self._awake_timer = loop.call_later(self._awake_seconds, self._oversleep)
-
-    def _stop_timer(self) -> None:
-        if self._awake_timer is not None:
-            self._awake_timer.cancel()
-            self._awake_timer = None
+        if self._is_over or not self.branches.any_awake:
+            self._awake.stop()
+        else:
+            self._awake.start()
 
     def _oversleep(self) -> None:
         sentence = (
-            f"The agent worked for {self._awake_seconds:g} s without beginning or ending an operation, and was stopped."
+            f"The agent worked for {self._awake.seconds:g} s without beginning or ending an operation, and was stopped."
         )
         self._why = self._why or Halt("limit", sentence)
         self._alarm.set()

@@ -4,7 +4,6 @@ Each operation begins with `Execution.enter`, which returns its record in a repl
 or after its effect, as its class of repetition requires, and always returns what the durable record says.
 """
 
-import hashlib
 import os
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,41 +15,33 @@ import structlog
 from msgspec.structs import replace
 
 from threadcast.agent_loop.durable.answers import write_answer
+from threadcast.agent_loop.durable.asking import ask_question, question_of
 from threadcast.agent_loop.durable.branches import Branch
 from threadcast.agent_loop.durable.calls import CallRunner, run_call
-from threadcast.agent_loop.durable.execution import Execution, Restart
+from threadcast.agent_loop.durable.ending import Restart
+from threadcast.agent_loop.durable.execution import Execution
 from threadcast.agent_loop.durable.plan import error_of
+from threadcast.agent_loop.durable.results import INLINE_MAX_BYTES, ended_with, value_of
+from threadcast.agent_loop.durable.seam import DurableSeam
 from threadcast.agent_loop.durable.subchats import run_subchat
 from threadcast.base.boundary import name_of, pass_on
-from threadcast.chat.agent_steps import record
+from threadcast.chat.agent_steps import NAME_MAX_CHARACTERS, record
 from threadcast.chat.digests import digest
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.journal import Operation, OperationError, Wait
+from threadcast.chat.journal import Operation, Wait
 from threadcast.chat.outbound import close_children
-from threadcast.chat.questions import check_question
 from threadcast.chat.runs import answer_call, close_draft, open_calls
 from threadcast.chat.starts import take_steered
 from threadcast.custom_agents.agent import call_sync_or_async
 from threadcast.custom_agents.context import StepRetry
-from threadcast.custom_agents.errors import OutcomeUnknown, Rejected, StepFailed
 from threadcast.custom_agents.seam import Seam
 from threadcast.custom_agents.values import decoded, encoded, return_type
 from threadcast.tools.chats import ChildResult, ChildWish
-from threadcast_protocol.wire.blobs import BLOB_MAX_BYTES, PRIVATE_MIME, Blob
-from threadcast_protocol.wire.events import PauseCleared, PauseRequired, Question
+from threadcast_protocol.wire.events import PauseCleared, PauseRequired
 from threadcast_protocol.wire.mending import mend_text
 from threadcast_protocol.wire.messages import JsonObject, Message
 
 __all__ = ["DurableOperations"]
-
-INLINE_MAX_BYTES = 1_000_000
-"""The largest result of an operation that the journal itself holds; larger results are private blobs."""
-
-SALT_BYTES = 16
-"""Random bytes before the content of a private blob, so that nobody can guess its hash."""
-
-NAME_MAX_CHARACTERS = 200
-"""The longest name of a step or a version, and the part of a question or prompt that names its operation."""
 
 SLEEP_MAX_SECONDS = 315_360_000
 """Ten years: a longer sleep is a mistake in its unit."""
@@ -66,10 +57,7 @@ class DurableOperations:
     def __init__(self, execution: Execution, calls: CallRunner) -> None:
         self._execution = execution
         self._calls = calls
-
-    @property
-    def seam(self) -> Seam:
-        raise NotImplementedError
+        self.seam: Seam = DurableSeam(execution, calls)
 
     async def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: JsonObject, retry: StepRetry
@@ -95,7 +83,7 @@ class DurableOperations:
             with execution.effect(branch, may_run_twice=found.retry != "once", rests=False):
                 found = await self._carry_out(branch, key, found, function, args, kwargs)
                 await execution.record(branch, key, found)
-        return await self._value_of(found, return_type(function))
+        return await value_of(self._execution, found, return_type(function))
 
     async def _carry_out(
         self,
@@ -112,7 +100,7 @@ class DurableOperations:
         branch.inside = f"the step {begun.name!r}"
         try:
             value = await call_sync_or_async(function, *args, **kwargs)
-            return await self._ended(begun, value, return_type(function))
+            return await ended_with(self._execution, begun, value, return_type(function))
         except BaseException as wrong:  # boundary: the operator's step
             pass_on(wrong)
             _log.info("agent.step_failed", step=begun.name, error=name_of(wrong), exc_info=wrong)
@@ -120,34 +108,6 @@ class DurableOperations:
         finally:
             branch.inside = ""
             _step_key.reset(token)
-
-    async def _ended(self, begun: Operation, value: object, wanted: Any) -> Operation:
-        """Return the record of an operation that returned `value`. Raises an error if the value cannot be kept, or not
-        be read back."""
-        text = encoded(value)
-        decoded(text, wanted)
-        if len(text) <= INLINE_MAX_BYTES // 4 or len(text.encode()) <= INLINE_MAX_BYTES:
-            return replace(begun, status="done", value=text)
-        data = os.urandom(SALT_BYTES) + text.encode()
-        if len(data) > BLOB_MAX_BYTES:
-            raise ValueError(f"the result has more than {BLOB_MAX_BYTES:,} bytes as JSON")
-        blob = Blob(hashlib.sha256(data).hexdigest(), PRIVATE_MIME, data)
-        if not await self._execution.chat.put_blob(blob):
-            raise OSError("the result could not be stored: the chat has as many files as it may have")
-        return replace(begun, status="done", blob=blob.hash)
-
-    async def _value_of(self, found: Operation, wanted: Any) -> Any:
-        """Return the result of an operation as its record says, or raise its error."""
-        if found.status == "unknown":
-            raise OutcomeUnknown(found.name)
-        if found.error is not None:
-            raise StepFailed(found.error.kind, found.error.message, found.name)
-        if found.blob is None:
-            return decoded(found.value or "null", wanted)
-        blob = await self._execution.chat.fetch_blob(found.blob)
-        if blob is None:
-            raise StepFailed("Lost", f"the result of {found.name!r} is no longer stored", found.name)
-        return decoded(blob.data[SALT_BYTES:].decode(), wanted)
 
     async def call(self, name: str, args: JsonObject) -> Any:
         return await run_call(self._execution, self._calls, name, args)
@@ -161,36 +121,11 @@ class DurableOperations:
         return await write_answer(self._execution, written, args, kwargs)
 
     async def ask(self, text: str, options: Sequence[str], schema: JsonObject | None) -> Any:
-        text = mend_text(text)
-        question = Question(text=text, options=list(options), schema=schema)
-        check_question(question)
-        value = encoded(question)
+        question = question_of(text, options, schema)
         execution = self._execution
-        branch, key, found = await execution.begin("ask", text[:NAME_MAX_CHARACTERS], digest([value]))
-        if found is None:
-            run, durable = execution.run_open, execution.durable
-            found = Operation(
-                kind="ask",
-                name=text[:NAME_MAX_CHARACTERS],
-                status="begun",
-                digest=digest([value]),
-                value=value,
-                ref=f"ask-{run.run_id}-{durable.restarts}-{key.replace('.', '-')}",
-                at_ms=execution.chat.now_ms(),
-            )
-            await execution.record(branch, key, found)
-        if found.status == "begun":
-            await execution.wait_for(branch, Wait(key=key, on="decision", ref=found.ref))
-            gate = execution.run_open.gates[found.ref]
-            if gate.status == "rejected":
-                found = replace(found, status="failed", error=OperationError("Rejected", gate.note or ""))
-            else:
-                answer = (gate.edited_input or {}).get("answer")
-                found = replace(found, status="done", value=encoded(answer))
-            await execution.record(branch, key, found)
-        if found.error is not None:
-            raise Rejected(found.error.message)
-        return decoded(found.value or "null", Any)
+        identity = digest([encoded(question)])
+        branch, key, found = await execution.begin("ask", question.text[:NAME_MAX_CHARACTERS], identity)
+        return await ask_question(execution, branch, key, found, question)
 
     async def sleep(self, seconds: float) -> None:
         if not 0 <= seconds <= SLEEP_MAX_SECONDS:

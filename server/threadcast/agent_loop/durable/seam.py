@@ -1,0 +1,296 @@
+"""The operations of agents of other frameworks, in the journal of their run.
+
+The key of an operation is "@", its kind, and the key that the integration has given it, so it depends neither on the
+order of the operations nor on the task that runs them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+from msgspec.structs import replace
+
+from threadcast.agent_loop.calls.gates import ask_meanwhile, question_about, run_or_answer, withdraw
+from threadcast.agent_loop.durable.answers import write_message
+from threadcast.agent_loop.durable.asking import ask_question, question_of
+from threadcast.agent_loop.durable.calls import CallRunner, FrameworkCall, must_ask, run_framework_call
+from threadcast.agent_loop.durable.execution import Execution
+from threadcast.agent_loop.durable.results import ended_with, value_of
+from threadcast.chat.agent_steps import record
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import CallAsked
+from threadcast.chat.journal import Operation, Wait, need_key
+from threadcast.chat.runs import answer_call, asking_message_id, open_calls
+from threadcast.chat.runtime import say_runtime
+from threadcast.custom_agents.errors import StepFailed
+from threadcast.custom_agents.pieces import Data, delta_of
+from threadcast.custom_agents.seam import Approval, AttemptCut, ShownCall, ShownMessage
+from threadcast.custom_agents.values import encoded
+from threadcast.providers.base import AgentDataDelta
+from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import ToolContext
+from threadcast_protocol.wire.events import AgentData, MessageRemoved, ToolStatus
+from threadcast_protocol.wire.mending import mend_text
+from threadcast_protocol.wire.messages import JsonObject, ToolCall, text_of
+
+__all__ = ["TOOLS_MAX", "DurableSeam"]
+
+KEY_MAX_CHARACTERS = 200
+
+TOOLS_MAX = 500
+"""The most tools that an agent may declare in a run: the tools are part of the chat's state."""
+
+TOOL_NAME_MAX_CHARACTERS = 128
+"""The longest name of a declared tool, as of calls by MCP servers and models."""
+
+STATUS_MAX_CHARACTERS = 200
+PROGRESS_MAX_CHARACTERS = 2_000
+"""The longest report of progress, as of tools."""
+
+
+class DurableSeam:
+    """The `Seam` of one execution. `calls` runs the calls of tools."""
+
+    def __init__(self, execution: Execution, calls: CallRunner) -> None:
+        self._execution = execution
+        self._calls = calls
+
+    async def message(
+        self, key: str, pieces: Callable[[], AsyncIterable[object]], *, speaker: str = ""
+    ) -> ShownMessage:
+        execution, key = self._execution, _key("answer", key)
+        extra = {"speaker": mend_text(speaker)[:TOOL_NAME_MAX_CHARACTERS]} if speaker else {}
+        found = await write_message(execution, key, "message", pieces, extra, partial(self._kept, None))
+        if found.error is not None:
+            raise StepFailed(found.error.kind, found.error.message, found.name)
+        value = await value_of(execution, found, Any) if found.value or found.blob else None
+        message = execution.chat.state.nodes.get(found.ref)
+        if message is None:
+            return ShownMessage("", "", [], value)
+        own_ids, private = execution.chat.state.private.provider_call_ids, execution.chat.state.private
+        calls = [
+            ShownCall(
+                call.id,
+                own_ids.get(call.id, call.id),
+                call.function.name,
+                private.hidden_arguments.get(call.id, call.function.arguments),
+            )
+            for call in message.tool_calls
+        ]
+        return ShownMessage(found.ref, text_of(message.content), calls, value)
+
+    async def _kept(self, wanted: Any, begun: Operation, value: Any) -> Operation:
+        """Return the record of an operation with its private value."""
+        if value is None:
+            return begun
+        return replace(await ended_with(self._execution, begun, value, Any), status=begun.status)
+
+    async def call(self, call_id: str, run: CallFunction) -> Any:
+        call = self._call(call_id)
+        found = await run_framework_call(
+            self._execution, self._calls, FrameworkCall(call, run, partial(self._kept, None))
+        )
+        if isinstance(found, Operation):
+            return await value_of(self._execution, found, Any)
+        return found
+
+    def is_approved(self, call_id: str) -> bool:
+        gate = self._execution.run_open.gates.get(call_id)
+        by_person = gate is not None and gate.status in ("accepted", "started")
+        return by_person and need_key(call_id) in self._execution.durable.journal
+
+    async def approve(self, call_id: str, *, must_ask: bool = True) -> Approval:
+        execution, call = self._execution, self._call(call_id)
+        await self._known(call)
+        wait = Wait(key=_key("approve", call_id), on="decision", ref=call_id)
+        async with execution.operation(wait.key) as (branch, _):
+            if must_ask and need_key(call_id) not in execution.durable.journal:
+                await execution.commit(branch, lambda builder: _note_need(builder, call_id))
+            try:
+                while (
+                    found := await execution.commit(branch, lambda builder: _judged(execution, builder, call))
+                ) is None:
+                    await execution.wait_once(branch, wait)
+            except asyncio.CancelledError:
+                if execution.stays and not execution.is_over:
+                    with anyio.CancelScope(shield=True):  # the framework does not need the decision any more
+                        await execution.commit(branch, lambda builder: withdraw(builder, call_id))
+                raise
+            return found
+
+    async def begin_call(self, call_id: str) -> None:
+        execution, call = self._execution, self._call(call_id)
+        await self._known(call)
+
+        def write(builder: EntryBuilder) -> None:
+            run = builder.state.private.run
+            if run is not None and call in open_calls(builder.state):
+                run_or_answer(builder, run, call, execution.chat.tools(), has_run=True)
+
+        async with execution.operation(_key("begin", call_id)) as (branch, _):
+            await execution.commit(branch, write)
+
+    async def progress(self, call_id: str, text: str) -> None:
+        call, state = self._call(call_id), self._execution.chat.state
+        self._execution.chat.offer(
+            ToolStatus(
+                tool_call_id=call.id,
+                name=call.function.name,
+                message_id=asking_message_id(state, call.id),
+                index=self._execution.run_open.calls_count,
+                status="progress",
+                message=mend_text(text[:PROGRESS_MAX_CHARACTERS]),
+            )
+        )
+
+    async def report(self, call_id: str, result: ToolResult) -> None:
+        call = self._call(call_id)
+        await self._known(call)
+
+        async def carried_out(arguments: JsonObject, context: ToolContext) -> ToolResult:
+            return result
+
+        if self._execution.result_of(call_id) is None:
+            of_framework = FrameworkCall(call, carried_out, partial(self._kept, None), has_run=True)
+            try:
+                await run_framework_call(self._execution, self._calls, of_framework)
+            except Exception:
+                if self._execution.result_of(call_id) is None:
+                    raise
+
+    async def ask(self, key: str, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None) -> Any:
+        question, key = question_of(text, options, schema), _key("ask", key)
+        async with self._execution.operation(key) as (branch, found):
+            return await ask_question(self._execution, branch, key, found, question)
+
+    async def put(self, key: str, value: Any) -> None:
+        key = _key("value", key)
+        async with self._execution.operation(key) as (branch, _):
+            operation = await ended_with(self._execution, Operation(kind="value"), value, Any)
+            await self._execution.record(branch, key, operation)
+
+    async def get(self, key: str) -> Any:
+        found = self._execution.durable.journal.get(_key("value", key))
+        return None if found is None else await value_of(self._execution, found, Any)
+
+    async def attempt(self, key: str) -> None:
+        name, key = key, _key("attempt", key)
+        async with self._execution.operation(key) as (branch, found):
+            if found is not None and found.status == "begun":
+                raise AttemptCut("The server that ran the agent has stopped. What the agent said until then stays.")
+            if found is None:
+                begun = Operation(kind="attempt", name=name, status="begun", at_ms=self._execution.chat.now_ms())
+                await self._execution.record(branch, key, begun)
+
+    async def attempt_ended(self, key: str) -> None:
+        name, key = key, _key("attempt", key)
+        async with self._execution.operation(key) as (branch, _):
+            await self._execution.record(branch, key, Operation(kind="attempt", name=name))
+
+    def stay(self) -> None:
+        self._execution.stays = True
+
+    async def declare(self, tools: Sequence[DeclaredAgentTool]) -> None:
+        execution = self._execution
+        known = execution.durable.tools
+        new = {each.name: each for each in tools if known.get(each.name) != encoded(each)}
+        for name in new:
+            if not 0 < len(name) <= TOOL_NAME_MAX_CHARACTERS:
+                raise ValueError(f"the name of a tool has 1 to {TOOL_NAME_MAX_CHARACTERS} characters, not {name!r:.50}")
+        if len({*known, *new}) > TOOLS_MAX:
+            raise ValueError(f"an agent may declare {TOOLS_MAX} tools in a run, not {len({*known, *new})}")
+        if not new:
+            return
+
+        def write(builder: EntryBuilder) -> None:
+            for name, each in new.items():
+                record(builder, _key("tool", name), Operation(kind="tool", name=name, value=encoded(each)))
+
+        async with execution.operation(_key("tool", next(iter(new)))) as (branch, _):
+            await execution.commit(branch, write)
+
+    async def status(self, text: str) -> None:
+        shown = mend_text(text)[:STATUS_MAX_CHARACTERS] or None
+
+        def write(builder: EntryBuilder) -> None:
+            say_runtime(builder, builder.state.runtime.state, status_text=shown)
+
+        async with self._execution.operation(_key("status", "now")) as (branch, _):
+            await self._execution.commit(branch, write)
+
+    async def emit(self, data: Data) -> None:
+        delta = delta_of(data, self._execution.durable.name, 0)
+        state = self._execution.chat.state
+        message_id = state.draft.message.message_id if state.draft is not None else ""
+        if isinstance(delta, AgentDataDelta):
+            async with self._execution.operation(_key("data", "now")) as (branch, _):
+                await self._execution.stream(branch, AgentData(message_id, delta.type, delta.data))
+
+    async def remove(self, message_id: str) -> None:
+        state = self._execution.chat.state
+        if message_id not in state.path[self._execution.run_open.first_index :]:
+            return
+        if state.path[-1] != message_id or state.draft is not None:
+            raise ValueError("only the last message of the run can be removed")
+        async with self._execution.operation(_key("remove", message_id)) as (branch, _):
+            await self._execution.commit(branch, lambda builder: builder.say(MessageRemoved(message_id)))
+
+    def _call(self, call_id: str) -> ToolCall:
+        """Return a call of this run. Raises ValueError: there is no such call."""
+        state = self._execution.chat.state
+        for key in reversed(state.path[self._execution.run_open.first_index :]):
+            for call in state.nodes[key].tool_calls:
+                if call.id == call_id:
+                    return call
+        raise ValueError(f"no message of this run has the call {call_id!r:.100}")
+
+    async def _known(self, call: ToolCall) -> None:
+        """Declare the tool of a call that the framework carries out itself, if nobody has."""
+        name = call.function.name
+        if self._execution.chat.tools().get(name) is None:
+            await self.declare([DeclaredAgentTool(name=name[:TOOL_NAME_MAX_CHARACTERS] or "tool")])
+
+
+def _key(kind: str, key: str) -> str:
+    """Return the journal's key of an operation. Raises ValueError: the given key is no text of 1 to 200 characters."""
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARACTERS:
+        raise ValueError(f"a key is a text of 1 to {KEY_MAX_CHARACTERS} characters, not {key!r:.50}")
+    return f"@{kind}:{mend_text(key)}"
+
+
+def _note_need(builder: EntryBuilder, call_id: str) -> None:
+    run = builder.state.private.run
+    gate = run.gates.get(call_id) if run is not None else None
+    if gate is None or gate.status == "started":
+        must_ask(builder, call_id)
+    else:
+        record(builder, need_key(call_id), Operation(kind="need", ref=call_id))
+
+
+def _judged(execution: Execution, builder: EntryBuilder, call: ToolCall) -> Approval | None:
+    """Return the decision about a call that the framework carries out itself, or None after asking for it."""
+    tools = execution.chat.tools()
+    run, tool = builder.state.private.run, tools.get(call.function.name)
+    gate = run.gates.get(call.id) if run is not None else None
+    is_open = call in open_calls(builder.state)
+    if run is None or tool is None or not is_open:
+        return Approval(False)
+    if gate is not None and gate.status == "rejected":
+        note = gate.note or ""
+        answer_call(builder, call, f"The call was denied by user.{f' Note: {note}' if note else ''}", status="denied")
+        return Approval(False, note)
+    if tool.policy == "deny":
+        answer_call(builder, call, f"The tool {tool.name} is denied by policy.", status="denied")
+        return Approval(False, f"The tool {tool.name} is denied by policy.")
+    reason = question_about(builder.state, run, call, tools)
+    if reason is None:
+        return Approval(True, arguments=gate.edited_input if gate is not None else None)
+    if all(each.tool_call_id != call.id for each in builder.state.runtime.pause_reasons):
+        if execution.stays:
+            ask_meanwhile(builder, reason, tools)
+        elif gate is None or gate.status != "asked" or not gate.input_hash:
+            builder.note(CallAsked(tool_call_id=call.id, input_hash=reason.input_hash))
+    return None
