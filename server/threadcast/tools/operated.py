@@ -50,6 +50,9 @@ class OperatedTool:
         self._resolvers = Resolvers(self.traits.resolvers)
         self.input_schema: JsonObject = without_bound(tool.input_schema, self.traits.bindings)
 
+    def __repr__(self) -> str:
+        return repr(self._tool)
+
     def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
         return self._run_resolved(arguments, context) if self.traits.resolvers else self._tool.run(arguments, context)
 

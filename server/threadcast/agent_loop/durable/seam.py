@@ -275,9 +275,12 @@ def _judged(execution: Execution, builder: EntryBuilder, call: ToolCall) -> Appr
     tools = execution.chat.tools()
     run, tool = builder.state.private.run, tools.get(call.function.name)
     gate = run.gates.get(call.id) if run is not None else None
-    is_open = call in open_calls(builder.state)
-    if run is None or tool is None or not is_open:
-        return Approval(False)
+    if run is None or tool is None:  # the table of tools has changed meanwhile
+        return Approval(False, f"There is no tool {call.function.name!r:.100} any more.")
+    if (answered := execution.result_of(call.id)) is not None:
+        is_accepted = answered.extra.get("outcome") != "denied"
+        note, edited = (gate.note or "", gate.edited_input) if gate is not None else ("", None)
+        return Approval(is_accepted, note, edited if is_accepted else None)
     if gate is not None and gate.status == "rejected":
         note = gate.note or ""
         answer_call(builder, call, f"The call was denied by user.{f' Note: {note}' if note else ''}", status="denied")

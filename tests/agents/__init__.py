@@ -1,0 +1,1 @@
+"""Agents of other frameworks, served by `threadcast.agents`."""
