@@ -54,9 +54,9 @@ def app_file_of(path: str) -> AppFile:
     agents += [each for each in of_frameworks if not any(each is other for other in agents)]
     if not (tools or sections or types or welcomes or companions or agents):
         raise ValueError(f"--app {path}: no function in it is decorated with @agent(NAME), @tool() or @section(NAME)")
-    for each in (own for agent in agents for own in agent.own_tools):
-        if not any(each is other for other in tools):  # two agents may share a tool
-            tools.append(each)
+    for own in (each for agent in agents for each in agent.own_tools):
+        if not any(own is other for other in tools):  # two agents may share a tool
+            tools.append(own)
     agent_names: set[str] = set()
     for each in agents:
         if each.name.casefold() in agent_names:
