@@ -122,7 +122,7 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     input_schema: JsonObject
-    source: Annotated[str, Meta(extra_json_schema={"enum": ["python", "mcp", "http", "client"]})]
+    source: Annotated[str, Meta(extra_json_schema={"enum": ["python", "mcp", "http", "client", "agent"]})]
     policy: Literal["auto", "ask", "preview", "client", "deny"]
     scopes: list[list[str]]
     """The scopes that the tool declares for itself; an empty list means all scopes."""

@@ -104,7 +104,7 @@ class Tool(Protocol):
 
     @property
     def source(self) -> str:
-        """The source of the tool: python, mcp, http or client."""
+        """The source of the tool: python, mcp, http, client or agent."""
 
     @property
     def hide_input(self) -> bool: ...

@@ -1452,7 +1452,7 @@ export interface ToolInfo {
   name: string;
   description: string;
   input_schema: JsonObject;
-  source: "python" | "mcp" | "http" | "client";
+  source: "python" | "mcp" | "http" | "client" | "agent";
   policy: "ask" | "auto" | "client" | "deny" | "preview";
   scopes: string[][];
 }
