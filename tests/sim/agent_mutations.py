@@ -5,7 +5,9 @@ thing, and the book of the schedule (`book.py`) or another check must notice.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,13 +16,14 @@ from tests.sim.rules import Put, Rule
 from threadcast.actor import actor as actor_module
 from threadcast.agent_loop import loop as agent_loop
 from threadcast.agent_loop import recovery
-from threadcast.agent_loop.durable import execution, operations, plan, results
+from threadcast.agent_loop.durable import execution, operations, plan, results, seam
 from threadcast.agent_loop.durable.answers import _Writing
 from threadcast.agent_loop.durable.branches import Branch, Branches, Ended
 from threadcast.agent_loop.durable.execution import Execution
 from threadcast.agent_loop.durable.inputs import inputs_of
 from threadcast.agent_loop.durable.operations import DurableOperations
 from threadcast.agent_loop.durable.path_lock import PathLock
+from threadcast.agent_loop.durable.seam import DurableSeam
 from threadcast.agent_loop.durable.shown_text import ShownText
 from threadcast.chat.agent_steps import record
 from threadcast.chat.entry_builder import EntryBuilder
@@ -220,6 +223,46 @@ def _answer_beside_clients(put: Put) -> None:
     put(_Writing, "write", write)
 
 
+def _keys_of_frameworks_by_time(put: Put) -> None:
+    numbers = count()
+    put(seam, "_key", lambda kind, _key: f"@{kind}:{next(numbers)}")
+
+
+def _attempt_repeated(put: Put) -> None:
+    async def attempt(self: DurableSeam, key: str) -> None:
+        key = f"@attempt:{key}"
+        async with self._execution.operation(key) as (branch, _):
+            await self._execution.record(branch, key, Operation(kind="attempt", status="begun"))
+
+    put(DurableSeam, "attempt", attempt)
+
+
+def _frameworks_hold_their_branch(put: Put) -> None:
+    """The branch around the tasks of a framework never counts as waiting."""
+    real = Branches.operation
+
+    @contextmanager
+    def operation(self: Branches) -> Iterator[Branch]:
+        with real(self) as branch:
+            assert branch.parent is not None
+            self._working.add(branch.parent)
+            yield branch
+
+    put(Branches, "operation", operation)
+
+
+def _messages_written_again(put: Put) -> None:
+    async def write(
+        execution: Execution, key: str, name: str, pieces: Any, extra: JsonObject, keep_value: Any
+    ) -> Operation:
+        async with execution.operation(key) as (branch, found):
+            begun = found if found is not None and found.status == "begun" else None
+            writing = _Writing(execution, branch, key, begun, name, extra=extra, keep_value=keep_value)
+            return await writing.write(pieces, (), {})
+
+    put(seam, "write_message", write)
+
+
 AGENT_RULES = (
     Rule("agent: a step's value is its record's", "agents", _not_decoded),
     Rule("agent: a value is durable before it is seen", "agents", _not_durable_yet),
@@ -249,4 +292,8 @@ AGENT_RULES = (
     ),
     Rule("agent: inputs are those of the start", "agents", _inputs_of_now),
     Rule("agent: the answer of a branch that lost is ended", "agents", _lost_answer_stays, 1_000),
+    Rule("framework: its operations have keys of their own", "frameworks", _keys_of_frameworks_by_time),
+    Rule("framework: an attempt that was cut is not repeated", "frameworks", _attempt_repeated),
+    Rule("framework: the branch around its tasks waits with them", "frameworks", _frameworks_hold_their_branch),
+    Rule("framework: a finished message is not written again", "frameworks", _messages_written_again),
 )

@@ -20,8 +20,13 @@ from tests.sim.programs import Op, Program, program_of
 from threadcast.custom_agents.agent import Agent
 from threadcast.custom_agents.context import AgentContext
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown, Rejected, StepFailed
+from threadcast.custom_agents.pieces import Call
 from threadcast.custom_agents.provider import CustomAgents
-from threadcast_protocol.wire.messages import text_of
+from threadcast.custom_agents.seam import AttemptCut, CallReturn, Recorded, ShownCall
+from threadcast.tools.base import ToolResult
+from threadcast.tools.context import ToolContext
+from threadcast_protocol.wire.errors import ToolFailed
+from threadcast_protocol.wire.messages import JsonObject, text_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -31,7 +36,7 @@ __all__ = ["AGENT", "agents_of"]
 AGENT = "sim"
 """The name of the agent."""
 
-_ERRORS = (StepFailed, OutcomeUnknown, CallFailed, CallDenied, Rejected)
+_ERRORS = (StepFailed, OutcomeUnknown, CallFailed, CallDenied, Rejected, AttemptCut)
 
 
 def agents_of(world: "World", worker: str, has_new_code: bool) -> CustomAgents:
@@ -48,7 +53,7 @@ def agents_of(world: "World", worker: str, has_new_code: bool) -> CustomAgents:
 async def _play(world: "World", ctx: AgentContext, has_new_code: bool) -> None:
     words = text_of(ctx.messages[-1].content)
     request_id = words.partition(":")[0]
-    program = program_of(world.plan.seed, request_id, world.plan.mix.changes)
+    program = program_of(world.plan.seed, request_id, world.plan.mix.changes, world.plan.mix.frameworks)
     turn = ctx.state["turn"] if ctx.state else 0
     execution = world.book.begin(ctx.run_id, turn, PROCESS.get())
     try:
@@ -85,7 +90,10 @@ class _Player:
         """Play the operations of a branch, and return what they returned. `prefix` is the branch's key."""
         seen: list[str] = []
         number = 0
-        for op in ops:
+        for index, op in enumerate(ops):
+            if op.kind in ("framework", "attempt"):  # it has keys of its own
+                seen.append(await self._op(op, f"{prefix}f{index}", seen))
+                continue
             key = f"{prefix}.{number}" if prefix else str(number)
             if op.kind == "version":
                 self._version(op.name, prefix)
@@ -123,7 +131,7 @@ class _Player:
             raise
         if op.kind == "gather":
             execution.see_pending(key, op.kind, said)
-        elif op.kind not in ("now", "random", "new_id"):
+        elif op.kind not in ("now", "random", "new_id", "framework", "attempt"):
             execution.see(key, op.kind, op.name, said)
         if wrong is not None and op.is_strict:
             raise wrong
@@ -173,6 +181,10 @@ class _Player:
                 return repr([message.message_id for message in await ctx.steered()])
             case "gather":
                 return await self._gather(op, key)
+            case "framework":
+                return await self._framework(op, key, told)
+            case "attempt":
+                return await self._attempt(op, key)
             case _:
                 branches = [self._branch(each, key, number) for number, each in enumerate(op.branches)]
                 with _closed(branches):
@@ -213,6 +225,70 @@ class _Player:
             return world.book.turn(), op.name
 
         return work
+
+    async def _framework(self, op: Op, key: str, told: str) -> str:
+        """A model call, its calls at the same time in tasks of the framework, and another model call."""
+        names = op.name.split()
+        calls = [Call(name, {"told": told}, id=f"call_{self._tag}-{key}-{n}") for n, name in enumerate(names)]
+        shown = await self._message(op, f"{key}-1", told, calls)
+        tasks = [asyncio.create_task(self._framework_call(op, call)) for call in shown]
+        said = await asyncio.gather(*tasks)
+        await self._message(op, f"{key}-2", f"{crc32(repr(said).encode()):08x}", [])
+        return repr(said)
+
+    async def _message(self, op: Op, key: str, told: str, calls: list[Call]) -> list[ShownCall]:
+        world, tag, turn = self._world, f"[{self._tag}/{key}]", self._world.book.turn()
+        text = f"{tag} {turn if op.how == 'fickle' else 0} {told} is what I say."
+        world.book.texts.setdefault(tag, set()).add(text)
+
+        async def pieces() -> AsyncIterator[object]:
+            middle = len(text) // 2
+            yield text[:middle]
+            await anyio.sleep(0.05)
+            if op.how == "kills in its message" and world.book.is_first(f"{self._tag} {key}"):
+                world.kill_here("a message that kills its worker")
+            yield text[middle:]
+            for call in calls:
+                yield call
+            yield Recorded({"turn": turn})
+
+        shown = await self._ctx.seam.message(key, pieces)
+        said = repr((shown.value, [call.id for call in shown.calls]))
+        self._execution.see(f"@answer:{key}", "answer", "message", said)
+        return shown.calls
+
+    async def _framework_call(self, op: Op, call: ShownCall) -> str:
+        world, execution = self._world, self._execution
+        retry = "safe" if call.name == "framework_safe" else "once"
+
+        async def run(arguments: JsonObject, context: ToolContext) -> CallReturn:
+            execution.call_effect(call.id, retry)
+            await anyio.sleep(op.seconds)
+            if op.how == "kills" and world.book.is_first(f"kill in {call.id}"):
+                world.kill_here("a call that kills its worker")
+            if op.how == "fails":
+                raise ToolFailed(f"failed {call.id}")
+            return CallReturn(ToolResult(content=f"did {call.id}"), {"turn": world.book.turn()})
+
+        try:
+            said = repr(await self._ctx.seam.call(call.id, run))
+        except _ERRORS as wrong:
+            said = f"{type(wrong).__name__}: {wrong}"
+        execution.see_call(call.id, said)
+        return said
+
+    async def _attempt(self, op: Op, key: str) -> str:
+        """Something that may not be repeated, and that the journal does not know better."""
+        done = await self._ctx.seam.get(key)
+        if done is None:
+            await self._ctx.seam.attempt(key)
+            self._execution.call_effect(f"attempt {self._tag} {key}", "once")
+            await anyio.sleep(op.seconds)
+            if op.how == "kills" and self._world.book.is_first(f"kill in {self._tag} {key}"):
+                self._world.kill_here("an attempt that kills its worker")
+            await self._ctx.seam.put(key, "done")
+        self._execution.see_call(f"attempt {self._tag} {key}", "done", has_result=True)
+        return "done"
 
     async def _answer(self, op: Op, key: str, told: str) -> str:
         world, tag = self._world, f"[{self._tag}/{key}]"

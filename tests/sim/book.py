@@ -85,6 +85,15 @@ class Execution:
         """The function received a value that travels with the next append."""
         self._pending[key] = (kind, said)
 
+    def see_call(self, call_id: str, said: str, *, has_result: bool = False) -> None:
+        """A framework received this result of a call, which the log must hold already. `has_result`: the log has a
+        value in place of a message."""
+        self._book.see_call((*self._run, call_id), call_id, said, has_result=has_result)
+
+    def call_effect(self, call_id: str, retry: str) -> None:
+        """A call of a framework has its effect now."""
+        self._book.take_call_effect((*self._run, call_id), call_id, retry)
+
     def effect(self, key: str, retry: str, step_key: str) -> None:
         """A step has its effect now."""
         self._book.take_effect((*self._run, key), retry, step_key, self.process)
@@ -186,7 +195,7 @@ class Book:
             self.world.fail(f"the operation {key} was recorded after the end of its run")
             return
         before = self.last((*self._run, key))
-        if before is not None and before.status != "begun":
+        if before is not None and before.status != "begun" and before.kind != "value":
             self.world.fail(f"the operation {key}, which had ended, was recorded again: {before} {operation}")
         self.records.setdefault((*self._run, key), []).append(operation)
         COUNTS[f"agent recorded {operation.status}"] += 1
@@ -240,6 +249,19 @@ class Book:
         if record.kind != kind or (kind in ("step", "call") and record.name != name):
             world.fail(f"{kind} {name} at {at} was given the record of {record.kind} {record.name}")
 
+    def see_call(self, at: _At, call_id: str, said: str, *, has_result: bool) -> None:
+        self._agree(at, said)
+        if not has_result and call_id not in self._answered:
+            self.world.fail(f"the call {call_id} returned {said} before the log had its result")
+
+    def take_call_effect(self, at: _At, call_id: str, retry: str) -> None:
+        self._effects[at] += 1
+        COUNTS["call of a framework"] += 1
+        if retry == "once" and self._effects[at] > 1:
+            self.world.fail(f"the call {call_id} may run once, and has run {self._effects[at]} times")
+        if call_id in self._answered:
+            self.world.fail(f"the call {call_id} runs again after its end")
+
     def _agree(self, at: _At, said: str) -> None:
         before = self._seen.setdefault(at, said)
         if before != said:
@@ -282,7 +304,7 @@ class Book:
             self._check_outcome(run_id, outcome)
         for at, operations in self.records.items():
             last = operations[-1]
-            is_left = last.status == "begun" and last.kind not in ("gather", "call")
+            is_left = last.status == "begun" and last.kind not in ("gather", "call", "attempt")
             if is_left and self._outcomes.get(at[0]) == "complete" and at[1] == self._turn_of(at[0]):
                 world.fail(f"the run ended well, and {at} has no end: {last}")
         self._check_path(active_path(state))
@@ -304,6 +326,10 @@ class Book:
     def _check_path(self, path: list[Message]) -> None:
         """Each call has one tool message behind it; each answer stands once, and is what its function wrote."""
         open_calls: list[str] = []
+        made: Counter[str] = Counter(call.id for message in path for call in message.tool_calls)
+        for call_id, times in made.items():
+            if times > 1:
+                self.world.fail(f"the call {call_id} stands {times} times in the chat")
         tags: Counter[str] = Counter()
         for message in path:
             if message.tool_call_id is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import anyio
 
 from threadcast.providers.base import Delta, Finished, ModelInfo, Request, TextDelta, ToolCallDelta
+from threadcast.tools.agent_tool import AgentTool
 from threadcast.tools.base import (
     Policy,
     Retry,
@@ -107,5 +108,8 @@ TOOLS: dict[str, Tool] = {
     "safe": SimTool("safe", "safe", "auto"),
     "ask": SimTool("ask", "once", "ask"),
     "ide": ClientTool("ide", "a client's", timeout_seconds=IDE_SECONDS),
+    "framework_once": AgentTool("framework_once"),
+    "framework_safe": AgentTool("framework_safe", retry="safe"),
+    "framework_ask": AgentTool("framework_ask", policy="ask"),
 }
 """By name; made once for all schedules of a Python process."""

@@ -19,7 +19,8 @@ class Mix:
     the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
     share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened.
     `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are.
-    `agents`: durable agents answer; `changes`: a deploy changes their code."""
+    `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`: they are made of frameworks,
+    which use the seam."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Mix:
     watched: float = 0.25
     agents: bool = False
     changes: bool = False
+    frameworks: bool = False
 
 
 MIXES: dict[str, Mix] = {
@@ -184,6 +186,16 @@ MIXES: dict[str, Mix] = {
         commands=(1, 1),
         agents=True,
         changes=True,
+    ),
+    "frameworks": Mix(
+        calls={"dies": 0.02, "lost": 0.02},
+        lost={"mail": 0.1, "bell": 0.1},
+        troubles=("kill", "kill", "pause", "drain", "interrupt"),
+        count=(1, 3),
+        scripts={"go": 1},
+        commands=(1, 2),
+        agents=True,
+        frameworks=True,
     ),
 }
 

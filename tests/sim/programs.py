@@ -60,9 +60,12 @@ class Program:
 
 
 @lru_cache(1_000)
-def program_of(seed: int, request_id: str, changes: bool) -> Program:
-    """The program for the run that this command begins. `changes`: a deploy changes one of its steps."""
+def program_of(seed: int, request_id: str, changes: bool, frameworks: bool = False) -> Program:
+    """The program for the run that this command begins. `changes`: a deploy changes one of its steps. `frameworks`: it
+    begins with operations of a framework."""
     draw = random.Random(f"agent {seed} {request_id}")
+    if frameworks:
+        return _framework_program(draw)
     ops = [_op(draw, 0) for _ in range(draw.randint(1, 4))]
     guard = draw.choice(("", "v2")) if changes else ""
     if changes:
@@ -71,6 +74,24 @@ def program_of(seed: int, request_id: str, changes: bool) -> Program:
         ops[at:at] = [Op("changed", changed=new, branches=((old,),), guard=guard), Op("sleep", seconds=0.3)]
     ops.append(Op("answer", how="same"))
     return Program(tuple(ops), restarts=int(draw.random() < 0.15), is_stubborn=draw.random() < 0.3, guard=guard)
+
+
+def _framework_program(draw: random.Random) -> Program:
+    """One or two rounds of a framework, perhaps in branches of a gather, between operations of the agent itself."""
+    kinds = ("framework", "framework", "framework", "attempt", "step", "ask")
+    ops = [_framework_op(draw, draw.choice(kinds)) for _ in range(draw.randint(1, 3))]
+    if draw.random() < 0.3:
+        branches = tuple((_framework_op(draw, "framework"),) for _ in range(2))
+        ops.insert(draw.randrange(len(ops) + 1), Op("gather", branches=branches))
+    return Program((*ops, Op("answer", how="same")), is_stubborn=draw.random() < 0.3)
+
+
+def _framework_op(draw: random.Random, kind: str) -> Op:
+    if kind == "step":
+        return Op(kind, f"s{draw.randrange(100)}", "works", draw.choice(("once", "safe")), 0.05)
+    tools = " ".join(draw.choices(("framework_once", "framework_safe", "framework_ask"), k=draw.randint(1, 3)))
+    how = draw.choice(("works", "works", "fails", "kills", "kills in its message", "fickle"))
+    return Op(kind, tools, how, seconds=draw.choice((0.0, 0.05, 0.4)))
 
 
 def _op(draw: random.Random, depth: int) -> Op:

@@ -53,6 +53,7 @@ RARE = (
     "agent error nondeterminism",
     "answer taken back",
     "steered message taken",
+    "call of a framework",
 )
 """What the search must have seen."""
 

@@ -7,6 +7,7 @@ that the keys of operations do not depend on the order in which branches happen 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import structlog
@@ -22,6 +23,9 @@ _log = structlog.get_logger()
 
 Ended: TypeAlias = tuple[Any, BaseException | None]
 """The result of a branch, or its error."""
+
+
+_around: ContextVar["Branch | None"] = ContextVar("the branch that has started the running task", default=None)
 
 
 class AgentHalted(BaseException):
@@ -69,8 +73,7 @@ class Branches:
         self._of_task: dict[asyncio.Task[Any], Branch] = {}
         self._working: set[Branch] = set()
         self._resting: set[Branch] = set()
-        self._main: Branch | None = None
-        self._seam_count = 0
+        self._seam_waits: dict[Branch, tuple[int, bool]] = {}
         self.uses_seam = False
         """Whether a framework runs in the function: then a task of its own may begin an operation at any moment."""
         self._on_change = on_change
@@ -107,7 +110,6 @@ class Branches:
         """Run `coroutine` as a branch, in a task that returns its result or its error and raises nothing but
         CancelledError."""
         branch = Branch(key, parent)
-        self._main = self._main or branch
         task = asyncio.create_task(self._run(coroutine, branch), name=f"agent branch {key or 'main'}")
         self._of_task[task] = branch
         self._working.add(branch)
@@ -115,6 +117,7 @@ class Branches:
 
     async def _run(self, coroutine: Coroutine[Any, Any, Any], branch: Branch) -> Ended:
         ended: Ended
+        _around.set(branch)
         try:
             try:
                 ended = await coroutine, None
@@ -139,18 +142,20 @@ class Branches:
     @contextmanager
     def operation(self) -> Iterator[Branch]:
         """Count one operation of a framework as a branch during the block, whichever of the function's tasks it runs
-        in. The function itself counts as waiting while such operations run. Raises RuntimeError: the function does not
-        run, or a step runs in this task."""
-        task, main = asyncio.current_task(), self._main
+        in. The branch that has started the task counts as waiting while such operations run. Raises RuntimeError: the
+        function does not run, or a step runs in this task."""
+        task = asyncio.current_task()
         before = self._of_task.get(task) if task is not None else None
-        if task is None or main is None or (before is not None and before.inside):
+        outer = before or _around.get()
+        if task is None or outer is None or outer.inside:
             raise RuntimeError("the seam of a durable agent was used outside its function, or inside a step")
         self.uses_seam = True
-        branch = Branch("@", main)
+        branch = Branch("@", outer)
         self._of_task[task] = branch
-        self._seam_count += 1
+        count, has_worked = self._seam_waits.get(outer, (0, outer in self._working))
+        self._seam_waits[outer] = count + 1, has_worked
         self._working.add(branch)
-        self._working.discard(main)
+        self._working.discard(outer)
         try:
             yield branch
         finally:
@@ -158,9 +163,11 @@ class Branches:
                 del self._of_task[task]
             else:
                 self._of_task[task] = before
-            self._seam_count -= 1
-            if not self._seam_count:
-                self._working.add(main)
+            count, has_worked = self._seam_waits.pop(outer)
+            if count > 1:
+                self._seam_waits[outer] = count - 1, has_worked
+            elif has_worked:
+                self._working.add(outer)
             self._working.discard(branch)
             self._on_change()
 
