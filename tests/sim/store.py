@@ -261,6 +261,8 @@ class Way(MemoryStore):
         if world.is_closing:
             raise asyncio.CancelledError
         answer: asyncio.Future[_T] = world.loop.create_future()
+        if self._process.is_dead and not self._has_clients:  # the call of a task that a live process has woken
+            return await answer
         call = _Call(world, self._process, name, what, step, answer)
         fault = "refused" if self.is_cut else world.draw(name)
         there = world.latency()
