@@ -3,11 +3,12 @@ which the test creates a file when a step of the agent may end."""
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from threadcast import AgentContext, StepFailed, agent, tool
+from threadcast import AgentContext, Payload, StepFailed, agent, tool
 
-__all__ = ["counter", "long_names", "planner", "send_mail"]
+__all__ = ["coder", "counter", "long_names", "planner", "send_mail"]
 
 LONG = "https://example.org/" + "a" * 170
 
@@ -63,3 +64,25 @@ async def long_names(ctx: AgentContext) -> None:
         ctx.chats.run('call send_mail {"to": "mara"}', mode="agent", title=LONG),
         ctx.step(LONG, wait_for, str(ctx.messages[-1].content), "end"),
     )
+
+
+@agent("coder", tools=[])
+async def coder(ctx: AgentContext) -> None:
+    """Shows a plan, which it updates, and the change of a file."""
+    directory = str(ctx.messages[-1].content)
+
+    async def says() -> AsyncIterator[object]:
+        yield "I begin."
+
+    await ctx.seam.message("says", says)
+    todo = ["Read the code", "Change greet()", "Run the tests"]
+    for done in range(3):
+        words = ["completed"] * done + ["in_progress"] + ["pending"] * (2 - done)
+        entries = [
+            {"content": each, "status": word, "priority": "high"} for each, word in zip(todo, words, strict=True)
+        ]
+        await ctx.seam.show("plan", Payload("plan", {"entries": entries}, "Plan"))
+        if done == 1:
+            before, after = "def greet():\n    print('Hello')\n", "def greet(name):\n    print(f'Hello {name}')\n"
+            await ctx.seam.show("diff", Payload("diff", {"path": "app.py", "before": before, "after": after}))
+            await ctx.step("wait", wait_for, directory, "go")

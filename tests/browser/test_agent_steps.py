@@ -127,3 +127,25 @@ def test_a_long_name_fits_into_a_narrow_window_and_motion_may_be_switched_off(
     open_page.shoot(page, f"steps-narrow-{motion}")
     assert not violations(page)
     server.command(chat_id, "abort")
+
+
+def test_a_plan_is_a_list_that_updates_and_the_change_of_a_file_is_shown_by_lines(
+    open_page: People, server: Harness, chat_id: str, tmp_path: Path
+) -> None:
+    page = open_page(f"/c/{chat_id}")
+    begin(server, chat_id, "coder", tmp_path)
+    plan = page.get_by_role("list", name="Plan").get_by_role("listitem")
+    expect(plan).to_have_text(
+        ["Read the code, done important", "Change greet(), in progress important", re.compile("to do")]
+    )
+    change = page.get_by_role("region", name="diff")
+    expect(change).to_contain_text("app.py")
+    expect(change.locator("[data-kind=removed]").first).to_have_text("- def greet():")
+    expect(change.locator("[data-kind=added]").first).to_have_text("+ def greet(name):")
+    assert not violations(page)
+    open_page.shoot_looks(page, "plan-and-diff", at=page.locator("article").last)
+    (tmp_path / "go").touch()
+    for tab in (page, open_page(f"/c/{chat_id}", person="bob")):
+        entries = tab.get_by_role("list", name="Plan").get_by_role("listitem")
+        expect(entries.nth(2)).to_have_text("Run the tests, in progress important")
+        expect(entries).to_have_count(3)

@@ -48,7 +48,7 @@ class OperationError(msgspec.Struct, frozen=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of one operation. `kind` is step, call, chat, ask, sleep, answer, now, random, new_id, version,
     gather, first, steered or restart; of integrations of frameworks also attempt, need (a person must approve the call
-    `ref`), tool (the declaration of a tool) and value.
+    `ref`), payload, tool (the declaration of a tool) and value.
 
     `digest` identifies the arguments, where a replay compares them. `value` is the result as JSON text. A value above 1
     MB is in the private blob `blob`. `ref` is the id of what the operation has shown: a tool call, a message, a

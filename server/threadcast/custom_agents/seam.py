@@ -140,6 +140,16 @@ class Seam(Protocol):
             Rejected: a person did not want to answer.
         """
 
+    async def show(self, key: str, payload: Payload) -> bool:
+        """Show structured data beside the run's newest message, or replace what was shown under this key. The page has
+        views of its own for the types `plan` ({"entries": [{"content", "status", "priority"}]}) and `diff` ({"path",
+        "before", "after"}, whose `before` is null for a new file). Data has at most 256,000 bytes as JSON. Returns
+        False, and shows nothing, while the run has no message.
+
+        Raises:
+            ValueError: the data is too large.
+        """
+
     async def put(self, key: str, value: Any) -> None:  # Any: JSON
         """Record a private value of this run. The last one of a key counts. A value has at most 16 MB as JSON."""
 

@@ -9,7 +9,7 @@ import { canonical, changesOf, diffLines, folded } from "../src/tools/diff.ts";
 import { clip, fieldName, growingJson, prettyJson, summaryLine } from "../src/tools/format.ts";
 import { pieces } from "../src/tools/links.ts";
 import { approvalWords, beforeOf } from "../src/tools/previews.ts";
-import { isShortList, readable, tableOf, workflowSteps } from "../src/tools/shape.ts";
+import { fileChange, isShortList, planEntries, readable, tableOf, workflowSteps } from "../src/tools/shape.ts";
 
 test("one line says which call it is", () => {
   assert.equal(summaryLine({ expression: "6 * 7" }), "6 * 7");
@@ -148,4 +148,13 @@ test("an accepted preview is applied only when its tool has said so", () => {
   assert.equal(approvalWords("accepted", false).text, "accepted");
   assert.equal(approvalWords("committed", false).text, "applied");
   assert.equal(approvalWords("commit_failed", false).tone, "bad");
+});
+
+test("plans and changes of files have views of their own, and other data has not", () => {
+  assert.deepEqual(planEntries("plan", { entries: [{ content: "a", status: "odd" }] }), [{ content: "a", status: "pending", priority: "" }]);
+  assert.equal(planEntries("plan", { entries: [{ status: "pending" }] }), null);
+  assert.equal(planEntries("other", { entries: [{ content: "a" }] }), null);
+  assert.deepEqual(fileChange("diff", { path: "a.py", before: null, after: "x" }), { path: "a.py", before: "", after: "x" });
+  assert.equal(fileChange("diff", { path: "a.py", before: 3, after: "x" }), null);
+  assert.equal(fileChange("diff", { before: "x" }), null);
 });

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import anyio
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
 from threadcast.agent_loop.calls.gates import ask_meanwhile, question_about, run_or_answer, withdraw
 from threadcast.agent_loop.durable.answers import write_message
@@ -26,14 +27,15 @@ from threadcast.chat.runs import answer_call, asking_message_id, open_calls
 from threadcast.chat.runtime import say_runtime
 from threadcast.custom_agents.errors import StepFailed
 from threadcast.custom_agents.pieces import Data, delta_of
-from threadcast.custom_agents.seam import Approval, AttemptCut, ShownCall, ShownMessage
+from threadcast.custom_agents.seam import Approval, AttemptCut, Payload, ShownCall, ShownMessage
 from threadcast.custom_agents.values import encoded
+from threadcast.profiles.payload_types import summary_of
 from threadcast.providers.base import AgentDataDelta
 from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
 from threadcast.tools.base import ToolResult
 from threadcast.tools.context import ToolContext
-from threadcast_protocol.wire.events import AgentData, MessageRemoved, ToolStatus
-from threadcast_protocol.wire.mending import mend_text
+from threadcast_protocol.wire.events import AgentData, MessageRemoved, PayloadAdded, PayloadUpdated, ToolStatus
+from threadcast_protocol.wire.mending import mend_text, mended_json
 from threadcast_protocol.wire.messages import JsonObject, ToolCall, text_of
 
 __all__ = ["TOOLS_MAX", "DurableSeam"]
@@ -45,6 +47,12 @@ TOOLS_MAX = 500
 
 TOOL_NAME_MAX_CHARACTERS = 128
 """The longest name of a declared tool, as of calls by MCP servers and models."""
+
+PAYLOAD_MAX_BYTES = 256_000
+"""The most bytes of a payload, as of a tool's: every snapshot contains it."""
+
+PAGE_TYPES = ("diff", "plan")
+"""Payload types that the page knows without a declaration."""
 
 STATUS_MAX_CHARACTERS = 200
 PROGRESS_MAX_CHARACTERS = 2_000
@@ -166,6 +174,36 @@ class DurableSeam:
         async with self._execution.operation(key) as (branch, found):
             return await ask_question(self._execution, branch, key, found, question)
 
+    async def show(self, key: str, payload: Payload) -> bool:
+        execution, key = self._execution, _key("payload", key)
+        data = mended_json(payload.data)
+        if len(data) > PAYLOAD_MAX_BYTES:
+            raise ValueError(f"a payload has at most {PAYLOAD_MAX_BYTES:,} bytes as JSON, not {len(data):,}")
+
+        def write(builder: EntryBuilder) -> bool:
+            message_id = _newest_message(builder)
+            if not message_id:
+                return False
+            known = execution.durable.journal.get(key)
+            kind = execution.chat.tools().profile.payload_types.get(payload.type)
+            before = next((each for each in builder.state.payloads if known and each.payload_id == known.ref), None)
+            shown = PayloadAdded(
+                payload_id=before.payload_id if before is not None else builder.new_id("pl"),
+                payload_type=payload.type,
+                data=msgspec.json.decode(data),
+                summary=payload.summary.strip() or summary_of(kind, payload.type, payload.data),
+                source="llm",
+                message_id=before.message_id if before is not None else message_id,
+                unregistered=kind is None and payload.type not in PAGE_TYPES,
+            )
+            if before is None:
+                record(builder, key, Operation(kind="payload", ref=shown.payload_id))
+            builder.say(shown if before is None else PayloadUpdated(**asdict(shown)))
+            return True
+
+        async with execution.operation(key) as (branch, _):
+            return await execution.commit(branch, write)
+
     async def put(self, key: str, value: Any) -> None:
         key = _key("value", key)
         async with self._execution.operation(key) as (branch, _):
@@ -259,6 +297,15 @@ def _key(kind: str, key: str) -> str:
     if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARACTERS:
         raise ValueError(f"a key is a text of 1 to {KEY_MAX_CHARACTERS} characters, not {key!r:.50}")
     return f"@{kind}:{mend_text(key)}"
+
+
+def _newest_message(builder: EntryBuilder) -> str:
+    """Return the id of the newest message of the run that clients show payloads with; '' if there is none."""
+    state, run = builder.state, builder.state.private.run
+    if state.draft is not None:
+        return state.draft.message.message_id
+    of_run = state.path[run.first_index :] if run is not None else ()
+    return next((key for key in reversed(of_run) if state.nodes[key].role in ("assistant", "tool")), "")
 
 
 def _note_need(builder: EntryBuilder, call_id: str) -> None:

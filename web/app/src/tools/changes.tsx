@@ -28,6 +28,16 @@ export function ChangeOf({ change }: { change: Change }) {
 
 const SIGNS = { same: " ", added: "+", removed: "-" };
 
+/** Shows the change of a file, or a new file if there is nothing before. */
+export function FileChange({ path, before, after }: { path: string; before: string; after: string }) {
+  return (
+    <div class={dataCss.change}>
+      {path && <h5>{path}</h5>}
+      <Lines before={before} after={after} />
+    </div>
+  );
+}
+
 function Lines({ before, after }: { before: string; after: string }) {
   const lines = useMemo(() => folded(diffLines(before, after)), [before, after]);
   return (

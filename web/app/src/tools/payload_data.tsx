@@ -2,13 +2,19 @@
 
 import type { JsonObject } from "threadcast-client";
 
-import { fromWords, workflowSteps, type WorkflowStep } from "./shape.ts";
+import { Icon } from "../ui/icon.tsx";
+import { FileChange } from "./changes.tsx";
+import { fileChange, fromWords, planEntries, workflowSteps, type PlanEntry, type WorkflowStep } from "./shape.ts";
 import { Fields, Value } from "./value.tsx";
 import css from "./calls.module.css";
 import dataCss from "./payloads.module.css";
 
 export function PayloadData({ type, data }: { type: string; data: JsonObject }) {
   if (type === "comparison" && "left" in data && "right" in data) return <Comparison data={data} />;
+  const change = fileChange(type, data);
+  if (change) return <FileChange {...change} />;
+  const plan = planEntries(type, data);
+  if (plan) return <Plan entries={plan} />;
   const steps = workflowSteps(data);
   if (steps) return <Workflow steps={steps} rest={data} />;
   const items = onlyList(data);
@@ -30,6 +36,26 @@ function Comparison({ data: { left, right, ...rest } }: { data: JsonObject }) {
       </div>
       {Object.keys(rest).length > 0 && <Fields data={rest} />}
     </>
+  );
+}
+
+const ENTRY_WORDS = { pending: "to do", in_progress: "in progress", completed: "done" };
+
+/** Shows a list of what an agent has planned, with what is done. */
+function Plan({ entries }: { entries: readonly PlanEntry[] }) {
+  return (
+    <ol class={dataCss.plan} aria-label="Plan">
+      {entries.map((entry, at) => (
+        <li key={at} data-status={entry.status}>
+          {entry.status === "pending" ? <i class={dataCss.toDo} /> : <Icon name={entry.status === "completed" ? "check" : "forward"} />}
+          <span>
+            {entry.content}
+            <span class="visually-hidden">, {ENTRY_WORDS[entry.status]}</span>
+            {entry.priority === "high" && <span class={css.quiet}> important</span>}
+          </span>
+        </li>
+      ))}
+    </ol>
   );
 }
 

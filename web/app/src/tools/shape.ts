@@ -31,6 +31,29 @@ export function isShortList(value: unknown): value is readonly (string | number 
   return Array.isArray(value) && value.length <= 12 && value.every((item) => isScalar(item) && String(item).length <= 40);
 }
 
+export interface PlanEntry {
+  readonly content: string;
+  readonly status: "pending" | "in_progress" | "completed";
+  readonly priority: string;
+}
+
+/** Returns the entries of a plan, `{entries: [{content, status, priority}]}`; null for other data. */
+export function planEntries(type: string, { entries }: JsonObject): PlanEntry[] | null {
+  if (type !== "plan" || !Array.isArray(entries) || !entries.length) return null;
+  if (!entries.every((entry) => isObject(entry) && typeof entry.content === "string")) return null;
+  return (entries as JsonObject[]).map(({ content, status, priority }) => ({
+    content: String(content),
+    status: status === "completed" || status === "in_progress" ? status : "pending",
+    priority: String(priority ?? ""),
+  }));
+}
+
+/** Returns the change of a file, `{path, before, after}`, whose `before` is null for a new file; null for other data. */
+export function fileChange(type: string, { path, before, after }: JsonObject): { path: string; before: string; after: string } | null {
+  if (type !== "diff" || typeof after !== "string" || (typeof before !== "string" && before != null)) return null;
+  return { path: typeof path === "string" ? path : "", before: before ?? "", after };
+}
+
 export interface WorkflowStep {
   readonly name: string;
   readonly type: string;
