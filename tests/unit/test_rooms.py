@@ -35,6 +35,7 @@ ARROWS = {
     "__init__": "companions custom_agents profiles tools",
     "actor": "agent_loop base chat profiles settings store tools",
     "agent_loop": "base chat custom_agents profiles providers settings tools",
+    "agents": "base custom_agents tools",
     "api": "base chat credentials fanout http log_tail profiles settings store",
     "api/schema": "api chat routes",
     "base": "",

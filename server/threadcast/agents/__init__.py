@@ -1,0 +1,1 @@
+"""Agents of other frameworks: one module for each framework, which imports the framework itself."""

@@ -1,0 +1,239 @@
+"""Agents of the OpenAI Agents SDK with a model without a network. Effects are lines of the file `effects`."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from agents import (
+    Agent,
+    FunctionTool,
+    GuardrailFunctionOutput,
+    RunContextWrapper,
+    ToolGuardrailFunctionOutput,
+    function_tool,
+    handoff,
+    input_guardrail,
+    output_guardrail,
+    tool_input_guardrail,
+)
+from agents.mcp import MCPServerStdio
+from agents.tool import ToolOutputImage, ToolOutputText
+from pydantic import BaseModel
+
+from tests.agents.oai_model import LocalModel, call, outputs, said, thought
+from threadcast import AgentContext
+from threadcast.agents.openai_agents import serve
+
+EFFECTS = Path(os.environ.get("EFFECTS", "effects"))
+WORDS = " ".join(f"word{number}" for number in range(20)) + " "
+
+
+def effect(text: str) -> str:
+    with EFFECTS.open("a") as file:
+        file.write(f"{text}\n")
+    return text
+
+
+def asked(given: Any) -> str:
+    """Return the last text of a person."""
+    content = next(item for item in reversed(given) if item.get("role") == "user")["content"]
+    return content if isinstance(content, str) else " ".join(part.get("text", "[image]") for part in content)
+
+
+# a bank: two calls at once, one of which needs an approval
+
+
+@function_tool
+async def balance(owner: str) -> str:
+    """Return the balance."""
+    return effect(f"balance of {owner}")
+
+
+@function_tool(needs_approval=True)
+async def charge(context: RunContextWrapper[dict[str, str]], dollars: int) -> str:
+    """Charge the account."""
+    effect(f"charge {dollars}")
+    await asyncio.sleep(float(os.environ.get("CHARGE_SECONDS", "0")))
+    return effect(f"charged {dollars} in {context.context['chat'][:4]}")
+
+
+def write_bank(given: Any, instructions: str) -> Any:
+    found = outputs(given)
+    if found:
+        return [said(f"{WORDS}{' | '.join(found)} of {len(given)} items", len(given))]
+    at = len(given)
+    return [
+        thought("I think.", at),
+        said(WORDS, at),
+        call("balance", f"call_b{at}", owner="Ada"),
+        call("charge", f"call_c{at}", dollars=7),
+    ]
+
+
+async def context_of(ctx: AgentContext) -> dict[str, str]:
+    return {"chat": ctx.chat_id}
+
+
+bank = Agent("bank", model=LocalModel(write_bank, word_seconds=0.005), tools=[balance, charge])
+serve(bank, context=context_of)
+
+
+# approvals that a function decides on, and the results of tools
+
+
+async def is_large(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+    return bool(arguments["dollars"] > 10)
+
+
+@function_tool(needs_approval=is_large)
+def transfer(dollars: int) -> ToolOutputText | list[ToolOutputText | ToolOutputImage]:
+    """Transfer money."""
+    effect(f"transfer {dollars}")
+    if dollars > 10:
+        return [ToolOutputText(text="large"), ToolOutputImage(image_url="data:image/png;base64,AAAA")]
+    return ToolOutputText(text="small")
+
+
+@function_tool
+def broken() -> str:
+    """Fail."""
+    raise KeyError("no such account")
+
+
+@function_tool(failure_error_function=None)
+def fatal() -> str:
+    """Fail for good."""
+    raise KeyError("the end")
+
+
+@tool_input_guardrail
+def no_cats(data: Any) -> ToolGuardrailFunctionOutput:
+    if "cat" in data.context.tool_arguments:
+        return ToolGuardrailFunctionOutput.reject_content("No cats.")
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@function_tool(tool_input_guardrails=[no_cats])
+def feed(animal: str) -> str:
+    """Feed an animal."""
+    return effect(f"fed {animal}")
+
+
+def write_clerk(given: Any, instructions: str) -> Any:
+    found = outputs(given)
+    if found:
+        return [said(" | ".join(found))]
+    name, *arguments = asked(given).split()
+    made: dict[str, Any] = {"feed": {"animal": "".join(arguments)}}
+    if name == "transfer":
+        made[name] = {"dollars": int(arguments[0])}
+    return [call(name, f"call_{len(given)}", **made.get(name, {}))]
+
+
+look = FunctionTool(
+    "look",
+    "A client looks.",
+    {"type": "object", "properties": {}, "additionalProperties": False},
+    on_invoke_tool=lambda context, arguments: asyncio.sleep(0, "never"),
+)
+clerk = Agent("clerk", model=LocalModel(write_clerk), tools=[transfer, broken, fatal, feed, look])
+serve(clerk, policies={"look": "client"})
+
+
+# handoffs, and an agent as a tool
+
+
+def write_translator(given: Any, instructions: str) -> Any:
+    effect("nested model call")
+    return [said(f"hallo {asked(given)}")]
+
+
+def write_support(given: Any, instructions: str) -> Any:
+    if not outputs(given)[1:]:
+        return [call("translate", f"call_t{len(given)}", input="Welt")]
+    return [said(f"{instructions} {outputs(given)[-1]}")]
+
+
+def write_triage(given: Any, instructions: str) -> Any:
+    return [call("transfer_to_support", f"call_h{len(given)}")]
+
+
+async def on_handoff(context: RunContextWrapper[Any]) -> None:
+    effect("handed over")
+
+
+translator = Agent("translator", model=LocalModel(write_translator))
+support = Agent(
+    "support",
+    instructions="I support.",
+    model=LocalModel(write_support),
+    tools=[translator.as_tool("translate", "Translate.")],
+)
+triage = Agent("triage", model=LocalModel(write_triage), handoffs=[handoff(support, on_handoff=on_handoff)])
+serve(triage)
+
+
+# guardrails, structured output, and turns without an end
+
+
+@input_guardrail
+async def no_dogs(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+    effect("input guardrail")
+    return GuardrailFunctionOutput("Dogs stay outside.", "dog" in asked(given))
+
+
+@output_guardrail(name="short answers")
+async def short(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(None, len(str(output)) > 50)
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int
+
+
+serve(
+    Agent(
+        "guarded",
+        model=LocalModel(lambda given, _: [said(f"You said: {asked(given)}")]),
+        input_guardrails=[no_dogs],
+        output_guardrails=[short],
+    )
+)
+serve(Agent("weather", model=LocalModel(lambda *_: [said('{"city": "Ulm", "degrees": 7}')]), output_type=Weather))
+serve(
+    Agent(
+        "endless",
+        model=LocalModel(lambda given, _: [call("balance", f"call_{len(given)}", owner="E")]),
+        tools=[balance],
+    ),
+    max_turns=3,
+)
+
+
+def write_lost(given: Any, instructions: str) -> Any:
+    raise ConnectionError("secret-key-in-here")
+
+
+serve(Agent("lost", model=LocalModel(write_lost)))
+
+
+# an MCP server of the agent
+
+
+def write_reader(given: Any, instructions: str) -> Any:
+    found = outputs(given)
+    return [said(found[-1])] if found else [call("add", f"call_{len(given)}", a=2, b=3)]
+
+
+SERVER = Path(__file__).with_name("oai_mcp_server.py")
+serve(
+    Agent(
+        "reader",
+        model=LocalModel(write_reader),
+        mcp_servers=[MCPServerStdio({"command": sys.executable, "args": [str(SERVER)]}, name="sums")],
+    ),
+    policies={"add": "ask"},
+)
