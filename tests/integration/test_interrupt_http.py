@@ -76,7 +76,7 @@ async def test_it_ends_a_hanging_answer_within_a_second_and_all_that_waits_follo
         posted_at = time.monotonic()
         answer = await command(harness.url, chat_id, now("e"))
         assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
-        await watcher.until(lambda w: questions(w)[-1:] == ["e"])
+        await watcher.until(lambda w: "e" in questions(w))
         assert time.monotonic() - posted_at < bar_seconds(STOP_SECONDS)
         await watcher.at_rest(4)
         async with watching(harness.url, chat_id) as late:
