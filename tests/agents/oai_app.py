@@ -220,6 +220,19 @@ def write_lost(given: Any, instructions: str) -> Any:
 serve(Agent("lost", model=LocalModel(write_lost)))
 
 
+# attachments
+
+
+def write_eyes(given: Any, instructions: str) -> Any:
+    parts = given[-1]["content"]
+    if isinstance(parts, str):
+        return [said("nothing")]
+    return [said(", ".join(part.get("text") or part["image_url"][:22] + str(len(part["image_url"])) for part in parts))]
+
+
+serve(Agent("eyes", model=LocalModel(write_eyes)))
+
+
 # an MCP server of the agent
 
 

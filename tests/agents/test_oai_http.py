@@ -10,6 +10,7 @@ from tests.integration.test_durable_agents_http import answered, asked, decide, 
 from tests.support.fleet import FAST, fleet_on_new_store
 from tests.support.reader import Watcher, watching
 from tests.support.server import ROOT, Process, command, start, user_message
+from tests.unit.pictures import data_url, png_of
 from threadcast_protocol.wire.events import PayloadAdded, RuntimeUpdated
 from threadcast_protocol.wire.messages import Message
 
@@ -183,3 +184,12 @@ async def test_kill_9_in_a_response_a_pause_and_a_call(tmp_path: Path, monkeypat
     lines = file.read_text().splitlines()
     assert (lines.count("balance of Ada"), lines.count("charge 7"), lines.count("charged 7 in kill")) == (1, 1, 0)
     assert "the outcome of 'charge' is unknown" in watcher.messages[-1][1]
+
+
+async def test_an_image_reaches_the_model_whole(server: Process) -> None:
+    image = data_url(png_of(50_000))
+    content = [{"type": "text", "text": "what?"}, {"type": "image_url", "image_url": {"url": image}}]
+    async with watching(server.url, "picture") as watcher:
+        await command(server.url, "picture", user_message("a", content, params={"mode": "eyes"}))
+        await watcher.at_rest()
+    assert watcher.messages[-1][1] == f"data:image/png;base64,{len(image)}, what?"

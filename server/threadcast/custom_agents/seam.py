@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from threadcast.custom_agents.pieces import Data
+from threadcast.custom_agents.rounds import RoundMessage
 from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
 from threadcast.tools.base import Payload, ToolResult
 from threadcast_protocol.wire.messages import JsonObject
@@ -149,6 +150,11 @@ class Seam(Protocol):
         Raises:
             ValueError: the data is too large.
         """
+
+    async def with_attachments(self, messages: Sequence[RoundMessage]) -> list[RoundMessage]:
+        """Return messages of `AgentContext.messages` with the bytes of their images, sounds and files in place of
+        references: images as data URLs, files as base64 or as their text. A part that no longer exists, or that exceeds
+        32 MB in all, becomes a note in brackets; the newest parts come first."""
 
     async def put(self, key: str, value: Any) -> None:  # Any: JSON
         """Record a private value of this run. The last one of a key counts. A value has at most 16 MB as JSON."""

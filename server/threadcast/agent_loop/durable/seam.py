@@ -19,6 +19,7 @@ from threadcast.agent_loop.durable.asking import ask_question, question_of
 from threadcast.agent_loop.durable.calls import CallRunner, FrameworkCall, must_ask, run_framework_call
 from threadcast.agent_loop.durable.execution import Execution
 from threadcast.agent_loop.durable.results import ended_with, value_of
+from threadcast.agent_loop.history.attachments import resolved_messages
 from threadcast.chat.agent_steps import record
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import CallAsked
@@ -27,6 +28,7 @@ from threadcast.chat.runs import answer_call, asking_message_id, open_calls
 from threadcast.chat.runtime import say_runtime
 from threadcast.custom_agents.errors import StepFailed
 from threadcast.custom_agents.pieces import Data, delta_of
+from threadcast.custom_agents.rounds import RoundMessage
 from threadcast.custom_agents.seam import Approval, AttemptCut, Payload, ShownCall, ShownMessage
 from threadcast.custom_agents.values import encoded
 from threadcast.profiles.payload_types import summary_of
@@ -203,6 +205,9 @@ class DurableSeam:
 
         async with execution.operation(key) as (branch, _):
             return await execution.commit(branch, write)
+
+    async def with_attachments(self, messages: Sequence[RoundMessage]) -> list[RoundMessage]:
+        return (await resolved_messages(messages, None, self._execution.chat.fetch_blob))[0]
 
     async def put(self, key: str, value: Any) -> None:
         key = _key("value", key)

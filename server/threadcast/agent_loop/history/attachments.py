@@ -8,6 +8,7 @@ left out is replaced by a note, so that the model can tell the user. A resolved 
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import anyio.to_thread
 import structlog
@@ -29,9 +30,11 @@ from threadcast_protocol.wire.messages import (
     TextPart,
 )
 
-__all__ = ["Fetch", "resolve"]
+__all__ = ["Fetch", "resolve", "resolved_messages"]
 
 _log = structlog.get_logger()
+
+_M = TypeVar("_M", bound=Message)
 
 Fetch = Callable[[str], Awaitable[Blob | None]]
 """Fetches a blob of the chat by its hash; returns None when the blob no longer exists."""
@@ -67,15 +70,21 @@ async def resolve(
     all parts are sent. `note` is called for each omitted part with the reason (PROV-8)."""
     if not any(_has_attachments(message) for message in request.messages):
         return request
+    messages, left_out = await resolved_messages(request.messages, info, fetch)
+    if note is not None:
+        for line in left_out:
+            note(line)
+    if left_out:
+        _log.info("attachments.left_out", model=request.model, count=len(left_out), first=left_out[0])
+    return replace(request, messages=messages)
+
+
+async def resolved_messages(messages: Sequence[_M], info: ModelInfo | None, fetch: Fetch) -> tuple[list[_M], list[str]]:
+    """Return the messages as a model can take them, and the omitted parts with the reasons."""
     resolver = _Resolver(info, fetch)
     # From the newest message on, because the oldest attachments are the ones to leave out if there are too many bytes.
-    messages = [await resolver.message(message) for message in reversed(request.messages)]
-    if note is not None:
-        for line in resolver.left_out:
-            note(line)
-    if resolver.left_out:
-        _log.info("attachments.left_out", model=request.model, count=len(resolver.left_out), first=resolver.left_out[0])
-    return replace(request, messages=messages[::-1])
+    found = [await resolver.message(message) for message in reversed(messages)]
+    return found[::-1], resolver.left_out
 
 
 def _has_attachments(message: Message) -> bool:
@@ -100,7 +109,7 @@ class _Resolver:
         self._room_bytes = REQUEST_MAX_BYTES
         self.left_out: list[str] = []
 
-    async def message(self, message: Message) -> Message:
+    async def message(self, message: _M) -> _M:
         if not _has_attachments(message):
             return message
         if message.role == "tool":
@@ -114,7 +123,7 @@ class _Resolver:
         ]
         return replace(message, content=[*first, *_attachments_first(parts, shown)])
 
-    async def _tool_message(self, message: Message) -> Message:
+    async def _tool_message(self, message: _M) -> _M:
         """Add the images of a tool's result, if the model takes images. The text already mentions them (ATT-4)."""
         if not self._takes_images:
             return message
