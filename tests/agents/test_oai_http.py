@@ -190,6 +190,7 @@ async def test_an_image_reaches_the_model_whole(server: Process) -> None:
     image = data_url(png_of(50_000))
     content = [{"type": "text", "text": "what?"}, {"type": "image_url", "image_url": {"url": image}}]
     async with watching(server.url, "picture") as watcher:
-        await command(server.url, "picture", user_message("a", content, params={"mode": "eyes"}))
+        asking = user_message("a", "", params={"mode": "eyes"}) | {"content": content}
+        await command(server.url, "picture", asking)
         await watcher.at_rest()
     assert watcher.messages[-1][1] == f"data:image/png;base64,{len(image)}, what?"
