@@ -22,7 +22,7 @@ from openai.types.responses import (
 from openai.types.responses.response_reasoning_item import Summary
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
-__all__ = ["LocalModel", "call", "outputs", "said", "thought"]
+__all__ = ["LocalModel", "call", "outputs", "response", "said", "thought"]
 
 
 def said(text: str, number: int = 0) -> ResponseOutputMessage:
@@ -91,7 +91,7 @@ class LocalModel(Model):
                         logprobs=[],
                         sequence_number=0,
                     )
-        yield ResponseCompletedEvent(type="response.completed", response=_response(items), sequence_number=0)
+        yield ResponseCompletedEvent(type="response.completed", response=response(items), sequence_number=0)
 
 
 def _words(item: Any) -> list[str]:
@@ -105,7 +105,7 @@ def _words(item: Any) -> list[str]:
     return [f"{word} " for word in text.split(" ")[:-1]] + [text.split(" ")[-1]]
 
 
-def _response(items: list[Any]) -> Response:
+def response(items: list[Any]) -> Response:
     usage = ResponseUsage(
         input_tokens=10,
         output_tokens=5,

@@ -34,14 +34,16 @@ is_nested: ContextVar[bool] = ContextVar("whether the code runs inside a tool or
 
 class Messages:
     """The messages of one run. `calls` has the chat's id of each shown call, by the id that the model gave it.
-    `speaker` is the name of the agent that the SDK asks now. `prefix` begins the names of tools in the chat.
+    `speaker` is the name of the agent that the SDK asks now; messages of `home`, the agent that is served, name no
+    speaker, since the profile has its own title. `prefix` begins the names of tools in the chat.
     `has_text`: the response that was asked last has begun."""
 
-    def __init__(self, seam: Seam, *, speaker: str, prefix: str) -> None:
+    def __init__(self, seam: Seam, *, home: str, speaker: str, prefix: str) -> None:
         self.calls: dict[str, str] = {}
         self.speaker = speaker
         self.has_text = False
         self._seam = seam
+        self._home = home
         self._prefix = prefix
         self._number = 0
         self._has_failed = False
@@ -91,7 +93,8 @@ class Messages:
         while True:
             self._number += 1
             try:
-                shown = await self._seam.message(f"model-{self._number}", pieces, speaker=self.speaker)
+                speaker = "" if self.speaker == self._home else self.speaker
+                shown = await self._seam.message(f"model-{self._number}", pieces, speaker=speaker)
                 break
             except StepFailed:
                 if await self._seam.get(f"retried-{self._number}"):

@@ -94,7 +94,7 @@ class _Served:
         """Run the agent. Raises ModelFailed: the run has failed, in a sentence for people."""
         inputs, last = input_of(await ctx.seam.with_attachments(ctx.messages))
         begins = next((each for each in self.agents if each.name == last), self.first)
-        messages = Messages(ctx.seam, speaker=begins.name, prefix=self.settings.prefix)
+        messages = Messages(ctx.seam, home=self.first.name, speaker=begins.name, prefix=self.settings.prefix)
         context = self.context(ctx) if self.context is not None else None
         context = await context if inspect.isawaitable(context) else context
         try:

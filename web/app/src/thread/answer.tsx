@@ -26,7 +26,7 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
   return (
     <article class={`${css.message} ${css.assistant}`} id={`m-${turn.id}`} aria-label={assistantName.value} aria-busy={isBusy} tabIndex={-1}>
       {turn.messages.map((message, at) => (
-        <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} />
+        <Round key={message.message_id} message={message} isFirst={at === 0} isOpen={message.message_id === openId} speaker={newSpeaker(turn.messages, at)} />
       ))}
       {isBusy ? <Waiting isOpen={openId === last.message_id && (textOf(last) !== "" || !!last.reasoning_content)} /> : failure ? <FailureOf turn={turn} isLast={isLast} failure={failure} /> : <End last={last} isLast={isLast} />}
       <div class={css.under}>
@@ -39,7 +39,14 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
   );
 }
 
-const Round = memo(function Round({ message, isFirst, isOpen }: { message: Message; isFirst: boolean; isOpen: boolean }) {
+/** Returns the name of the agent that speaks in the message, if it is neither the assistant's nor that of the message before. */
+function newSpeaker(messages: readonly Message[], at: number): string {
+  const speakerOf = (message: Message | undefined) => (typeof message?.extra?.speaker === "string" ? message.extra.speaker : assistantName.value);
+  const speaker = speakerOf(messages[at]);
+  return speaker === speakerOf(messages[at - 1]) ? "" : speaker;
+}
+
+const Round = memo(function Round({ message, isFirst, isOpen, speaker }: { message: Message; isFirst: boolean; isOpen: boolean; speaker: string }) {
   const text = textOf(message);
   const id = message.message_id;
   const place = { class: css.round, id: isFirst ? undefined : `m-${id}` };
@@ -54,6 +61,7 @@ const Round = memo(function Round({ message, isFirst, isOpen }: { message: Messa
   return (
     <div {...place}>
       {!isFirst && <Branches message={message} />}
+      {speaker && <p class={css.speaker}>{speaker}</p>}
       {message.reasoning_content && <Reasoning text={message.reasoning_content} isLive={isOpen && !text} ms={reasoningMsOf(message)} />}
       {text && <Markdown text={text} isGrowing={isOpen} />}
       {typeof message.content !== "string" && <Parts parts={message.content} />}
