@@ -10,6 +10,8 @@ from agents import (
     Agent,
     FunctionTool,
     GuardrailFunctionOutput,
+    OpenAIProvider,
+    RunConfig,
     RunContextWrapper,
     ToolGuardrailFunctionOutput,
     function_tool,
@@ -231,6 +233,15 @@ def write_eyes(given: Any, instructions: str) -> Any:
 
 
 serve(Agent("eyes", model=LocalModel(write_eyes)))
+
+
+# a model of the SDK's own, over HTTP
+
+provider = OpenAIProvider(api_key="key", base_url=os.environ.get("FAKE_OPENAI", "http://none"), use_responses=False)
+serve(
+    Agent("wired", model="fake-1", instructions="Be brief.", tools=[balance]),
+    run_config=RunConfig(model_provider=provider),
+)
 
 
 # an MCP server of the agent

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.fake_openai import DONE, STOP, FakeOpenAI, Reply, chunk, failure, serve_fake_openai, text
 from tests.integration.test_durable_agents_http import answered, asked, decide, effects, error_of, paused
 from tests.support.fleet import FAST, fleet_on_new_store
 from tests.support.reader import Watcher, watching
@@ -20,10 +21,16 @@ APP = ROOT / "tests/agents/oai_app.py"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def model() -> Iterator[FakeOpenAI]:
+    with serve_fake_openai() as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, model: FakeOpenAI) -> Iterator[Process]:
     directory = tmp_path_factory.mktemp("openai_agents")
     line = ["serve", "--port", "0", "--memory", "--app", str(APP)]
-    environment = {"EFFECTS": str(directory / "effects"), "PYTHONPATH": str(ROOT)}
+    environment = {"EFFECTS": str(directory / "effects"), "PYTHONPATH": str(ROOT), "FAKE_OPENAI": model.base_url}
     with start(*line, log=directory / "log", environment=environment) as process:
         yield process.wait_ready()
 
@@ -194,3 +201,44 @@ async def test_an_image_reaches_the_model_whole(server: Process) -> None:
         await command(server.url, "picture", asking)
         await watcher.at_rest()
     assert watcher.messages[-1][1] == f"data:image/png;base64,{len(image)}, what?"
+
+
+async def test_a_model_of_the_sdk_over_http(server: Process, model: FakeOpenAI) -> None:
+    called = {"index": 0, "id": "call_w", "type": "function", "function": {"name": "balance", "arguments": ""}}
+    more = {"index": 0, "function": {"arguments": '{"owner": "Bo"}'}}
+    usage = chunk(usage={"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9})
+    model.replies = [
+        Reply(
+            [
+                text("One "),
+                chunk(delta={"tool_calls": [called]}),
+                chunk(delta={"tool_calls": [more]}),
+                STOP,
+                usage,
+                DONE,
+            ]
+        ),
+        Reply([text("It is "), text("so."), STOP, DONE]),
+    ]
+    params = {"mode": "wired", "temperature": 0.25}
+    async with watching(server.url, "wired") as watcher:
+        await command(server.url, "wired", user_message("a", "how much?", params=params))
+        await watcher.at_rest()
+        assert watcher.messages == [
+            ("user", "how much?"),
+            ("assistant", "One "),
+            ("tool", "balance of Bo"),
+            ("assistant", "It is so."),
+        ]
+        first = nodes(watcher)[1]
+        assert first.usage is not None
+        assert first.usage.total_tokens == 9
+        asked = model.asked[-1].body
+        assert (asked["temperature"], asked["stream"]) == (0.25, True)
+        assert [each["role"] for each in asked["messages"]] == ["system", "user", "assistant", "tool"]
+        assert asked["messages"][-1] == {"role": "tool", "tool_call_id": "call_w", "content": "balance of Bo"}
+        model.replies = [failure(401, {"message": "a secret key"})]
+        await command(server.url, "wired", user_message("b", "again", params=params))
+        await watcher.at_rest(runs=2)
+    assert len(model.asked[-1].body["messages"]) == 6, "the kept history and the new message"
+    assert error_of(watcher).message == "The agent failed (AuthenticationError)."
