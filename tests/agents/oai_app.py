@@ -10,10 +10,13 @@ from agents import (
     Agent,
     FunctionTool,
     GuardrailFunctionOutput,
+    ModelRetrySettings,
+    ModelSettings,
     OpenAIProvider,
     RunConfig,
     RunContextWrapper,
     ToolGuardrailFunctionOutput,
+    WebSearchTool,
     function_tool,
     handoff,
     input_guardrail,
@@ -22,6 +25,8 @@ from agents import (
 )
 from agents.mcp import MCPServerStdio
 from agents.tool import ToolOutputImage, ToolOutputText
+from openai.types.responses import ResponseFunctionWebSearch
+from openai.types.responses.response_function_web_search import ActionSearch
 from pydantic import BaseModel
 
 from tests.agents.oai_model import LocalModel, call, outputs, said, thought
@@ -233,6 +238,44 @@ def write_eyes(given: Any, instructions: str) -> Any:
 
 
 serve(Agent("eyes", model=LocalModel(write_eyes)))
+
+
+# hosted tools, a tool whose output is the answer, and a model that fails at first
+
+
+def write_search(given: Any, instructions: str) -> Any:
+    action = ActionSearch(type="search", query="tea")
+    searched = ResponseFunctionWebSearch(
+        id=f"ws_{len(given)}", type="web_search_call", status="completed", action=action
+    )
+    return [searched, said(f"Found among {len(given)} items.", len(given))]
+
+
+serve(Agent("searcher", model=LocalModel(write_search), tools=[WebSearchTool()]))
+serve(
+    Agent(
+        "teller",
+        model=LocalModel(lambda given, _: [call("balance", f"call_{len(given)}", owner="Teller")]),
+        tools=[balance],
+        tool_use_behavior="stop_on_first_tool",
+    )
+)
+
+
+def write_flaky(given: Any, instructions: str) -> Any:
+    effect("flaky")
+    if EFFECTS.read_text().count("flaky") == 1:
+        raise ConnectionError("not yet")
+    return [said("It works.")]
+
+
+serve(
+    Agent(
+        "flaky",
+        model=LocalModel(write_flaky),
+        model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2, policy=lambda _: True)),
+    )
+)
 
 
 # a model of the SDK's own, over HTTP

@@ -242,3 +242,29 @@ async def test_a_model_of_the_sdk_over_http(server: Process, model: FakeOpenAI) 
         await watcher.at_rest(runs=2)
     assert len(model.asked[-1].body["messages"]) == 6, "the kept history and the new message"
     assert error_of(watcher).message == "The agent failed (AuthenticationError)."
+
+
+async def test_calls_of_hosted_tools_are_answered_and_kept(server: Process) -> None:
+    async with watching(server.url, "searcher") as watcher:
+        for number in (1, 2):
+            body = user_message(f"s{number}", "tea?", params={"mode": "searcher"})
+            await command(server.url, "searcher", body)
+            await watcher.at_rest(runs=number)
+    [first, result] = nodes(watcher)[1:3]
+    assert [call.function.name for call in first.tool_calls] == ["openai_web_search"]
+    assert (result.role, result.content, result.tool_failed) == ("tool", "completed", False)
+    assert [text for role, text in watcher.messages if role == "assistant"] == [
+        "Found among 1 items.",
+        "Found among 4 items.",
+    ]
+
+
+async def test_the_output_of_a_tool_may_be_the_answer(server: Process) -> None:
+    watcher = await answered(server, "teller")
+    assert watcher.messages[-2:] == [("tool", "balance of Teller"), ("assistant", "balance of Teller")]
+
+
+async def test_the_retry_policy_of_the_sdk_asks_the_model_again(server: Process) -> None:
+    watcher = await answered(server, "flaky")
+    assert watcher.messages[-1] == ("assistant", "It works.")
+    assert effects(server).count("flaky") == 2

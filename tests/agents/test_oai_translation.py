@@ -1,5 +1,7 @@
 """The translation between the OpenAI Agents SDK and the chat: responses, history, outputs of tools, and settings."""
 
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -218,3 +220,26 @@ def test_serve_refuses_what_it_could_not_keep() -> None:
     served = serve(Agent("a", tools=[pay, WebSearchTool()]), name="b", tool_prefix="x_", retry={"pay": "safe"})
     [tool] = served.own_tools
     assert (served.name, tool.name, tool.policy, tool.retry) == ("b", "x_pay", "ask", "safe")
+
+
+def test_traces_are_sent_only_if_the_operator_wants_it() -> None:
+    for wanted in (False, True):
+        served = serve(Agent("traced"), tracing=wanted)
+        config = served.function.__self__.run_config  # type: ignore[attr-defined]  # a method of what is served
+        assert config.tracing_disabled is not wanted
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        ("import sys, threadcast, threadcast.wiring; print('agents' in sys.modules)", "False"),
+        (
+            "import sys; sys.modules['agents'] = None\ntry: import threadcast.agents.openai_agents\n"
+            "except ImportError as missing: print(missing)",
+            "the OpenAI Agents SDK is not installed: pip install 'threadcast[openai-agents]'",
+        ),
+    ],
+)
+def test_the_sdk_is_imported_only_when_it_is_used(program: str, printed: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == printed

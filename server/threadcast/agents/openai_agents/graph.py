@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from agents import Agent, FunctionTool, Handoff, HostedMCPTool, RunContextWrapper
+from agents import Agent, FunctionTool, Handoff, HostedMCPTool, RunContextWrapper, handoff
 from agents.models.interface import Model
 from agents.tool import CodeInterpreterTool, FileSearchTool, ImageGenerationTool, Tool, WebSearchTool
 
@@ -82,7 +82,7 @@ class Copies:
         changed: dict[str, Any] = {
             "tools": [self._tool(each) for each in (*of_servers, *agent.tools)],
             "mcp_servers": [],
-            "handoffs": [self._handoff(each) for each in agent.handoffs],
+            "handoffs": [self._handoff(each, len(self._copies)) for each in agent.handoffs],
             "input_guardrails": [
                 recorded_input_guardrail(each, f"{number}-{agent.name}", self._seam)
                 for number, each in enumerate(agent.input_guardrails)
@@ -104,17 +104,16 @@ class Copies:
             return recorded_tool(tool, self._settings, self._seam, self._messages)
         return tool
 
-    def _handoff(self, target: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
-        """Return a handoff to the copy of its agent. Its `on_handoff` is not called again in a replay."""
-        from agents import handoff
-
+    def _handoff(self, target: Agent[Any] | Handoff[Any, Any], source: int) -> Handoff[Any, Any]:
+        """Return a handoff to the copy of its agent. Its `on_handoff` is not called again in a replay. `source` is the
+        number of the copy that hands over."""
         made = target if isinstance(target, Handoff) else handoff(target)
         number = 0
 
         async def invoke(context: RunContextWrapper[Any], written: str) -> Agent[Any]:
             nonlocal number
             number += 1
-            key = f"handoff-{number}-{made.tool_name}"[:200]
+            key = f"handoff-{source}-{number}-{made.tool_name}"[:200]
             known = made._agent_ref() if made._agent_ref is not None else None
             if isinstance(known, Agent) and await self._seam.get(key) == known.name:
                 return await self.of(known)

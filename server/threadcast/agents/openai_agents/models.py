@@ -4,6 +4,7 @@ Runs inside a tool (`Agent.as_tool`) and inside a guardrail are part of that too
 models unchanged, since the chat has one message at a time.
 """
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -118,6 +119,15 @@ class Messages:
             if own_id in self.calls:
                 await self._seam.report(self.calls[own_id], ToolResult(content=result, failed=failed))
         return response
+
+    async def write_final(self, output: Any) -> None:  # Any: what a tool of the SDK returned
+        """Write the final output of a run as its answer, if a tool made it (`tool_use_behavior`) and not the model."""
+        text = output if isinstance(output, str) else json.dumps(output, default=str, ensure_ascii=False)
+
+        async def pieces() -> AsyncGenerator[object]:
+            yield text
+
+        await self._seam.message("final", pieces, speaker="" if self.speaker == self._home else self.speaker)
 
     def _take_outputs(self, inputs: str | list[TResponseInputItem]) -> None:
         """Take the outputs of calls that no message keeps yet from the model's input."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from agents import Agent, ModelSettings, RunConfig, RunContextWrapper, RunHooks, Runner
 from agents.exceptions import AgentsException, MaxTurnsExceeded, UserError
+from agents.items import ToolCallOutputItem
 from agents.mcp import MCPServer
 from agents.models.interface import Model
 
@@ -112,6 +113,8 @@ class _Served:
             raise
         except Exception as wrong:
             raise _failure(wrong, self.max_turns) from wrong
+        if result.new_items and isinstance(result.new_items[-1], ToolCallOutputItem):
+            await messages.write_final(result.final_output)
         if result.interruptions:
             names = ", ".join(sorted({str(each.name) for each in result.interruptions}))
             raise ModelFailed("llm_error", f"The SDK asks for an approval that cannot be recorded: {names}.")
