@@ -115,10 +115,13 @@ def _content(message: Message) -> str | list[JsonObject]:
 
 
 def _answered(items: list[JsonObject]) -> list[JsonObject]:
-    """Return the items with an output behind each function call: the API refuses calls without one."""
+    """Return the items with an output for each function call, and no other outputs: the API refuses both."""
     with_output = {str(each.get("call_id")) for each in items if _is_output(each)}
+    called = {str(each.get("call_id")) for each in items if each.get("type") == "function_call"}
     found: list[JsonObject] = []
     for item in items:
+        if item.get("type") == "function_call_output" and str(item.get("call_id")) not in called:
+            continue  # of a hosted tool, whose item has its result
         found.append(item)
         if item.get("type") == "function_call" and str(item.get("call_id")) not in with_output:
             found.append(_output(str(item.get("call_id")), NOT_CARRIED_OUT))
