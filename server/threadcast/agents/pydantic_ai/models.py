@@ -1,0 +1,183 @@
+"""Models whose responses are recorded: each response of a run is one message of the chat."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    SystemPromptPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from threadcast.agents.pydantic_ai.history import keep_of
+from threadcast.agents.pydantic_ai.responses import ResponseReader, decoded, encoded, native_results
+from threadcast.custom_agents.errors import StepFailed
+from threadcast.custom_agents.seam import DeclaredAgentTool, Recorded, Seam, ShownCall, ShownMessage
+from threadcast.tools.base import ToolResult
+from threadcast_protocol.wire.mending import mend_text
+
+__all__ = ["Messages", "RecordedModel"]
+
+
+class Messages:
+    """The messages of one run. `calls` has the shown calls by the ids that the framework gave them. `history` are the
+    framework's own messages, of which the last is the request that the model is asked with. `prefix` begins the names
+    of tools in the chat."""
+
+    def __init__(self, seam: Seam, prefix: str) -> None:
+        self.calls: dict[str, ShownCall] = {}
+        self.history: Sequence[ModelMessage] = ()
+        self._seam = seam
+        self._prefix = prefix
+        self._number = 0
+        self._has_failed = False
+        self._has_response = False
+        self._open: set[str] = set()
+        self._unkept: list[ModelMessage] = []
+
+    async def respond(self, model: Model, asked: tuple[Any, Any, ModelRequestParameters]) -> ModelResponse:
+        """Ask the model and write its response as the next message, or return the recorded response. `asked` are the
+        arguments of `Model.request`.
+
+        Raises:
+            Exception: what the model raised; StepFailed in a replay.
+        """
+        if self._has_failed:  # the framework tries again after an error: a replay must do so, too
+            await self._seam.put(f"retried-{self._number}", True)
+            self._has_failed = False
+        else:
+            await self._take_requests()
+        error: Exception | None = None
+
+        async def pieces() -> AsyncGenerator[object]:
+            nonlocal error
+            reader = ResponseReader(asked[2], self._prefix)
+            try:
+                if _can_stream(model):
+                    async with model.request_stream(*asked) as events:
+                        async for event in events:
+                            piece = reader.read(event)
+                            if piece is not None:
+                                yield piece
+                    response = events.get()
+                else:
+                    response = await model.request(*asked)
+                    for piece in reader.unstreamed(response):
+                        yield piece
+            except Exception as wrong:  # boundary: the operator's model
+                error = wrong
+                raise
+            for piece in reader.end(response):
+                yield piece
+            for piece in keep_of([*self._unkept, response], reader.call_ids, reader.hidden_ids):
+                yield piece
+            yield Recorded(encoded([response]))
+
+        while True:
+            self._number += 1
+            try:
+                shown = await self._seam.message(f"model-{self._number}", pieces)
+                break
+            except StepFailed:
+                if await self._seam.get(f"retried-{self._number}"):
+                    continue
+                self._has_failed = True
+                if error is not None:
+                    raise error from None
+                raise
+        return await self._finished(shown)
+
+    def began(self, call_id: str) -> ShownCall | None:
+        """Return the shown call that the framework carries out now; None if no model has made it."""
+        self._open.discard(call_id)
+        return self.calls.get(call_id)
+
+    async def report(self, messages: Sequence[ModelMessage]) -> None:
+        """Show the results of calls that the framework has answered by itself, without their tools: unknown tools,
+        arguments that do not fit, calls beside a final output."""
+        for message in reversed(messages):
+            if isinstance(message, ModelResponse):
+                break
+            for part in message.parts:
+                if isinstance(part, ToolReturnPart | RetryPromptPart) and part.tool_call_id in self._open:
+                    call = self.began(part.tool_call_id)
+                    is_failed = isinstance(part, RetryPromptPart) or part.outcome not in ("success",)
+                    text = part.model_response() if isinstance(part, RetryPromptPart) else part.model_response_str()
+                    if call is not None:
+                        await self._seam.report(call.id, ToolResult(content=mend_text(text), failed=is_failed))
+
+    async def _take_requests(self) -> None:
+        """Take the requests since the last response: they are kept with the next message. The prompt of the run is not,
+        because the chat has it."""
+        await self.report(self.history)
+        requests: list[ModelMessage] = []
+        for message in reversed(self.history):
+            if isinstance(message, ModelResponse):
+                break
+            if not self._has_response and isinstance(message, ModelRequest):
+                prompts = [part for part in message.parts if isinstance(part, SystemPromptPart)]
+                if prompts and message is self.history[-1]:
+                    requests.insert(0, ModelRequest(prompts))
+            else:
+                requests.insert(0, message)
+        self._unkept.extend(requests)
+
+    async def _finished(self, shown: ShownMessage) -> ModelResponse:
+        """Remember the calls of a finished message, and report what tools of the model's provider have done."""
+        [response] = decoded(shown.value)
+        if not isinstance(response, ModelResponse):
+            raise TypeError("the recorded value is no response")
+        self._has_response = True
+        self._unkept = [] if shown.message_id else [*self._unkept, response]
+        self.calls.update((call.own_id, call) for call in shown.calls)
+        self._open = {call.own_id for call in shown.calls}
+        native = native_results(response)
+        if native:
+            await self._seam.declare([DeclaredAgentTool(name=name, retry="safe") for _, name, _, _ in native])
+        for own_id, _, text, failed in native:
+            call = self.began(own_id)
+            if call is not None:
+                await self._seam.report(call.id, ToolResult(content=text, failed=failed))
+        return response
+
+
+class RecordedModel(WrapperModel):
+    """A model whose responses are messages of the chat."""
+
+    def __init__(self, wrapped: Model, messages: Messages) -> None:
+        super().__init__(wrapped)
+        self._messages = messages
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        return await self._messages.respond(self.wrapped, (messages, model_settings, model_request_parameters))
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Yield the events of a whole response: an event handler of the agent asks for a stream."""
+        response = await self.request(messages, model_settings, model_request_parameters)
+        yield CompletedStreamedResponse(response, model_request_parameters=model_request_parameters, replay_events=True)
+
+
+def _can_stream(model: Model) -> bool:
+    """Return whether a model can stream: a function need not."""
+    return not isinstance(model, FunctionModel) or model.stream_function is not None
