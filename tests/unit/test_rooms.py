@@ -35,7 +35,7 @@ ARROWS = {
     "__init__": "companions custom_agents profiles tools",
     "actor": "agent_loop base chat profiles settings store tools",
     "agent_loop": "base chat custom_agents profiles providers settings tools",
-    "agents": "base custom_agents tools",
+    "agents": "base custom_agents providers tools",
     "api": "base chat credentials fanout http log_tail profiles settings store",
     "api/schema": "api chat routes",
     "base": "",
@@ -57,8 +57,8 @@ ARROWS = {
     "store": "base chat",
     "tools": "base chat providers settings",
     "wiring": (
-        "actor agent_loop api base chat companions credentials custom_agents fanout http process profiles providers"
-        " routes settings store tools"
+        "actor agent_loop agents api base chat companions credentials custom_agents fanout http process profiles"
+        " providers routes settings store tools"
     ),
 }
 """For each room of the server, the other rooms that it imports. `api/schema` makes the schema of all routes, so it is a

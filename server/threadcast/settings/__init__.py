@@ -6,6 +6,7 @@ combination of its values in `__post_init__`, so that invalid settings cannot ex
 """
 
 from threadcast.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Starter, Tool, ToolBinding
+from threadcast.settings.agents import ConfiguredAgent
 from threadcast.settings.approvals import Approvals
 from threadcast.settings.limits import Limits
 from threadcast.settings.mcp import Mcp
@@ -24,6 +25,7 @@ __all__ = [
     "Approvals",
     "Auth",
     "Binding",
+    "ConfiguredAgent",
     "Endpoint",
     "Limits",
     "Mcp",
@@ -57,6 +59,7 @@ class Settings(Section, frozen=True):
     payloads: dict[Name, Payload] = {}
     tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}
+    agents: dict[Name, ConfiguredAgent] = {}
     approvals: Approvals = Approvals()
     limits: Limits = Limits()
 

@@ -17,6 +17,7 @@ from threadcast.settings import Settings
 from threadcast.tools.http import HttpClient
 from threadcast.tools.mcp.hub import McpHub
 from threadcast.tools.registry import Tools
+from threadcast.wiring.agents import configured_agents
 from threadcast.wiring.app_file import app_file_of
 from threadcast.wiring.endpoints import endpoints_of
 from threadcast.wiring.payloads import payload_types_of
@@ -48,6 +49,7 @@ class Components:
 def build_components(settings: Settings) -> Components:
     """Build providers, tools and profiles as configured. Raises ValueError; the message names the wrong setting."""
     app = app_file_of(settings.server.app)
+    app.agents.extend(configured_agents(settings, app.agents))
     providers = providers_of(settings.models, with_demo=settings.has_demo, agents=app.agents)
     check_models(settings, providers)
     if settings.server.pages and not Path(settings.server.pages).is_dir():

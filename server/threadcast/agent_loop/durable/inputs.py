@@ -53,6 +53,7 @@ def inputs_of(state: OwnerState, tools: ChatTools) -> Inputs:
     if request.run is None:  # impossible: a run is open
         raise ValueError("no run is open")
     state_text = run.agent.state
-    return Inputs(
-        **given(run.agent.name, request, request.run), state=None if state_text is None else decoded(state_text, Any)
-    )
+    fields = given(run.agent.name, request, request.run)
+    declared = run.agent.tools  # by the agent itself, since the run began
+    fields["tools"] = [tool for tool in request.tools if tool.name not in declared]
+    return Inputs(**fields, state=None if state_text is None else decoded(state_text, Any))

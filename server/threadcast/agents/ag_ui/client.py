@@ -1,0 +1,119 @@
+"""One run at a remote agent over HTTP: a POST whose answer is a stream of events.
+
+The agent is not trusted: its stream has bounds of size and silence, redirects are not followed, and its texts reach
+people only as texts.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+
+from threadcast.agents.ag_ui.events import Event, event_of
+from threadcast.providers.sse_split import EventTooLarge, SseSplitter
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.loopback import is_loopback
+
+__all__ = ["ATTEMPTS", "EVENT_MAX_BYTES", "STREAM_MAX_BYTES", "RemoteAgent"]
+
+EVENT_MAX_BYTES = 4_194_304
+"""The largest event, as of MCP servers: decoding it takes 10 ms."""
+
+STREAM_MAX_BYTES = 67_108_864
+"""The largest stream of one run: a hundred times the longest answers of today's models with all their frames."""
+
+CONNECT_SECONDS = 5.0
+
+ATTEMPTS = 4
+PAUSES_SECONDS = (0.5, 1.0, 2.0)
+"""A run that has sent no event yet is asked for again, with these pauses."""
+
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""The answers after which asking again may help (RFC 9110 §15, RFC 6585 §4, RFC 8470)."""
+
+
+class RemoteAgent:
+    """A remote agent. `silence_seconds` is the longest time without a byte."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], silence_seconds: float) -> None:
+        self._url = url
+        self._headers = {**headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
+        self._silence_seconds = silence_seconds
+
+    @asynccontextmanager
+    async def run(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Event]]:
+        """Begin a run and yield its events, once the first one has arrived. Until then a failure is retried.
+
+        Raises:
+            ModelFailed: the agent cannot be reached, refuses, is silent, or sends what is no stream of events.
+        """
+        data = msgspec.json.encode(body)
+        timeout = httpx2.Timeout(self._silence_seconds, connect=CONNECT_SECONDS)
+        trust_env = not is_loopback(httpx2.URL(self._url).host)
+        async with httpx2.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=trust_env) as client:
+            for number in range(ATTEMPTS):
+                is_last = number == ATTEMPTS - 1
+                try:
+                    async with client.stream("POST", self._url, content=data, headers=self._headers) as answer:
+                        if answer.status_code == 200:
+                            events = _events(answer)
+                            first = await anext(events, None)
+                            if first is not None or is_last:
+                                yield _with(first, events)
+                                return
+                        elif answer.status_code not in RETRIED or is_last:
+                            raise _refused(answer.status_code)
+                except httpx2.HTTPError as wrong:
+                    if is_last:
+                        raise _lost(wrong) from wrong
+                await asyncio.sleep(PAUSES_SECONDS[number])
+
+
+async def _events(answer: httpx2.Response) -> AsyncIterator[Event]:
+    """Yield the events of an answer. Raises ModelFailed."""
+    splitter = SseSplitter(EVENT_MAX_BYTES)
+    size = 0
+    try:
+        async for piece in answer.aiter_bytes():
+            size += len(piece)
+            if size > STREAM_MAX_BYTES:
+                raise ModelFailed("llm_error", f"The agent sent more than {STREAM_MAX_BYTES:,} bytes and was stopped.")
+            for data in splitter.feed(piece):
+                event = event_of(data)
+                if event is not None:
+                    yield event
+    except EventTooLarge:
+        sentence = f"The agent sent an event of more than {EVENT_MAX_BYTES:,} bytes and was stopped."
+        raise ModelFailed("llm_error", sentence) from None
+    except (ValueError, RecursionError) as wrong:
+        raise ModelFailed("llm_error", "The agent sent what is no event of AG-UI.", detail=str(wrong)) from None
+
+
+async def _with(first: Event | None, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    """Yield the first event and the others. Raises ModelFailed: the connection was lost in between."""
+    if first is not None:
+        yield first
+    try:
+        async for event in events:
+            yield event
+    except httpx2.HTTPError as wrong:
+        raise _lost(wrong) from wrong
+
+
+def _refused(status: int) -> ModelFailed:
+    if status in (401, 403):
+        return ModelFailed("auth_failed", "The agent refused the server's credentials.", status=status)
+    if status == 429:
+        return ModelFailed("rate_limited", "The agent is asked too often now.", status=status)
+    return ModelFailed("llm_error", f"The agent answered with the status {status}.", status=status)
+
+
+def _lost(wrong: Exception) -> ModelFailed:
+    if isinstance(wrong, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return ModelFailed("connection", "The agent cannot be reached.", detail=type(wrong).__name__)
+    if isinstance(wrong, httpx2.ReadTimeout):
+        return ModelFailed("timeout", "The agent sent nothing for too long.", detail=type(wrong).__name__)
+    return ModelFailed("stream_error", "The connection to the agent was lost.", detail=type(wrong).__name__)

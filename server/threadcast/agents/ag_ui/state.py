@@ -1,0 +1,38 @@
+"""The state of a remote agent: JSON that it replaces or changes by JSON Patch (RFC 6902). Pure."""
+
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = ["OPERATIONS_MAX", "STATE_MAX_BYTES", "changed", "checked"]
+
+STATE_MAX_BYTES = 128_000
+"""The largest state as JSON, half of what a message may keep: the state is sent with each run."""
+
+OPERATIONS_MAX = 1_000
+"""The most operations of one change."""
+
+
+def checked(state: Any) -> Any:  # Any: JSON
+    """Return a state. Raises ValueError if it is too large."""
+    size = len(msgspec.json.encode(state))
+    if size > STATE_MAX_BYTES:
+        raise ValueError(f"the agent's state has {size:,} bytes as JSON; {STATE_MAX_BYTES:,} are possible")
+    return state
+
+
+def changed(state: Any, patch: list[JsonObject]) -> Any:  # Any: JSON
+    """Return the state after a change. Raises ValueError: the change does not fit the state, or is too large."""
+    if len(patch) > OPERATIONS_MAX:
+        raise ValueError(f"a change of the state has {len(patch):,} operations; {OPERATIONS_MAX:,} are possible")
+    for operation in patch:
+        try:
+            state = jsonpatch.apply_patch(state, [operation])
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError) as wrong:
+            raise ValueError(f"a change does not fit the agent's state: {wrong}"[:300]) from None
+        if operation.get("op") == "copy":  # a copy may double the state, so each is checked
+            checked(state)
+    return checked(state)

@@ -1,0 +1,44 @@
+"""Builds the agents that are configured and not coded: `[agents.NAME]`."""
+
+from threadcast.custom_agents.agent import Agent
+from threadcast.settings import Settings
+from threadcast.settings.agents import ConfiguredAgent
+from threadcast.settings.values import revealed
+
+__all__ = ["configured_agents"]
+
+
+def configured_agents(settings: Settings, taken: list[Agent]) -> list[Agent]:
+    """Return the configured agents. `taken` are those of the operator's file.
+
+    Raises:
+        ValueError: an agent has a name that is taken, or needs an extra that is not installed.
+    """
+    names = {each.name.casefold() for each in taken}
+    found: list[Agent] = []
+    for name, wanted in settings.agents.items():
+        if not wanted.enabled:
+            continue
+        if name.casefold() in names:
+            raise ValueError(f"agents.{name}: another agent of server.app has this name (case does not matter)")
+        names.add(name.casefold())
+        try:
+            found.append(_agent(name, wanted))
+        except (ImportError, TypeError) as wrong:
+            raise ValueError(f"agents.{name}: {wrong}") from None
+    return found
+
+
+def _agent(name: str, wanted: ConfiguredAgent) -> Agent:
+    """Return the agent. Its module is imported here, so that other servers do not pay for it. Raises ImportError."""
+    from threadcast.agents.ag_ui import serve
+
+    return serve(
+        wanted.url,
+        name=name,
+        title=wanted.title,
+        description=wanted.description,
+        headers=revealed(wanted.headers),
+        policies=dict(wanted.policies),
+        silence_seconds=wanted.silence_seconds,
+    )
