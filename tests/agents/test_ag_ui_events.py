@@ -14,7 +14,7 @@ from threadcast.agents.ag_ui.history import Conversation, Kept, conversation_of,
 from threadcast.agents.ag_ui.state import STATE_MAX_BYTES, changed, checked
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, kept_in
 from threadcast.custom_agents.rounds import RoundMessage
-from threadcast_protocol.wire.messages import FunctionCall, ImagePart, ImageUrl, TextPart, ToolCall
+from threadcast_protocol.wire.messages import FunctionCall, ImagePart, ImageUrl, JsonObject, TextPart, ToolCall
 
 pytestmark = pytest.mark.row("AGT-10")
 
@@ -59,9 +59,15 @@ def test_interrupts_that_do_not_fit_are_no_interrupts() -> None:
 
 def test_changes_of_the_state_are_bounded() -> None:
     assert changed({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}]) == {"a": [1, 2]}
-    for patch in ([{"op": "remove", "path": "/b"}], [{"op": "test", "path": "/a", "value": 2}], [{"op": "odd"}], [{}]):
+    wrong: list[JsonObject] = [
+        {"op": "remove", "path": "/b"},
+        {"op": "test", "path": "/a", "value": 2},
+        {"op": "odd"},
+        {},
+    ]
+    for operation in wrong:
         with pytest.raises(ValueError, match="does not fit"):
-            changed({"a": 1}, patch)
+            changed({"a": 1}, [operation])
     doubling = [{"op": "copy", "from": "", "path": f"/{number}"} for number in range(60)]
     with pytest.raises(ValueError, match="are possible"):
         changed({"a": "x" * 1_000}, doubling)
