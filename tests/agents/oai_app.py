@@ -152,15 +152,31 @@ serve(clerk, policies={"look": "client"})
 # handoffs, and an agent as a tool
 
 
+@input_guardrail
+async def no_dogs(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+    effect(f"guardrail of {agent.name}")
+    return GuardrailFunctionOutput("Dogs stay outside.", "dog" in asked(given))
+
+
 def write_translator(given: Any, instructions: str) -> Any:
     effect("nested model call")
     return [said(f"hallo {asked(given)}")]
 
 
 def write_support(given: Any, instructions: str) -> Any:
-    if not outputs(given)[1:]:
-        return [call("translate", f"call_t{len(given)}", input="Welt")]
-    return [said(f"{instructions} {outputs(given)[-1]}")]
+    found = [each for each in outputs(given) if not each.startswith("{")]  # without the handoff's
+    match found:
+        case []:
+            return [call("translate", f"call_t{len(given)}", input="Welt")]
+        case [_]:
+            return [call("sign", f"call_s{len(given)}")]
+    return [said(f"{instructions} {' '.join(found)}", len(given))]
+
+
+@function_tool(needs_approval=True)
+def sign() -> str:
+    """Sign."""
+    return "signed"
 
 
 def write_triage(given: Any, instructions: str) -> Any:
@@ -176,19 +192,18 @@ support = Agent(
     "support",
     instructions="I support.",
     model=LocalModel(write_support),
-    tools=[translator.as_tool("translate", "Translate.")],
+    tools=[translator.as_tool("translate", "Translate."), sign],
 )
-triage = Agent("triage", model=LocalModel(write_triage), handoffs=[handoff(support, on_handoff=on_handoff)])
+triage = Agent(
+    "triage",
+    model=LocalModel(write_triage),
+    handoffs=[handoff(support, on_handoff=on_handoff)],
+    input_guardrails=[no_dogs],
+)
 serve(triage)
 
 
 # guardrails, structured output, and turns without an end
-
-
-@input_guardrail
-async def no_dogs(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
-    effect("input guardrail")
-    return GuardrailFunctionOutput("Dogs stay outside.", "dog" in asked(given))
 
 
 @output_guardrail(name="short answers")
@@ -263,16 +278,19 @@ serve(
 
 
 def write_flaky(given: Any, instructions: str) -> Any:
+    if outputs(given):
+        return [said("It works.")]
     effect("flaky")
     if EFFECTS.read_text().count("flaky") == 1:
         raise ConnectionError("not yet")
-    return [said("It works.")]
+    return [call("sign", f"call_{len(given)}")]
 
 
 serve(
     Agent(
         "flaky",
         model=LocalModel(write_flaky),
+        tools=[sign],
         model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2, policy=lambda _: True)),
     )
 )
