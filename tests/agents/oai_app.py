@@ -1,6 +1,7 @@
 """Agents of the OpenAI Agents SDK with a model without a network. Effects are lines of the file `effects`."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from agents import (
     ModelRetrySettings,
     ModelSettings,
     OpenAIProvider,
+    RetryPolicyContext,
     RunConfig,
     RunContextWrapper,
     ToolGuardrailFunctionOutput,
@@ -133,6 +135,9 @@ def write_clerk(given: Any, instructions: str) -> Any:
     if found:
         return [said(" | ".join(found))]
     name, *arguments = asked(given).split()
+    if name == "remember":
+        kept = json.dumps([item for item in given if item.get("type") == "function_call_output"])
+        return [said(f"{kept.count('data:image')} images")]
     made: dict[str, Any] = {"feed": {"animal": "".join(arguments)}}
     if name == "transfer":
         made[name] = {"dollars": int(arguments[0])}
@@ -170,7 +175,8 @@ def write_support(given: Any, instructions: str) -> Any:
             return [call("translate", f"call_t{len(given)}", input="Welt")]
         case [_]:
             return [call("sign", f"call_s{len(given)}")]
-    return [said(f"{instructions} {' '.join(found)}", len(given))]
+    handoffs = sum(item.get("name") == "transfer_to_support" for item in given)
+    return [said(f"{instructions} {' '.join(found)} {handoffs}", len(given))]
 
 
 @function_tool(needs_approval=True)
@@ -277,6 +283,10 @@ serve(
 )
 
 
+def is_connection(failed: RetryPolicyContext) -> bool:
+    return isinstance(failed.error, ConnectionError)
+
+
 def write_flaky(given: Any, instructions: str) -> Any:
     if outputs(given):
         return [said("It works.")]
@@ -291,7 +301,7 @@ serve(
         "flaky",
         model=LocalModel(write_flaky),
         tools=[sign],
-        model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2, policy=lambda _: True)),
+        model_settings=ModelSettings(retry=ModelRetrySettings(max_retries=2, policy=is_connection)),
     )
 )
 

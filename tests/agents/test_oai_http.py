@@ -83,8 +83,11 @@ async def test_a_function_decides_which_calls_need_an_approval_and_outputs_keep_
         assert "transfer 50" not in effects(server), "a person is asked before the effect"
         await decide(server, chat_id, reason, True)
         await watcher.at_rest()
-    assert watcher.messages[-2] == ("tool", "large\n[image]")
-    assert '"image_url": "data:image/png;base64,AAAA"' in watcher.messages[-1][1]
+        assert watcher.messages[-2] == ("tool", "large\n[image]")
+        assert '"image_url": "data:image/png;base64,AAAA"' in watcher.messages[-1][1]
+        await command(server.url, chat_id, user_message("b", "remember", params={"mode": "clerk"}))
+        await watcher.at_rest(runs=2)
+    assert watcher.messages[-1][1] == "1 images", "the next run reads the output without loss"
     assert effects(server).count("transfer 50") == 1
 
 
@@ -115,7 +118,7 @@ async def test_a_handoff_changes_the_speaker_and_a_replay_repeats_nothing(server
         [reason] = await paused(watcher)
         await decide(server, chat_id, reason, True)
         await watcher.at_rest()
-        assert watcher.messages[-1][1] == "I support. hallo Welt signed"
+        assert watcher.messages[-1][1] == "I support. hallo Welt signed 1"
         statuses = [event.status_text for event in watcher.events if isinstance(event, RuntimeUpdated)]
         assert "Handed over to support" in statuses
         assert {each.extra["speaker"] for each in nodes(watcher) if each.role == "assistant"} == {"support"}
@@ -127,7 +130,7 @@ async def test_a_handoff_changes_the_speaker_and_a_replay_repeats_nothing(server
         [reason] = await paused(watcher)
         await decide(server, chat_id, reason, True)
         await watcher.at_rest(runs=2)
-    assert watcher.messages[-1][1] == "I support. hallo Welt signed"
+    assert watcher.messages[-1][1] == "I support. hallo Welt signed 1"
     assert effects(server).count("handed over") == 1, "the agent that spoke last goes on"
 
 
