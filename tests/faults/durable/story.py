@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx2
@@ -20,7 +20,19 @@ from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.events import ErrorHappened
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["PHASES", "Story", "play"]
+__all__ = [
+    "PHASES",
+    "Phase",
+    "Story",
+    "bound_seconds",
+    "effects_of",
+    "has_answers",
+    "is_step",
+    "play",
+    "shown_characters",
+]
+
+Phase = Callable[[Watcher], object]
 
 RUN_SECONDS = 120.0
 TAKEOVER_SECONDS = 5.0
@@ -30,33 +42,36 @@ SLACK_SECONDS = 1.5
 """A record of the start or the end of an effect is durable at most that long before or after its line in the file."""
 
 
-def _step(watcher: Watcher, name: str, status: str = "running") -> bool:
+def is_step(watcher: Watcher, name: str, status: str = "running") -> bool:
+    """Return whether a step of the agent has this status."""
     state = watcher.state
     return state is not None and any(s.name == name and s.status == status for s in state.runtime.agent_steps)
 
 
-def _shown(watcher: Watcher) -> int:
+def shown_characters(watcher: Watcher) -> int:
+    """Return the characters of the open answer."""
     state = watcher.state
     return len(str(state.draft.content)) if state is not None and state.draft is not None else 0
 
 
-def _answers(watcher: Watcher) -> int:
+def has_answers(watcher: Watcher) -> int:
+    """Return the number of answers with text."""
     return sum(role == "assistant" and bool(text) for role, text in watcher.messages) if watcher.state else 0
 
 
-PHASES: dict[str, Callable[[Watcher], object]] = {
+PHASES: dict[str, Phase] = {
     "start": lambda w: True,
-    "step": lambda w: _step(w, "plan"),
-    "thread": lambda w: _step(w, "again"),
-    "first answer": lambda w: _shown(w) > 60,
-    "gather": lambda w: _step(w, "thread"),
-    "race": lambda w: _step(w, "quick") or _step(w, "thread", "done"),
+    "step": lambda w: is_step(w, "plan"),
+    "thread": lambda w: is_step(w, "again"),
+    "first answer": lambda w: shown_characters(w) > 60,
+    "gather": lambda w: is_step(w, "thread"),
+    "race": lambda w: is_step(w, "quick") or is_step(w, "thread", "done"),
     "approval": lambda w: w.state is not None and bool(w.state.runtime.pause_reasons),
     "client": lambda w: w.state is not None and bool(w.state.runtime.ide_calls),
     "tool": lambda w: w.state is not None and any(call.name == "charge" for call in w.state.runtime.tools),
-    "ask": lambda w: _step(w, "Which one?", "waiting"),
+    "ask": lambda w: is_step(w, "Which one?", "waiting"),
     "sleep": lambda w: w.state is not None and "sleeping until" in (w.state.runtime.status_text or ""),
-    "last answer": lambda w: _answers(w) >= 1 and _step(w, "Which one?", "done") and _shown(w) > 20,
+    "last answer": lambda w: has_answers(w) >= 1 and is_step(w, "Which one?", "done") and shown_characters(w) > 20,
 }
 """What a client sees at the moments around which an owner is killed."""
 
@@ -74,8 +89,20 @@ class Story:
         self.violations: list[str] = []
 
 
-async def play(fleet: Fleet, chat_id: str, chance: random.Random, phase: str, faults: str) -> Story:
-    """Play one run. `faults` is none, one (kill), two (kills in a row) or store (killed and started again)."""
+async def play(
+    fleet: Fleet,
+    chat_id: str,
+    chance: random.Random,
+    phase: str,
+    faults: str,
+    *,
+    phases: Mapping[str, Phase] = PHASES,
+    may_be_interrupted: bool = False,
+    judge: Callable[[Story, Watcher, list[JsonObject]], None] | None = None,
+) -> Story:
+    """Play one run. `faults` is none, one (kill), two (kills in a row) or store (killed and started again). `judge`
+    judges the text and the effects in place of those of the durable agent. `may_be_interrupted`: the run may also end
+    as `interrupted`."""
     story = Story(chat_id, phase)
     one, other = TimedWatcher(chat_id), Watcher(chat_id)
     async with (
@@ -88,7 +115,7 @@ async def play(fleet: Fleet, chat_id: str, chance: random.Random, phase: str, fa
         try:
             async with asyncio.timeout(RUN_SECONDS):
                 if faults != "none":
-                    await _strike(fleet, one, story, chance, faults)
+                    await _strike(fleet, one, story, chance, faults, phases[phase])
                 async with watching(fleet.url, chat_id) as late:
                     await one.at_rest(seconds=RUN_SECONDS)
                     await other.until(lambda w: w.state == one.state)
@@ -99,8 +126,8 @@ async def play(fleet: Fleet, chat_id: str, chance: random.Random, phase: str, fa
             return story
         finally:
             person.cancel()
-        _judge_clients(story, one, late)
-    _judge_text(story, one, _effects(fleet.data / "effects", chat_id))
+        _judge_clients(story, one, late, may_be_interrupted=may_be_interrupted)
+    (judge or _judge_text)(story, one, effects_of(fleet.data / "effects", chat_id))
     story.takeover_seconds = one.gaps()
     return story
 
@@ -144,9 +171,11 @@ async def _answer(http: httpx2.AsyncClient, watcher: Watcher) -> None:
                 await _post(http, watcher.chat_id, {**body, "tool_call_id": call.tool_call_id, "content": "blue"})
 
 
-async def _strike(fleet: Fleet, watcher: Watcher, story: Story, chance: random.Random, faults: str) -> None:
+async def _strike(
+    fleet: Fleet, watcher: Watcher, story: Story, chance: random.Random, faults: str, phase: Phase
+) -> None:
     """Wait for the phase and a random moment of it, and kill."""
-    await watcher.until(lambda w: PHASES[story.phase](w) or w.runs_ended)
+    await watcher.until(lambda w: phase(w) or w.runs_ended)
     await asyncio.sleep(chance.uniform(0, 0.4))
     if faults == "store":
         fleet.store.kill()
@@ -176,14 +205,15 @@ async def _kill(fleet: Fleet, story: Story, chance: random.Random) -> None:
     await fleet.add_worker()
 
 
-def _judge_clients(story: Story, one: Watcher, late: Watcher) -> None:
+def _judge_clients(story: Story, one: Watcher, late: Watcher, *, may_be_interrupted: bool = False) -> None:
     """All clients are equal to the letter, and a snapshot with the events after it is the later snapshot."""
     if late.snapshot != one.snapshot:
         story.violations.append("a client that came later has another state")
     if one.snapshots != 1:
         story.violations.append(f"the client that stayed got {one.snapshots} snapshots")
+    is_interrupted = may_be_interrupted and one.state is not None and one.state.runtime.outcome == "interrupted"
     wrong = [event for event in one.events if isinstance(event, ErrorHappened)]
-    if wrong:
+    if wrong and not (is_interrupted and {event.code for event in wrong} == {"interrupted"}):
         story.violations.append(f"an error: {wrong[0].code}: {wrong[0].message}")
     first = late.frames[0]
     position = int(late.last_id.split("-")[2])  # the base of the only snapshot
@@ -193,11 +223,12 @@ def _judge_clients(story: Story, one: Watcher, late: Watcher) -> None:
         shown = {key: value for key, value in first.items() if key not in ("chat_id", "seq")}
         if json.loads(encode(snapshot_of(then))) != shown:
             story.violations.append(f"the state after event {position - base} is not the snapshot of that moment")
-    if one.state is not None and one.state.runtime.outcome != "complete":
+    if one.state is not None and one.state.runtime.outcome != "complete" and not is_interrupted:
         story.violations.append(f"the outcome is {one.state.runtime.outcome}")
 
 
-def _effects(file: Path, chat_id: str) -> list[JsonObject]:
+def effects_of(file: Path, chat_id: str) -> list[JsonObject]:
+    """Return the lines of the file of effects that are of this chat."""
     lines = (json.loads(line) for line in file.read_text().splitlines()) if file.exists() else ()
     return [line for line in lines if line["chat"] == chat_id]
 

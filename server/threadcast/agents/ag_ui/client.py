@@ -29,7 +29,10 @@ CONNECT_SECONDS = 5.0
 
 ATTEMPTS = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0)
-"""A run that has sent no event yet is asked for again, with these pauses."""
+"""A run that has not begun is asked for again, with these pauses."""
+
+NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
+"""Failures after which the agent cannot have begun."""
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The answers after which asking again may help (RFC 9110 §15, RFC 6585 §4, RFC 8470)."""
@@ -45,7 +48,8 @@ class RemoteAgent:
 
     @asynccontextmanager
     async def run(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Event]]:
-        """Begin a run and yield its events, once the first one has arrived. Until then a failure is retried.
+        """Begin a run and yield its events, once the first one has arrived. A request that has not reached the agent,
+        or that it has refused for now, is repeated.
 
         Raises:
             ModelFailed: the agent cannot be reached, refuses, is silent, or sends what is no stream of events.
@@ -60,14 +64,12 @@ class RemoteAgent:
                     async with client.stream("POST", self._url, content=data, headers=self._headers) as answer:
                         if answer.status_code == 200:
                             events = _events(answer)
-                            first = await anext(events, None)
-                            if first is not None or is_last:
-                                yield _with(first, events)
-                                return
-                        elif answer.status_code not in RETRIED or is_last:
+                            yield _with(await anext(events, None), events)
+                            return
+                        if answer.status_code not in RETRIED or is_last:
                             raise _refused(answer.status_code)
                 except httpx2.HTTPError as wrong:
-                    if is_last:
+                    if is_last or not isinstance(wrong, NOT_SENT):
                         raise _lost(wrong) from wrong
                 await asyncio.sleep(PAUSES_SECONDS[number])
 

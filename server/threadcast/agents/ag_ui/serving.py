@@ -2,8 +2,8 @@
 
 A run of the chat is one or more runs of the agent: an interrupt ends the agent's run, and the answer begins its next
 one with `resume`; the result of a client's tool begins one, too. While people or clients are waited for, nothing is
-held. A run of the agent that has sent an event is never repeated: after a crash in its middle the chat's run ends
-`interrupted`, and what was shown stays.
+held. A run of the agent that was asked for is never repeated after a crash: the chat's run ends `interrupted`, and what
+was shown stays.
 """
 
 import asyncio
@@ -113,8 +113,8 @@ class _Run:
             return msgspec.convert(recorded, RunDone)
         if await self._seam.get(f"{key}-begun"):
             raise AttemptCut(CUT)
+        await self._seam.put(f"{key}-begun", True)  # before the request, which may have effects before its first event
         async with self._remote.run(self._body(key, resume)) as events:
-            await self._seam.put(f"{key}-begun", True)
             stream = RunStream(
                 self._seam, key, events, self._conversation, self._calls, self._client_tools, self._policies
             )
