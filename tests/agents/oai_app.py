@@ -332,3 +332,5 @@ serve(
     ),
     policies={"add": "ask"},
 )
+
+serve(Agent("unreachable", mcp_servers=[MCPServerStdio({"command": sys.executable, "args": ["-c", ""]}, name="gone")]))

@@ -166,6 +166,11 @@ async def test_tools_of_an_mcp_server_run_under_the_policies(server: Process) ->
     assert "sum 5" in watcher.messages[-1][1]
 
 
+async def test_an_mcp_server_that_cannot_be_reached_is_named(server: Process) -> None:
+    error = error_of(await answered(server, "unreachable"))
+    assert (error.code, error.message) == ("connection", "The agent cannot reach its MCP servers: gone.")
+
+
 async def test_stop_ends_the_run_and_keeps_the_text(server: Process) -> None:
     async with asked(server, "bank") as (chat_id, watcher):
         await watcher.until(

@@ -6,18 +6,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from agents import Agent, FunctionTool, WebSearchTool, function_tool
+from agents import Agent, FunctionTool, GuardrailFunctionOutput, InputGuardrail, WebSearchTool, function_tool
 from agents.agent_output import AgentOutputSchema
-from agents.exceptions import ModelBehaviorError
+from agents.exceptions import InputGuardrailTripwireTriggered, ModelBehaviorError
+from agents.guardrail import InputGuardrailResult
 from agents.tool import LocalShellTool
-from openai.types.responses import ResponseFunctionWebSearch
+from openai.types.responses import ResponseCodeInterpreterToolCall, ResponseFunctionWebSearch
+from openai.types.responses.response_code_interpreter_tool_call import OutputLogs
 from openai.types.responses.response_function_web_search import ActionSearch
 from pydantic import BaseModel
 
 from tests.agents.oai_model import call, response, said, thought
 from threadcast.agents.openai_agents import serve
+from threadcast.agents.openai_agents.graph import AGENTS_MAX, agents_of
+from threadcast.agents.openai_agents.guardrails import INFO_MAX_CHARACTERS, trip_text
 from threadcast.agents.openai_agents.history import NOT_CARRIED_OUT, Kept, input_of, keep_of
 from threadcast.agents.openai_agents.responses import (
+    HOSTED_ARGUMENTS_MAX_CHARACTERS,
+    HOSTED_RESULT_MAX_CHARACTERS,
     ResponseReader,
     arguments_of,
     decoded_response,
@@ -243,3 +249,37 @@ def test_traces_are_sent_only_if_the_operator_wants_it() -> None:
 def test_the_sdk_is_imported_only_when_it_is_used(program: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == printed
+
+
+def test_what_hosted_tools_and_guardrails_say_is_cut_where_it_is_shown() -> None:
+    ran = ResponseCodeInterpreterToolCall(
+        id="ci_1",
+        type="code_interpreter_call",
+        status="completed",
+        container_id="c",
+        code="y" * 2 * HOSTED_ARGUMENTS_MAX_CHARACTERS,
+        outputs=[OutputLogs(type="logs", logs="x" * 2 * HOSTED_RESULT_MAX_CHARACTERS)],
+    )
+    [piece] = read(ran)
+    assert isinstance(piece, Call)
+    assert len(piece.args["arguments"]) == HOSTED_ARGUMENTS_MAX_CHARACTERS
+    reader = ResponseReader((), None, "")
+    list(reader.read(Event("response.completed", response=response([ran]))))
+    [(_, _, result, _)] = hosted_results(reader.whole())
+    assert len(result) == HOSTED_RESULT_MAX_CHARACTERS
+    assert reader.whole().output == [ran], "the model reads everything again"
+    guardrail = InputGuardrail(guardrail_function=lambda *_: GuardrailFunctionOutput("", True), name="g")
+    tripped = InputGuardrailTripwireTriggered(
+        InputGuardrailResult(guardrail, GuardrailFunctionOutput("z" * 2 * INFO_MAX_CHARACTERS, True))
+    )
+    assert trip_text(tripped) == f"The input guardrail 'g' stopped the run: {'z' * INFO_MAX_CHARACTERS}"
+
+
+def test_a_graph_of_handoffs_has_a_bound_and_may_have_circles() -> None:
+    first, second = Agent("first"), Agent("second")
+    first.handoffs, second.handoffs = [second], [first]
+    assert [each.name for each in agents_of(first)] == ["first", "second"]
+    for number in range(AGENTS_MAX):
+        second.handoffs.append(Agent(f"agent{number}"))
+    with pytest.raises(TypeError, match="more than 200 agents"):
+        agents_of(first)

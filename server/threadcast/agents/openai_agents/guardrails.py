@@ -17,7 +17,7 @@ from threadcast.agents.openai_agents.models import is_nested
 from threadcast.custom_agents.seam import Seam
 from threadcast_protocol.wire.mending import mend
 
-__all__ = ["TRIPPED", "recorded_input_guardrail", "recorded_output_guardrail", "trip_text"]
+__all__ = ["INFO_MAX_CHARACTERS", "TRIPPED", "recorded_input_guardrail", "recorded_output_guardrail", "trip_text"]
 
 INFO_MAX_CHARACTERS = 500
 """The longest information of a guardrail that the run's error shows."""

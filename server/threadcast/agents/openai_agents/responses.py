@@ -24,6 +24,8 @@ from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = [
     "HOSTED",
+    "HOSTED_ARGUMENTS_MAX_CHARACTERS",
+    "HOSTED_RESULT_MAX_CHARACTERS",
     "ResponseReader",
     "arguments_of",
     "called_name",
