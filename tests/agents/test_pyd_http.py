@@ -130,7 +130,10 @@ async def test_structured_output_is_a_payload_and_a_wrong_one_is_asked_for_again
         await watcher.at_rest()
         last = [event for event in watcher.events if isinstance(event, PayloadAdded)][-1]
         assert (last.payload_type, last.data) == ("Weather", {"city": "Ulm", "degrees": 7})
-        assert [call for each in nodes(watcher) for call in each.tool_calls] == []
+        assert [(each.role, each.tool_calls) for each in nodes(watcher)] == [("user", []), ("assistant", [])]
+        assert watcher.state is not None
+        shown = [each.data for each in watcher.state.payloads if each.message_id in watcher.state.path]
+        assert shown == [last.data], "the message of the refused one is removed"
         await command(server.url, chat_id, user_message("b", "again", params={"mode": "weather"}))
         await watcher.at_rest(runs=2)
     assert watcher.state is not None

@@ -140,9 +140,10 @@ def test_later_runs_read_the_kept_messages_and_not_what_clients_see() -> None:
         ]
     )
     assert prompt == "again"
-    assert history[1:] == [system, first, returned, last]
-    assert isinstance(history[0], ModelRequest)
-    assert history[0].parts[0].content == "pay"  # type: ignore[union-attr]  # it is a prompt
+    system_prompt, asked, *rest = history
+    assert [system_prompt, *rest] == [system, first, returned, last]
+    assert isinstance(asked.parts[0], UserPromptPart)
+    assert asked.parts[0].content == "pay"
 
 
 def test_each_call_of_the_history_has_a_result() -> None:

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     ModelResponsePart,
     RetryPromptPart,
+    SystemPromptPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -96,6 +97,8 @@ def history_of(
         for each in of_framework:
             if isinstance(each, ModelResponse):
                 names.update((call.tool_call_id, call.tool_name) for call in each.tool_calls)
+        if of_framework and _is_system(of_framework[0]):  # it was ahead of the first prompt, which the chat has
+            found.insert(0, of_framework.pop(0))
         found.extend(of_framework)
     if results:
         found.append(ModelRequest(list(results.values())))
@@ -109,6 +112,10 @@ def _kept(message: RoundMessage) -> tuple[Kept | None, list[ModelMessage]]:
         return kept, decoded(kept.messages) if kept is not None else []
     except (msgspec.DecodeError, ValidationError):
         return None, []
+
+
+def _is_system(message: ModelMessage) -> bool:
+    return isinstance(message, ModelRequest) and all(isinstance(part, SystemPromptPart) for part in message.parts)
 
 
 def _response(message: RoundMessage, prefix: str) -> list[ModelMessage]:

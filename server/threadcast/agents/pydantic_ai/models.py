@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_ai import RunContext
 from pydantic_ai.messages import (
@@ -43,6 +43,7 @@ class Messages:
         self._has_response = False
         self._open: set[str] = set()
         self._unkept: list[ModelMessage] = []
+        self._output: _ShownOutput | None = None
 
     async def respond(self, model: Model, asked: tuple[Any, Any, ModelRequestParameters]) -> ModelResponse:
         """Ask the model and write its response as the next message, or return the recorded response. `asked` are the
@@ -94,7 +95,7 @@ class Messages:
                 if error is not None:
                     raise error from None
                 raise
-        return await self._finished(shown)
+        return await self._finished(shown, {each.name for each in asked[2].output_tools})
 
     def began(self, call_id: str) -> ShownCall | None:
         """Return the shown call that the framework carries out now; None if no model has made it."""
@@ -119,6 +120,7 @@ class Messages:
         """Take the requests since the last response: they are kept with the next message. The prompt of the run is not,
         because the chat has it."""
         await self.report(self.history)
+        await self._remove_refused()
         requests: list[ModelMessage] = []
         for message in reversed(self.history):
             if isinstance(message, ModelResponse):
@@ -131,13 +133,27 @@ class Messages:
                 requests.insert(0, message)
         self._unkept.extend(requests)
 
-    async def _finished(self, shown: ShownMessage) -> ModelResponse:
-        """Remember the calls of a finished message, and report what tools of the model's provider have done."""
+    async def _remove_refused(self) -> None:
+        """Remove the last message if it is only a structured output which the framework has refused. What the message
+        kept is kept with the next one."""
+        output, self._output = self._output, None
+        if output is None or not _is_refused(self.history, output.call_ids):
+            return
+        await self._seam.remove(output.message_id)
+        self._unkept = output.kept
+
+    async def _finished(self, shown: ShownMessage, outputs: set[str]) -> ModelResponse:
+        """Remember the calls of a finished message, and report what tools of the model's provider have done. `outputs`
+        are the names of output tools."""
         [response] = decoded(shown.value)
         if not isinstance(response, ModelResponse):
             raise TypeError("the recorded value is no response")
         self._has_response = True
-        self._unkept = [] if shown.message_id else [*self._unkept, response]
+        kept = [*self._unkept, response]
+        output_ids = {call.tool_call_id for call in response.tool_calls if call.tool_name in outputs}
+        if shown.message_id and output_ids and not shown.text and not shown.calls:
+            self._output = _ShownOutput(shown.message_id, output_ids, kept)
+        self._unkept = [] if shown.message_id else kept
         self.calls.update((call.own_id, call) for call in shown.calls)
         self._open = {call.own_id for call in shown.calls}
         native = native_results(response)
@@ -148,6 +164,14 @@ class Messages:
             if call is not None:
                 await self._seam.report(call.id, ToolResult(content=text, failed=failed))
         return response
+
+
+class _ShownOutput(NamedTuple):
+    """A message that is only a structured output: its id, the ids of its calls, and what it keeps."""
+
+    message_id: str
+    call_ids: set[str]
+    kept: list[ModelMessage]
 
 
 class RecordedModel(WrapperModel):
@@ -176,6 +200,16 @@ class RecordedModel(WrapperModel):
         """Yield the events of a whole response: an event handler of the agent asks for a stream."""
         response = await self.request(messages, model_settings, model_request_parameters)
         yield CompletedStreamedResponse(response, model_request_parameters=model_request_parameters, replay_events=True)
+
+
+def _is_refused(history: Sequence[ModelMessage], call_ids: set[str]) -> bool:
+    """Return whether the last request asks the model for one of these outputs again."""
+    last = history[-1] if history else None
+    return isinstance(last, ModelRequest) and any(
+        isinstance(part, RetryPromptPart) or (isinstance(part, ToolReturnPart) and part.outcome == "retried")
+        for part in last.parts
+        if isinstance(part, RetryPromptPart | ToolReturnPart) and part.tool_call_id in call_ids
+    )
 
 
 def _can_stream(model: Model) -> bool:
