@@ -334,3 +334,21 @@ serve(
 )
 
 serve(Agent("unreachable", mcp_servers=[MCPServerStdio({"command": sys.executable, "args": ["-c", ""]}, name="gone")]))
+
+
+# a guardrail that trips while the model speaks
+
+
+@input_guardrail
+async def slow_check(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+    await asyncio.sleep(0.3)
+    return GuardrailFunctionOutput("Not so fast.", True)
+
+
+serve(
+    Agent(
+        "watched",
+        model=LocalModel(lambda *_: [said(WORDS * 5)], word_seconds=0.05),
+        input_guardrails=[slow_check],
+    )
+)

@@ -143,6 +143,12 @@ async def test_guardrails_end_the_run_with_their_names(server: Process) -> None:
     assert watcher.messages[-1] == ("assistant", "You said: a cat")
 
 
+async def test_a_guardrail_that_trips_while_the_model_speaks_stops_the_model(server: Process) -> None:
+    watcher = await answered(server, "watched")
+    assert error_of(watcher).message == "The input guardrail 'slow_check' stopped the run: Not so fast."
+    assert 0 < len(watcher.messages[1][1].split()) < 50, "what people have seen stays"
+
+
 async def test_structured_output_is_a_payload(server: Process) -> None:
     watcher = await answered(server, "weather")
     [payload] = [event for event in watcher.events if isinstance(event, PayloadAdded)]
