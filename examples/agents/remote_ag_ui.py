@@ -1,4 +1,4 @@
-"""A remote agent that speaks AG-UI, as a program of its own: `python examples/agents/ag_ui.py`.
+"""A remote agent that speaks AG-UI, as a program of its own: `python examples/agents/remote_ag_ui.py`.
 
 It stands for an agent in any language and framework. A local rule stands in for its model.
 """
