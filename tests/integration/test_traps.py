@@ -36,8 +36,8 @@ def hears_idle(watcher: Watcher) -> bool:
 
 
 async def test_trap_empty_draft_missing_from_the_snapshot(server: Process, chat_id: str) -> None:
-    """Who joins between `stream_started` and the first word gets a snapshot without the answer, and every delta that
-    follows is about a message that they do not know."""
+    """A reader that joins between `stream_started` and the first word gets a snapshot without the answer, so every
+    following delta belongs to a message that the reader does not know."""
     async with watching(server.url, chat_id) as first:
         await command(server.url, chat_id, user_message("a", "hi", params={"model": "demo/hang?rate=0"}))
         await first.until(lambda w: "stream_started" in w.types())
@@ -191,7 +191,8 @@ async def test_trap_cancelled_id_that_can_never_be_used(server: Process, chat_id
 
 
 async def test_trap_pause_lost_at_restart(tmp_path: Path) -> None:
-    """The question lives in a coroutine; its process dies, and a chat that waits for a person waits for nobody."""
+    """The question exists only in a coroutine. When its process dies, the chat waits for an answer that no code will
+    receive."""
     async with serving(tmp_path, is_durable=True) as first:
         async with watching(first.url, "c1") as tab:
             await command(first.url, "c1", user_message("a", NOTE, params=TOOLS))
@@ -271,8 +272,8 @@ async def test_trap_raw_newline_in_a_delta_forging_an_sse_field(server: Process,
 
 
 async def test_trap_half_open_blocking_read_that_swallows_work(valkey_server: ServerProcess, tmp_path: Path) -> None:
-    """A worker waits at the bell, its machine vanishes, and the server gives the next token to a line at whose other
-    end is nobody. The work must not have been in the token: whoever sweeps finds it."""
+    """A worker waits for a token, its machine vanishes, and Redis gives the next token to the dead connection. The work
+    must not be stored in the token alone: the next sweep of any worker finds the work."""
     url = fresh_url(valkey_server)
     keys = Keys(16)
     with running_fleet(tmp_path, url) as fleet, redis.Redis.from_url(url) as ghost:

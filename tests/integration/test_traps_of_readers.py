@@ -62,8 +62,8 @@ async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(har
 
 
 async def test_trap_text_reordered_when_a_queue_overflows(harness: Harness) -> None:
-    """A full queue drops its oldest or lets newer text pass: the reader ends with words in another order. What a slow
-    reader holds must at every moment be a beginning of the answer."""
+    """A full queue drops its oldest or lets newer text pass: the reader ends with words in another order. The text of a
+    slow reader must at every moment be a prefix of the answer."""
     words = [f"word{number} " for number in range(60)]
     writer = await answering(harness)
     async with (

@@ -1,8 +1,8 @@
 """The durable agents of a schedule: a program is played on the real `AgentContext`, and tells the book what it sees.
 
-What an operation is given depends on what the operations before it have returned, so a wrong value spreads as it would
-in a real agent. The rule: the player takes nothing from outside but the context; what it draws outside of it (the
-variant of a fickle answer, the number of a step's value) differs on purpose from execution to execution.
+The arguments of an operation depend on the results of the operations before it, so a wrong value spreads as in a real
+agent. The rule: the player takes nothing from outside but the context; what it draws outside of it (the variant of a
+fickle answer, the number of a step's value) differs on purpose from execution to execution.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class _Player:
         return is_new
 
     def _code_of(self, op: Op, prefix: str) -> Op:
-        """What this worker's code has in the place of a changed operation."""
+        """The operation that this worker's code has in place of a changed operation."""
         old, new = op.branches[0][0], op.changed
         if not self._has_new_code or new is None:
             return old

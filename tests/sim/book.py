@@ -360,7 +360,7 @@ class Book:
 
 
 def _said(record: Operation) -> str | None:
-    """What a player says that it received, if the record holds it; None if it does not."""
+    """The value that a player received, if the record contains it; otherwise None."""
     if record.status == "unknown":
         return f"OutcomeUnknown: the outcome of {record.name!r} is unknown: its worker died while it ran"
     if record.error is not None:

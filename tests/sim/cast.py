@@ -1,7 +1,7 @@
 """The model and the tools of a schedule: what they say follows from what they are asked, and from nothing else.
 
 A user's words end in a word that says what shall happen: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`, `kill`.
-So the right text of every answer can be computed from the log alone, whoever was alive when it was written. The rule:
+So the right text of every answer can be computed from the log alone, without knowing which process wrote it. The rule:
 `answer_to` is the only source of text.
 """
 
@@ -37,7 +37,7 @@ HANG_SECONDS = 120.0
 
 
 def answer_to(words: str) -> str:
-    """What the model answers to these words."""
+    """The model's answer to this text."""
     return f"To [{words[-60:]}] I say {len(words)}."
 
 

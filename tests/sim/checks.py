@@ -1,4 +1,4 @@
-"""What must hold when a schedule has settled, whatever went wrong on the way.
+"""The conditions that must hold when a schedule has settled, after any sequence of failures.
 
 Each check reads the log from its very first entry (`store.history`), the owner's cached state, the readers, the tools'
 own memory, and nothing that the parts under test say about themselves. A check that fails is a sentence in the world's
@@ -42,7 +42,8 @@ _WITH_EFFECTS = frozenset({MessageAdded, ThreadUpdated, Ack})
 
 
 def check_shown(world: "World", reader: "Reader") -> None:
-    """What a reader was shown since its last snapshot is a part of the log, always while nothing is taken back."""
+    """Everything that a reader was shown since its last snapshot is part of the log. This holds at every moment, unless
+    a failover takes entries back."""
     if world.rollbacks or world.deletes or not reader.shown:
         return
     _compare_shown(world, reader)
@@ -232,7 +233,7 @@ def _check_tools(world: "World") -> None:
 
 
 def unsettled(world: "World") -> str:
-    """What is still to happen; '' when nothing is."""
+    """Describes the work that is still to be done; '' when there is none."""
     if not world.is_quiet:
         return "not yet quiet"
     waiting = [name for name, client in world.clients.items() if not client.is_done]

@@ -70,7 +70,7 @@ _SHORTENED: dict[Any, dict[str, object]] = {
 
 
 class Chance:
-    """What the product may draw, from the seed."""
+    """The random values that the product may draw; they come from the seed."""
 
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.random = random.Random(seed)
@@ -102,7 +102,8 @@ def current(chance: Chance) -> Iterator[None]:
 
 
 class _Untraced:
-    """What a model call was like, of which a schedule keeps nothing (`WorkerContext.traces` is None)."""
+    """A trace of a model call that records nothing, because schedules keep no traces (`WorkerContext.traces` is
+    None)."""
 
     def __init__(self, *_: object) -> None:
         self.left_out: list[str] = []
@@ -117,7 +118,7 @@ class _Untraced:
 
 
 class _AsyncioOfWriter:
-    """What the writer uses of asyncio."""
+    """The part of asyncio that the writer uses."""
 
     Event = waits.QuickEvent
     Lock = asyncio.Lock
@@ -151,7 +152,7 @@ class _Random:
 
 
 class _Os:
-    """What the operations of a durable agent use of `os`."""
+    """The part of `os` that the operations of a durable agent use."""
 
     @staticmethod
     def urandom(count: int) -> bytes:
@@ -199,7 +200,7 @@ def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # An
 
 
 async def _never(_self: object) -> None:
-    """What is left out of a schedule."""
+    """The parts of the product that schedules leave out."""
 
 
 def _counted(stop_effects: Callable[[Actor], None]) -> Callable[[Actor], None]:
@@ -286,7 +287,7 @@ def installed() -> Iterator[None]:
     )
     for module in ours:
         if "_log" in vars(module):
-            put(module, "_log", structlog.get_logger().bind())  # bound once, not for every line that nobody reads
+            put(module, "_log", structlog.get_logger().bind())  # bound once, since most lines are dropped
     try:
         yield
     finally:

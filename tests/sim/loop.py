@@ -28,11 +28,11 @@ STEPS_MAX = 100_000
 
 
 class Stuck(Exception):
-    """Nothing is ready and nothing ever will be, or the callbacks never come to an end."""
+    """Raised when no callback is ready and no timer is set, or when the callbacks never end."""
 
 
 class Process:
-    """What the loop knows of a process. It is stopped when it is frozen or dead; `held` are the callbacks of a frozen
+    """The loop's record of a process. It is stopped when it is frozen or dead; `held` are the callbacks of a frozen
     one, in order."""
 
     def __init__(self, name: str) -> None:
@@ -59,7 +59,8 @@ class _Timer(asyncio.TimerHandle):
     __slots__ = ()
 
     def __init__(self, when: float, callback: Callable[..., object], args: Sequence[Any], context: Context) -> None:
-        # Not the base's: it asks for debugging and the source of every callback, and they are what a schedule costs.
+        # Replaces the constructor of the base class, whose debugging and source lookup of every callback are the main
+        # cost of a schedule.
         self._when = when
         self._callback = callback
         self._args = args
@@ -78,8 +79,8 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """What a running loop is asked for most is answered here, without the base's checks and debugging. What is ready
-    is a tuple of three, not a handle: nobody takes such a call back."""
+    """Overrides the most frequent methods of a running loop, without the checks and debugging of the base class. A
+    ready callback is a tuple of three, not a handle, because it is never cancelled."""
 
     get_debug = bool  # `bool()` is False, and needs no frame: each future asks
 
@@ -126,7 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def later(self, seconds: float, context: Context, callback: Callable[..., object], args: Sequence[Any]) -> None:
-        """As `call_later`, for good: nobody can take the call back, so it needs no handle."""
+        """Works like `call_later`, but the call cannot be cancelled, so it needs no handle."""
         heappush(self._timers, (self.now + seconds, next(self._numbers), (context, callback, args)))
 
     def sleep(self, seconds: float) -> "asyncio.Future[None]":
@@ -166,12 +167,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return main.result()
 
     def _close_later(self, left: AsyncGenerator[Any, Any]) -> None:  # Any: whatever it yields
-        """An async generator that nobody holds any more ends in its own time."""
+        """An async generator without references is closed in a later step of the loop."""
         self.call_soon(self.create_task, left.aclose())
 
     def _turns(self, main: "asyncio.Task[Any]") -> None:  # Any: whatever it returns
         """Until `main` is done: whose time has come is ready; if nothing is, the time of the next one has come. Then
-        all that is ready runs, and what it makes ready waits. One function: it is what a schedule does most."""
+        all ready callbacks run; the callbacks that they schedule wait for the next step. One function: it is what a
+        schedule does most."""
         soon, timers = self._soon, self._timers
         take = soon.popleft
         while not main.done():

@@ -1,4 +1,4 @@
-"""Who stands outside: clients that keep a command until they have seen its ack, and readers that fold real frames.
+"""The simulated people: clients that keep a command until they have seen its ack, and readers that fold real frames.
 
 A client posts through a web node, repeats with the same nonce while it gets no answer, and posts anew, with another
 nonce and perhaps through another node, what it still holds when no ack comes. A reader is a whole way back: hub, relay,
@@ -59,7 +59,7 @@ PRINCIPAL = encode(PERSON)
 
 
 class Node(Process):
-    """A web node: a hub, and a way to the store. Where nobody reads, the hub has nothing to do."""
+    """A web node: a hub, and a way to the store. Without readers the hub has nothing to do."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
@@ -163,7 +163,7 @@ class Reader:
         self._decide()
 
     def _decide(self) -> None:
-        """Who sees that a call waits for a person decides soon, whether an event or a snapshot says so."""
+        """A person who learns from an event or a snapshot that a call waits for a decision decides soon."""
         if self.state is not None and (reasons := self.state.runtime.pause_reasons):
             self._world.decide_soon([reason.tool_call_id for reason in reasons])
 

@@ -1,4 +1,5 @@
-"""What a seed stands for: who says what and when, and what goes wrong. Drawn before anything runs, from the seed alone.
+"""The plan that a seed determines: the messages of each person with their times, and the failures. Drawn before
+anything runs, from the seed alone.
 
 A `Mix` is a kind of weather. A seed draws one, so that each schedule stays short and its faults meet each other. It
 knows neither store nor actor; `world.py` carries it out. The rule: everything that can be decided before the start is
@@ -17,7 +18,7 @@ class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
     larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
     the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
-    share of schedules in which somebody reads the chat; in the others the store's log alone tells what happened.
+    share of schedules in which a reader follows the chat; in the others only the store's log shows what happened.
     `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are.
     `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`: they are made of frameworks,
     which use the seam."""

@@ -1,4 +1,5 @@
-"""What a durable agent does in a schedule: a program of operations, drawn from the seed and the command's id alone.
+"""The programs of durable agents in a schedule: sequences of operations, drawn from the seed and the command's id
+alone.
 
 A `Program` is data; `agents.py` plays it on a real `AgentContext`. The rule: two workers with the same code draw the
 same program, and two programs differ only where the plan says that a deploy has changed the code.

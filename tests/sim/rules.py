@@ -1,4 +1,4 @@
-"""What a safety rule of the product is to the search, and how it is switched off for a while."""
+"""Safety rules of the product that the search can switch off for a while."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -34,7 +34,7 @@ _KEPT: list[World] = []
 
 @dataclass
 class Found:
-    """What a number of seeds came to. `failed`: seed and its sentences."""
+    """The results of several seeds. `failed`: seed and its sentences."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -87,8 +87,8 @@ def run_some(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """When garbage is collected depends on the machine, and finalizers are code that runs. What is there is left alone
-    for good: the process is thrown away."""
+    """When garbage is collected depends on the machine, and finalizers are code that runs. Existing objects are never
+    collected, because the process ends after its seeds."""
     gc.disable()
     yield
     gc.freeze()

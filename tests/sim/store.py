@@ -3,7 +3,7 @@
 `SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a memory of every entry that was ever
 trimmed away, and replicas to fall back to. A `Way` is what a process holds: calls take time, are refused, lose their
 reply, arrive late or twice, as the schedule draws. A call that was sent is carried out even when its sender dies. It
-knows no chat; `world.py` says what goes wrong. The rule: a step of the store is atomic, whatever happens to its call.
+knows no chat; `world.py` says what goes wrong. A step of the store is atomic, even if its call fails or is cancelled.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class SimStore(MemoryStore):
         return 0
 
     async def _arrive(self, chat_id: str = "") -> tuple[Chat, Bucket, int]:
-        """Without a turn of the loop: the way here already took its time."""
+        """Takes no step of the loop, because the delay of the call has already passed."""
         chat = self._chats.get(chat_id)
         if chat is None:
             chat = Chat()
@@ -175,7 +175,7 @@ class SimStore(MemoryStore):
         return self._buckets[0]
 
     def restore(self, replica: Replica) -> None:
-        """What was written since is gone."""
+        """Everything that was written since then is lost."""
         self._chats = {name: _copy(chat) for name, chat in replica.chats.items()}
         self._buckets = [_copy_bucket(replica.bucket)]
         self.history = {name: list(entries) for name, entries in replica.history.items()}
@@ -183,7 +183,7 @@ class SimStore(MemoryStore):
 
 
 class _Call(Generic[_T]):
-    """A call on its way to the store. It belongs to nobody: its sender's death does not keep it from arriving."""
+    """A call on its way to the store. It belongs to no process, so it arrives even if its sender dies."""
 
     __slots__ = ("_answer", "_name", "_process", "_step", "_what", "_world")
 
@@ -235,7 +235,7 @@ class _Call(Generic[_T]):
 
 
 class Way(MemoryStore):
-    """What one process holds of the store. It has none of `MemoryStore`'s own data; what is not overridden here is
+    """The store as one process sees it. It has none of `MemoryStore`'s own data; what is not overridden here is
     not used by the parts under test."""
 
     def __init__(self, world: "World", process: Process, *, has_clients: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""What was reached: counters of rare states, and a stand-in for the metrics that counts the same without a registry.
+"""Counts the rare states that a search reached, and stands in for the product's metrics without a registry.
 
-One per Python process, emptied by whoever reads it. It knows nothing of schedules. The rule: a state that no seed
-reaches is a state that is not tested, so every name here is asserted by `test_sim.py`.
+One object per Python process; reading the counters resets them. It knows nothing of schedules. The rule: a state that
+no seed reaches is a state that is not tested, so every name here is asserted by `test_sim.py`.
 """
 
 from collections import Counter

@@ -33,7 +33,7 @@ def workers() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def found(workers: Pool) -> Found:
-    """What all seeds came to."""
+    """The results of all seeds."""
     sum_of_all = Found()
     for part in run_many(workers, 0, SEEDS):
         sum_of_all.add(part)
@@ -42,12 +42,12 @@ def found(workers: Pool) -> Found:
 
 @pytest.fixture(scope="module")
 def without(workers: Pool) -> dict[str, AsyncResult[Found]]:
-    """What the search finds without each rule; all are looked for at the same time."""
+    """The findings of the search without each rule; the searches run at the same time."""
     return {rule.name: workers.apply_async(find_in_haste, (rule.name,)) for rule in RULES}
 
 
 def history(seed: int, mix: str, hash_seed: str) -> bytes:
-    """As a person replays it."""
+    """Replays a seed by the same command that a person would run."""
     command = [sys.executable, "-m", "tests.sim", "--seed", str(seed), "--mix", mix, "--history"]
     env = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True, timeout=60).stdout

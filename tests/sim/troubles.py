@@ -102,7 +102,7 @@ async def _delete(world: "World") -> None:
     while True:
         try:
             gone = await world.any_node().way.delete(CHAT, "local", nonce)
-        except Exception as trouble:  # every failure of a call is repeated with the same nonce
+        except Exception as trouble:  # after every failure the call is repeated with the same nonce
             world.note("person", "delete", nonce, "", str(trouble))
             await anyio.sleep(0.2)
             continue
@@ -111,7 +111,7 @@ async def _delete(world: "World") -> None:
 
 
 def deploy(world: "World", process: Process, *, is_newer: bool) -> None:
-    """What stands in its place from now on is of the other version."""
+    """From now on a process of the other version runs in its place."""
     place = place_of(process)
     if is_newer != (place in world.newer):
         world.newer ^= {place}

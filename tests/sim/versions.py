@@ -29,7 +29,7 @@ NEWER = FORMAT_VERSION + 1
 
 
 def understood(entry: RawEntry) -> RawEntry:
-    """As a process of the version that wrote it reads it."""
+    """Returns the data as a process of the version that wrote it reads it."""
     return replace(entry, version=FORMAT_VERSION) if entry.version == NEWER else entry
 
 
@@ -41,7 +41,7 @@ def understood_all(loaded: Loaded) -> Loaded:
 
 
 def _half_understood(entry: RawEntry) -> RawEntry:
-    """As an older process would read it: without the facts, and without the beginning of an answer."""
+    """Returns the data as an older process would read it: without the facts, and without the beginning of an answer."""
     if entry.version != NEWER:
         return entry
     COUNTS["newer log met by an older process"] += 1
@@ -61,7 +61,7 @@ def _without_beginnings(data: bytes) -> bytes:
 
 
 class MixedWay(Way):
-    """The way of a process that is newer or older than others."""
+    """The connection to the store of a process that is newer or older than the others."""
 
     def __init__(self, world: "World", process: Process, *, is_newer: bool, has_clients: bool = False) -> None:
         super().__init__(world, process, has_clients=has_clients)

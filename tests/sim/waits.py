@@ -2,7 +2,7 @@
 
 `clock.py` puts them in anyio's place while a simulation is installed. Task groups and cancel scopes stay anyio's own,
 with its rules of cancellation; what is left out are the frames around them, and the words of a cancellation's reason.
-The rule: whoever waits here waits at the same places, and is woken and cancelled in the same order, as with anyio.
+A task waits at the same places, and is woken and cancelled in the same order, as with anyio.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def sleep(seconds: float) -> Awaitable[None]:
 
 
 class Scope(CancelScope):
-    """As anyio's, entered and left in fewer steps while nobody cancels anything."""
+    """Works like anyio's cancel scope, but takes fewer steps to enter and leave while it is not cancelled."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class FailAfter(Scope):
 
 
 def cancel(scope: CancelScope, reason: str | None = None) -> None:
-    """As anyio's, without a description of the task that asked for it."""
+    """Works like anyio's, without a description of the calling task."""
     if not scope._cancel_called:
         if scope._timeout_handle:
             scope._timeout_handle.cancel()
@@ -122,7 +122,7 @@ def cancel(scope: CancelScope, reason: str | None = None) -> None:
 
 
 class Event:
-    """As `anyio.Event`; `clear` is asyncio's."""
+    """Works like `anyio.Event`, with the method `clear` of asyncio's event."""
 
     __slots__ = ("_is_set", "_waiting")
 
@@ -164,7 +164,7 @@ _DONE = _Done()
 
 
 class QuickEvent(Event):
-    """As `asyncio.Event`: who waits for what is set goes on at once."""
+    """Works like `asyncio.Event`: a task that waits for an event that is already set continues at once."""
 
     __slots__ = ()
 
@@ -173,7 +173,7 @@ class QuickEvent(Event):
 
 
 class Lock:
-    """As `anyio.Lock(fast_acquire=True)`, the only kind that is used."""
+    """Works like `anyio.Lock(fast_acquire=True)`, the only kind that the product uses."""
 
     __slots__ = ("_is_held", "_waiting")
 

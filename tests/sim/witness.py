@@ -1,4 +1,4 @@
-"""What is made of a call that was carried out: the counters of rare states, and its line in the history.
+"""Records a call that was carried out: counts rare states, and adds a line to the history.
 
 Called by `store.py` through the world, at the moment of the step. It changes nothing. The rule: a history has a line
 for every call that was answered by something, and none for those that found nothing to do.

@@ -1,7 +1,8 @@
 """One schedule: starts the real parts, lets things go wrong as the plan says, waits until the world has settled.
 
-It owns the loop, the store, the workers and the web nodes, and the history of what happened. What must hold at the end
-is `checks.py`'s business. A failure is a sentence in `failures` and ends nothing. The rule: same seed, same history.
+It owns the loop, the store, the workers and the web nodes, and the history of what happened. `checks.py` has the
+conditions that must hold at the end. A failure is a sentence in `failures` and ends nothing. The rule: same seed, same
+history.
 """
 
 import asyncio
@@ -148,7 +149,7 @@ class World:
         return WALL_MS + int(self.loop.now * 1000) + self.clock_offset_ms
 
     def later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:  # Any: what `call` takes
-        """Outside of every process, so that nobody's death or sleep keeps it from happening."""
+        """Runs outside of every process, so that it happens even if a process dies or sleeps."""
         self.loop.later(seconds, self._outside, call, args)
 
     def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
@@ -158,7 +159,8 @@ class World:
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """What dies without a word would look like bad weather, and so hide what it was there to find."""
+        """A process that died without a report would look like a planned failure, and would hide the bug that the
+        search looks for."""
         if not task.cancelled() and (trouble := task.exception()) is not None:
             self.fail(f"{getattr(task.get_coro(), '__qualname__', 'a task')} died: {trouble!r}")
 
@@ -170,7 +172,7 @@ class World:
             client.hear()
 
     def tell_soon(self, entry: RawEntry) -> None:
-        """Where nobody watches, people look into the log now and then; until then the world has not settled."""
+        """Without readers, people look into the log now and then; until then the world has not settled."""
         self.untold += 1
         self.later(self.latency(), self._read_entry, entry)
 
@@ -219,7 +221,7 @@ class World:
             self.later(self.draw_between(0.05, 0.4), self._start_node, self.nodes.index(process))
 
     def kill_here(self, why: str) -> None:
-        """What runs now kills its own process: not another line of it is run."""
+        """The running code kills its own process, so no further line of it is run."""
         who = PROCESS.get()
         if who is not None and not who.is_dead:
             self.note(who.name, "dies", why, "", "")
@@ -296,12 +298,13 @@ class World:
         self.is_full = False
         self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
         self.note("outside", "quiet", "", "", "")
-        if self.plan.mix.has_versions:  # a deploy that is over; until then nobody may be able to go on
+        if self.plan.mix.has_versions:  # the end of a deploy; before it, perhaps no process can continue the chat
             for process in (*self.workers, *self.nodes):
                 deploy(self, process, is_newer=True)
 
     def _watch(self) -> None:
-        """A command may not lie for long once all is well; and somebody aborts what would hang for ever."""
+        """A command must not wait for long once all failures are over, and a run that would hang for ever is
+        aborted."""
         quiet_for = self.loop.now - self.plan.quiet_at
         inbox = self.store.chat(CHAT).inbox
         if quiet_for > LATE_SECONDS and not self.failures:

@@ -26,7 +26,7 @@ CLIENT_TOOLS = frozenset({"open_file", "open_quickly"})
 
 
 class Wrong(NamedTuple):
-    """As a `Violation`, without its chat."""
+    """Like a `Violation`, but without a chat."""
 
     kind: str
     subject: str

@@ -24,7 +24,7 @@ class Asked(msgspec.Struct, kw_only=True):
 
     `answers` are the statuses of HTTP answers in their order. `is_seen`: its id came by in the poster's own stream.
     `was_cancelled`: a DELETE said that it took this one back. `lost_at`: when (on the loop's clock) an answer to it was
-    last lost, or said that nobody knows; minus infinity: never.
+        last lost or said that the outcome is unknown; minus infinity: never.
     """
 
     chat_id: str

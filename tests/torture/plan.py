@@ -92,8 +92,8 @@ def first_command(chat_id: str, kind: ChatKind, request_id: str) -> Asked:
 
 
 def beginning(number: int, request_id: str) -> Asked | None:
-    """What some talks begin with before their first command: messages that their client hands back, or as a branch of
-    such a one, whose messages may not be there yet: then it is told so."""
+    """The start of some talks before their first command: they import messages that their client keeps, or branch from
+    such a talk. A branch is refused while the messages of that talk are not stored yet."""
     chat_id = f"torture-{number}"
     if _is_restored(number):
         question = f"{chat_id} began elsewhere"

@@ -161,7 +161,7 @@ class Reader:
         return "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
-        """What is held of a chat that may come by on this connection."""
+        """The state of a chat that may be sent on this connection."""
         return self.folds.get(chat_id)
 
     def _leave_out(self, chat_id: str, words: str) -> None:

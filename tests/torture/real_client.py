@@ -99,7 +99,7 @@ class RealDriver:
         self.settle()
 
     def settle(self) -> None:
-        """What the client knows of its commands: it tells of answers by what came of them."""
+        """The client's view of its commands: it reports each command by its outcome."""
         for name, asked in self.seen.commands.items():
             sent = self._sents.get(name)
             if asked.is_seen and not asked.answers:

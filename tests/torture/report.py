@@ -1,4 +1,4 @@
-"""What a torture run came to: a table to read, and the same as JSON; with the evidence of what went wrong beside it.
+"""Reports the result of a torture run as a table and as JSON, with the evidence of each violation.
 
 It judges nothing. The one rule: everything that one needs to look into a violation is in the directory it names.
 """

@@ -71,7 +71,7 @@ class Options(msgspec.Struct, kw_only=True):
 
 
 async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Event) -> Report:
-    """`stop` ends the faults early; the reckoning comes all the same.
+    """`stop` ends the faults early; the final checks run all the same.
 
     Raises:
         LookupError: the store that was asked for is not installed.

@@ -81,14 +81,14 @@ def log_of(*entries: tuple[list[Event], list[Fact]], takeovers: int = 0) -> list
 
 
 def chat_of(entries: list[RawEntry]) -> ChatEvidence:
-    """As everybody agrees on it."""
+    """The evidence of a chat whose readers all agree."""
     chat = ChatEvidence(chat_id="c1", entries=entries, loaded=Loaded(None, entries, entries[-1].head))
     chat.http_snapshot = read_history(chat).snapshot
     return chat
 
 
 def sound(*more: tuple[list[Event], list[Fact]]) -> Evidence:
-    """A chat with one question and one change of parameters, and whatever comes `more`."""
+    """A chat with one question, one change of parameters, and the events `more`."""
     chat = chat_of(log_of((TURN, [RUN]), (PARAMS, []), *more))
     chat.accepted = {"r1": (5, 0), "p1": (5, 1)}
     asked = Asked(chat_id="c1", request_id="r1", type="user_message", body=b"{}", posts=1, is_seen=True)

@@ -135,6 +135,6 @@ class Tabs(Reader):
         return answer.status == 200
 
     def _note_lost(self, change: JsonObject) -> None:
-        """Nobody knows whether it was made, or will be."""
+        """It is unknown whether the addition has been or will be made."""
         until = asyncio.get_running_loop().time() + LATE_SECONDS
         self._unsure_until.update({added["chat_id"]: until for added in change.get("add", ())})

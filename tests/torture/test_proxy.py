@@ -142,7 +142,7 @@ async def test_a_target_that_is_away_is_a_reset_and_found_again_elsewhere(tmp_pa
 
 
 async def test_a_slow_reader_is_felt_by_who_writes() -> None:
-    """What waits in the proxy is bounded: a server that writes 20 MB to nobody has to wait."""
+    """The proxy's buffer is bounded: a server that writes 20 MB to a client that does not read has to wait."""
     written = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

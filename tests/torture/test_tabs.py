@@ -1,4 +1,4 @@
-"""What a window puts down to itself: only what comes of an addition that nobody answered, and of nothing else."""
+"""A window attributes to itself only the effects of an addition whose request got no answer."""
 
 from collections import Counter
 

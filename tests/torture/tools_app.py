@@ -1,7 +1,8 @@
 """Tools whose every run leaves a line in a file, so that a run too many can be counted. Read by the workers under
 torture (`server.app`); the file is named by the environment variable TORTURE_RUNS_FILE.
 
-A line is written by one write(2) to a file opened for appending: whole, or not at all, whoever is killed meanwhile.
+A line is written by one write(2) to a file opened for appending, so it is written whole or not at all, even if the
+process is killed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
-It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, no more. Whatever is not
-that, and every broken or silent connection, is `Broken`: the caller tries again elsewhere, which is always safe.
+It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, no more. Any other answer, and every broken
+or silent connection, raises `Broken`: the caller tries again elsewhere, which is always safe.
 """
 
 import asyncio

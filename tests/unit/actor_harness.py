@@ -167,7 +167,7 @@ class Harness:
         assert posted.outcome is PostOutcome.ACCEPTED
 
     async def claim(self, worker: str, chat_id: str = CHAT) -> Claimed:
-        """Claim the one chat that is due, whatever the lease says."""
+        """Claim the one chat that is due, even if its lease has not expired."""
         self.store.clock.now_ms += LEASE_MS
         (claimed,) = await self.store.claim(self.store.bucket_of(chat_id), worker, 20, LEASE_MS)
         return claimed
@@ -235,7 +235,7 @@ class Harness:
         return encode(snapshot_of(await self.state(chat_id)))
 
     async def texts(self, chat_id: str = CHAT) -> list[tuple[str, str]]:
-        """Who said what on the active path."""
+        """The role and text of each message on the active path."""
         return [(m.role, str(m.content)) for m in snapshot_of(await self.state(chat_id)).messages]
 
     async def events(self, chat_id: str = CHAT) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Tools that are data only: the plan looks at their policy, nobody runs them."""
+"""Tools that are data only: the plan reads their policy, and they are never run."""
 
 from collections.abc import AsyncIterator
 

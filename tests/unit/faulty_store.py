@@ -131,7 +131,8 @@ class FaultyStore(MemoryStore):
         return held
 
     def roll_back(self, chat_id: str, entries: int) -> None:
-        """As a failover to a replica that was behind: only so many entries of the log are left, and no command."""
+        """Simulates a failover to a replica that was behind: only so many entries of the log are left, and no
+        command."""
         chat = self._chats[chat_id]
         chat.log = chat.log[:entries]
         chat.head = chat.log[-1].head if chat.log else ""
@@ -139,7 +140,7 @@ class FaultyStore(MemoryStore):
         chat.inbox.clear()
 
     def lose_entry(self, chat_id: str, number: int) -> None:
-        """As damage: an entry of the log, counted from 0, is not there any more."""
+        """Simulates damage: removes an entry of the log, counted from 0."""
         del self._chats[chat_id].log[number]
 
     def publish_again(self, chat_id: str) -> None:

@@ -83,7 +83,7 @@ class PureChat:
 
     @property
     def is_waiting(self) -> bool:
-        """Nothing is to be done until the next command."""
+        """The chat rests until the next command."""
         return isinstance(self.step, Wait)
 
     def new_id(self, prefix: str) -> str:
@@ -202,7 +202,7 @@ class PureChat:
         return self._commit(builder)
 
     def write(self, write: Callable[[EntryBuilder], object]) -> list[Event]:
-        """One entry of whatever `write` says and notes."""
+        """One entry with the events and facts that `write` adds."""
         builder = self._builder()
         write(builder)
         return self._commit(builder)

@@ -42,7 +42,7 @@ def outbound_of(chat: PureChat) -> list[Command | InternalCommand]:
 
 
 def deliver(chat: PureChat) -> list[Command | InternalCommand]:
-    """What an owner does with its outbox."""
+    """Delivers the messages of an outbox, as an owner does."""
     found = outbound_of(chat)
     chat.write(
         lambda builder: builder.note(

@@ -1,4 +1,4 @@
-"""A reader's end of a stream, which may refuse to take bytes: what the endpoint does, without HTTP.
+"""The reading end of a stream without HTTP; it can refuse to take bytes.
 
 Its `Watcher` folds what came and refuses any hole, so every test that reads also checks the law. A mistake that it
 finds is raised when the test leaves: inside `send` it would only end that one reader, as any trouble of a connection.
@@ -94,7 +94,7 @@ class Socket:
     async def serve(
         self, hub: Hub, metrics: Metrics, stream_position: Position | None, principal_id: str, **more: Any
     ) -> None:
-        """What the endpoint does with a request; returns when the stream has ended. Any: bounds of a Subscriber."""
+        """Serves a request as the endpoint does, and returns when the stream has ended. Any: bounds of a Subscriber."""
         async with (
             hub.relay(self.watcher.chat_id, is_hidden=self._is_hidden) as relay,
             anyio.create_task_group() as tasks,

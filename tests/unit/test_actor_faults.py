@@ -32,7 +32,7 @@ TITLE = encode([ThreadUpdated(title="new")])
 
 
 async def essay_of(harness: Harness) -> str:
-    """What an undisturbed run gives."""
+    """The result of a run without faults."""
     await harness.post(say("write", model=ESSAY), chat_id="reference")
     await harness.own("reference worker", chat_id="reference")
     return (await harness.texts("reference"))[-1][1]

@@ -69,7 +69,7 @@ def test_a_refusal_at_any_write_leaves_the_chat_as_it_was(state: str, kind: str)
     chat = STATES[state]()
     command = COMMANDS[kind]("x", chat.state)
     refused_count = 0
-    for number in range(1, WRITES_MAX):  # the first write says that the chat made progress, whatever comes of it
+    for number in range(1, WRITES_MAX):  # the first write says that the chat made progress, even if it then fails
         builder = builder_of(chat, number)
         decide(builder, command, LOCAL)
         if builder.writes_count <= number:

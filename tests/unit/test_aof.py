@@ -1,4 +1,4 @@
-"""Append-only files: how far they are whole, wherever they are cut and whatever stands there instead."""
+"""The intact beginning of an append-only file is found wherever the file is cut, and whatever bytes follow."""
 
 import tempfile
 import time
@@ -146,7 +146,8 @@ def test_many_beginnings_of_records_are_tried_in_bounded_time(line: bytes, count
 
 
 def test_beginnings_that_share_their_arguments_are_given_up_and_left_to_a_person() -> None:
-    # Each beginning lies in an argument of the one before it, and all go on with the same arguments to the end.
+    # Each record begins inside an argument of the record before it, and all continue with the same arguments to the
+    # end.
     line = b"$13\r\nabcd\r\n*999999\r\n$1\r\nA\r\n"
     data = b"\0" + line * 5_000
     began = time.process_time()

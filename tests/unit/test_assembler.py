@@ -1,4 +1,4 @@
-"""What an assembler makes of a stream that breaks off, and of one that never ends."""
+"""The assembler handles a stream that breaks off and a stream that never ends."""
 
 import pytest
 

@@ -115,7 +115,7 @@ def named(tmp_path: Path, table: dict[str, Tool] | None = None, text: str = NAMI
 
 
 def read(chat: PureChat) -> str:
-    """What the model reads of the call."""
+    """The call as the model reads it."""
     return next(str(message.content) for message in chat.state.nodes.values() if message.role == "tool")
 
 
@@ -128,7 +128,7 @@ def test_a_write_tool_names_the_type_and_schema_that_its_preview_tool_shows(tmp_
     assert chat.state.nodes[added.message_id].content == PREVIEW_SENT
     chat.finish()
 
-    # What a person writes instead is held to it, too.
+    # Data that a person writes instead is checked against the schema, too.
     edited: JsonObject = {"item": "tea", "count": "two"}
     accepts = ToolDecision(client_request_id="e", payload_id=added.payload_id, accepted=True, edited_input=edited)
     told = chat.command(accepts)

@@ -1,4 +1,4 @@
-"""What a model is shown of attachments, and what stands in a tool message for its result."""
+"""The parts of attachments that a model is shown, and the content of a tool message that represents its result."""
 
 import base64
 

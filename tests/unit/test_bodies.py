@@ -1,4 +1,4 @@
-"""JSON from strangers: how deep it may be, and that nobody further in the house is the first to find out."""
+"""The allowed depth of untrusted JSON: a body that is too deep is refused at the edge, not by code further inside."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""What stays of an answer whose stream broke (ERR-3, LOOP-9): text, reasoning or a whole call keep it, nothing else."""
+"""An answer whose stream broke is kept if it has text, reasoning or a whole call, and is otherwise removed (ERR-3,
+LOOP-9)."""
 
 import pytest
 

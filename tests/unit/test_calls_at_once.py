@@ -1,4 +1,5 @@
-"""Calls of safe tools run at the same time; their results stand in call order, whatever happens in between (LOOP-3)."""
+"""Calls of safe tools run at the same time; their results are stored in the order of the calls, even if the calls end
+in another order (LOOP-3)."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Chats that a tool runs, with real actors over a store that can be made to fail: each child begins once, its answer
-comes back once, whoever dies in between, and nothing below outlives the call it was for."""
+"""Sub-chats that a tool runs, with real actors over a store that can be made to fail. Each sub-chat begins once and its
+answer arrives once, even if workers die in between; no sub-chat outlives its call."""
 
 import json
 

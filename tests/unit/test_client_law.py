@@ -1,4 +1,4 @@
-"""The client's law: whatever the line does, the state that it folds is the server's in the end.
+"""The client's law: the state that it folds ends equal to the server's, after any sequence of connection failures.
 
 A scripted server plays the log of a real chat (`pure_chat.py`) and misbehaves as drawn: it cuts bytes anywhere, breaks
 off, loses or repeats events, drops its readers to a snapshot, and loses its own tail.
@@ -136,7 +136,7 @@ def test_after_any_mix_of_cuts_losses_repeats_and_rollbacks_the_client_holds_wha
 @settings(max_examples=30, deadline=None)
 @given(chats(), st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 400), st.integers(0, 90)), max_size=6))
 def test_every_reader_of_a_chat_can_fold_what_it_is_given(chat: PureChat, faults: list[tuple[str, int, int]]) -> None:
-    """A reader's items are a snapshot, and then every event after it, whatever the line did in between."""
+    """A reader receives a snapshot and then every event after it, even if the connection failed in between."""
     server = PlayingServer(chat, faults)
 
     async def run() -> None:

@@ -1,4 +1,5 @@
-"""What the codec reads back of our own: a state as it was, or a sentence, never a state that breaks later."""
+"""The codec reads its own output back as the same state, or raises an error with a sentence; it never returns a state
+that breaks later."""
 
 import msgspec
 import pytest

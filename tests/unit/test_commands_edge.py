@@ -197,7 +197,7 @@ async def test_a_refusal_is_answered_also_while_the_store_is_away(harness: Harne
     assert (answer.status_code, answer.json()["path"]) == (400, "/patch/temperature")
 
 
-# a delete that breaks off
+# a delete that is interrupted
 
 
 @pytest.fixture

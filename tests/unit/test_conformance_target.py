@@ -1,4 +1,4 @@
-"""What the conformance client sends again: a stream that the server asks it to open later, and nothing else."""
+"""The conformance client repeats only one kind of request: a stream that the server asks it to open later."""
 
 import httpx2
 import pytest

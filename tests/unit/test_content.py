@@ -1,4 +1,5 @@
-"""What a message may hold, row by row of the contract's table, and that anything else is refused by our errors only."""
+"""The content that a message may have, row by row of the contract's table; any other content is refused, always with
+one of our errors."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What a continued answer says a second time, and what only looks so (PROTOCOL §6)."""
+"""Text that a continued answer repeats is removed, and text that only looks like a repetition stays (PROTOCOL §6)."""
 
 from itertools import pairwise
 

@@ -24,7 +24,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 def stand_still(far: socket.socket, seconds: float) -> None:
-    """As a stopped process does; meanwhile an answer comes in."""
+    """Blocks like a stopped process, while an answer arrives."""
     threading.Thread(target=far.sendall, args=(b"here",)).start()
     time.sleep(seconds)
 

@@ -1,4 +1,5 @@
-"""What each command does, in the order that the wire promises, and that nothing a client can send raises."""
+"""The effects of each command, in the order that the protocol promises; no command that a client can send raises an
+exception."""
 
 import pytest
 from hypothesis import given, settings

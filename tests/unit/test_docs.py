@@ -56,7 +56,7 @@ def test_every_test_that_a_page_names_exists() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What `#…` can name in a page: its headings, as forges spell them."""
+    """The names that `#…` can refer to in a page: its headings, as code forges spell them."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""One rule for edits, of messages and of waiting commands: what is absent stays, and [] removes (PROTOCOL §2)."""
+"""Edits of messages and of waiting commands follow one rule: an absent field stays, and [] removes it (PROTOCOL §2)."""
 
 from typing import Any
 

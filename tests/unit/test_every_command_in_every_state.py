@@ -1,4 +1,4 @@
-"""Every command of PROTOCOL §2 in every state of a chat: what comes of it, once, twice, with ids that nobody knows.
+"""The outcome of every command of PROTOCOL §2 in every state of a chat: sent once, sent twice, and with unknown ids.
 
 The table says how a command fares in a state: `acts` at once, `waits` in the queue for its turn, or a code of refusal.
 After that the chat is brought to rest, every command has had its last word, and the law holds for every reader.
@@ -135,7 +135,7 @@ REFUSED_ALWAYS = {"branch_from_chat": "conflict", "restore_messages": "conflict"
 
 
 def fate(state: str, kind: str) -> str:
-    """How `kind` fares in `state`."""
+    """The outcome of the command `kind` in `state`."""
     at_rest = state in ("idle", "error")
     if kind in WAITS:
         return "acts" if at_rest else "waits"

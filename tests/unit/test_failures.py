@@ -1,6 +1,6 @@
 """A failure stays with the message that it failed for: on the broken answer, else on the question or the result.
 
-What a provider says of it is a stranger's text: cleaned, cut, without secrets and without the system prompt.
+A provider's error message is untrusted text: it is cleaned, cut, and freed of secrets and of the system prompt.
 """
 
 import time

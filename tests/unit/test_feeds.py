@@ -103,7 +103,7 @@ class Screen:
 
 @asynccontextmanager
 async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 262_144) -> AsyncIterator[Screen]:
-    """What the endpoint does, without HTTP; the snapshot has come."""
+    """Subscribes as the endpoint does, without HTTP, and waits for the snapshot."""
     screen = Screen()
     async with feeds.feed(owner) as feed, anyio.create_task_group() as tasks:
         reader = ViewReader(ChatsView(feed))

@@ -1,4 +1,5 @@
-"""Approvals: a round that asks waits for people, whoever decides first is heard, and the pause is a fact in the log."""
+"""Approvals: a round with a pending call waits for people, the first decision counts, and the pause is a fact in the
+log."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""What the model sees: shortened where asked for, never between a call and its result, and announced (HIST-1..7)."""
+"""The history that the model sees: it is shortened on request, never between a call and its result, and the shortening
+is announced (HIST-1..7)."""
 
 import pytest
 from hypothesis import given, settings

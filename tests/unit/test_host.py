@@ -90,7 +90,7 @@ async def test_a_full_host_leaves_the_bell_to_others(harness: Harness) -> None:
         assert (await harness.store.read_log("other"))[0].fence == Fence("w2", "wake")
 
 
-# ownership that ends, and begins again
+# the ownership ends and begins again
 
 
 async def test_trap_18_a_chat_claimed_while_its_actor_is_just_ending_is_taken_up_again(harness: Harness) -> None:
@@ -140,7 +140,7 @@ async def test_a_command_that_crashes_its_actor_three_times_is_given_up_like_one
         for number in range(1, 4):
             with anyio.fail_after(DEADLINE_SECONDS):
                 while harness.store.calls["take"] <= number:
-                    if CHAT in host._crashed:  # nobody holds it: it waits for its lease
+                    if CHAT in host._crashed:  # no worker owns the chat, which waits until its lease expires
                         harness.store.clock.now_ms += FAST.lease_ms
                     await anyio.sleep(0.02)
         await watcher.until(lambda w: "ack" in w.types(), DEADLINE_SECONDS)

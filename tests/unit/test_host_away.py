@@ -111,7 +111,7 @@ async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_agai
         await harness.post(params(title="x"))
         await released.entered()
         beat = harness.store.hold("beat", reply_only=True)
-        await beat.entered()  # it has found that nobody owns the chat
+        await beat.entered()  # the host has found that no worker owns the chat
         released.let_go()
         await writing(harness, watcher)
         beat.let_go()
@@ -231,7 +231,7 @@ async def test_every_line_from_inside_an_actor_says_its_own_chat(harness: Harnes
     assert structlog.contextvars.get_contextvars() == {}
 
 
-# answers of the store that nobody has listed
+# answers of the store that no table lists
 
 
 @pytest.mark.parametrize("call", ["claim", "beat", "take", "load", "read_inbox", "append", "release"])

@@ -1,4 +1,4 @@
-"""What an import may hold: the limits that keep the memory and the time of one import in proportion to its size."""
+"""The limits that keep the memory and the time of an import in proportion to its size."""
 
 import json
 import tempfile
@@ -86,7 +86,7 @@ def test_reading_ends_before_the_next_piece_once_the_caller_has_left(monkeypatch
 
 
 class Caller:
-    """Somebody who sent a body and waits, until `leaves` is set."""
+    """A client that sent a body and waits for the answer until `leaves` is set."""
 
     def __init__(self) -> None:
         self.leaves = anyio.Event()

@@ -1,4 +1,5 @@
-"""A chat that is imported in several parts: nothing else happens to it meanwhile, and a part has its effect once."""
+"""A chat can be imported in several parts: until the last part it accepts no other change, and each part takes effect
+once."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What parts of the agent make of each other: wakes and previews, markers and chats below, the guard and branches."""
+"""Interactions between parts of the agent: wakes with previews, markers with sub-chats, the guard with branches."""
 
 import pytest
 

@@ -37,7 +37,7 @@ def of_group(name: str) -> Iterator[Requirement]:
 
 
 def of_distributions() -> Iterator[Requirement]:
-    """What the three need, without each other."""
+    """The dependencies of the three distributions, without the distributions themselves."""
     for folder in DISTRIBUTIONS:
         project = manifest(folder)["project"]
         assert isinstance(project, dict)

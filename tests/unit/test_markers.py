@@ -111,7 +111,7 @@ def test_a_marker_is_found_and_goes_with_what_belongs_to_it(text: str, left: str
         f"1. ```\n   CHART: {ONE}\n   ```",
         f"Look.\n\n    CHART: {ONE}\n",
         f"Look.\n\n\tCHART: {ONE}\n\n    NOTE: {ONE}",
-        # What does not close a fence.
+        # Lines that do not close a fence.
         f"```\n> ```\nCHART: {ONE}\n```\nrest",
         f"```\n    ```\nCHART: {ONE}\n```\nrest",
         f"```\n\t```\nCHART: {ONE}\n```\nrest",
@@ -267,7 +267,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_text_of_half_a_megabyte_is_read_in_one_pass(piece: str) -> None:
-    """What looks at a text once for each marker in it would look at 10^10 characters here."""
+    """An algorithm that reads the whole text once for each marker in it would read 10^10 characters here."""
     text = piece * (500_000 // len(piece)) + f"\n\n{piece}"
     cleaned, found = cut_out(text, {"CHART": lambda _: False, "NOTE": lambda _: True})
     assert len(found) == text.count("NOTE") or "NOTE" not in piece

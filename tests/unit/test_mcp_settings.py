@@ -1,4 +1,4 @@
-"""What the configuration of MCP servers may say, and what stops the start."""
+"""Valid configurations of MCP servers, and mistakes that stop the start."""
 
 import msgspec
 import pytest

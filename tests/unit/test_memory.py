@@ -1,4 +1,4 @@
-"""What tools remember in a chat: private, bounded, over in time by the log's clock, the same after a crash."""
+"""The memory of tools in a chat is private and bounded, expires by the log's clock, and is the same after a crash."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""A delete takes the chats that a chat's tools began with it (PROTOCOL §1), with real actors: also one whose beginning
-was still on its way, whoever held it up, and also when the chat lives again under its old id before it comes."""
+"""Deleting a chat also deletes the sub-chats that its tools began (PROTOCOL §1), with real actors. This includes a
+sub-chat whose first command was still under way, even if the deleted chat was created again under its old id before
+that command arrived."""
 
 import json
 
@@ -43,7 +44,8 @@ async def delegate(harness: Harness, prompt: str = LONG, request_id: str = "ask"
 
 
 async def opened(harness: Harness, *, is_sent: bool) -> OutboundMessage:
-    """The letter with which a child begins. Its parent's owner died before, or after, the child's inbox had it."""
+    """The outbound message with which a sub-chat begins. Its parent's owner died before, or after, the child's inbox
+    had it."""
     await delegate(harness)
     held = harness.store.hold("post", reply_only=is_sent)
     async with harness.owning("w1"):
@@ -57,7 +59,7 @@ async def delete(harness: Harness) -> None:
 
 
 async def break_off_a_delete(harness: Harness) -> None:
-    """The chat is gone, and who deleted it looked after nobody else."""
+    """The chat is deleted, but the deletion is interrupted before it deletes a sub-chat."""
     assert await harness.store.delete(CHAT, LOCAL.id, "n")
 
 

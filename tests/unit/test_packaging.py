@@ -1,5 +1,5 @@
-"""What is installed: a wheel holds the built page and nothing of what it was built with, asks for no Node.js, and its
-description has no link that leads nowhere.
+"""A wheel contains the built page and no build tools, does not require Node.js, and has no dead link in its
+description.
 
 The build hook is asked as hatchling asks it, with an npm of ours on the PATH; the wheel is made of the files that stand
 in this clone.

@@ -133,7 +133,7 @@ def test_literal_class_names_are_those_of_the_global_sheet() -> None:
 
 
 def test_browser_tests_find_nothing_by_class() -> None:
-    """Class names are the build's; roles, labels, texts and `data-` attributes are what people and tests see. KaTeX's
+    """The build generates class names, so tests refer to roles, labels, texts and `data-` attributes. KaTeX's
     classes are KaTeX's, and formulas have nothing else."""
     by_class = re.compile(
         r"""(?:locator|querySelector(?:All)?|closest)\(\s*f?["'`][^"'`]*(?<![\w/\d])\.(?!katex)[a-z][\w-]*"""

@@ -1,4 +1,4 @@
-"""What the protocol says of parameters that nobody reads yet is true: the table holds them all, and none too many."""
+"""The protocol's table of parameters that no code reads yet is complete and has no other parameters."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def told(heard: AsyncIterator[bytes | None], count: int) -> list[tuple[str, bool]]:
-    """The next words of the room: from which stream, and whether somebody types there."""
+    """The next presence message: the stream that it is from, and whether a user is typing there."""
     said: list[tuple[str, bool]] = []
     with anyio.fail_after(DEADLINE_SECONDS):
         while len(said) < count:

@@ -1,4 +1,5 @@
-"""Previews: shown instead of saved, decided whenever somebody gets to it, carried out once (PROTOCOL §11)."""
+"""Previews are shown before anything is saved, may be decided at any later time, and are carried out once (PROTOCOL
+§11)."""
 
 import json
 

@@ -58,7 +58,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def lives(pid: int) -> bool:
-    """A zombie does not: nobody of ours collects what a killed guard leaves to the system."""
+    """A zombie does not count as running, because our processes do not reap the children of a killed guard."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -220,7 +220,7 @@ async def test_a_guard_that_is_killed_leaves_nothing_behind(bench: Bench) -> Non
 async def test_a_process_that_nobody_can_end_is_left_behind_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one is that sleeps in a driver: no signal reaches it."""
+    """Like a process that sleeps in a driver: no signal reaches it."""
     pool = ProcessPool()
     await pool.start(("c1", "p"), ["sleep", "600"], cwd=str(tmp_path), env={}, on_end=lambda view: None)
     guard = pool._running["c1", "p"].guard

@@ -1,4 +1,4 @@
-"""What a chat is offered: the tools of its place, for the roles of who asks, and what the profile says there."""
+"""The offer of a chat: the tools of its scope for the caller's roles, and the profile's texts for the scope."""
 
 import pytest
 from hypothesis import given

@@ -125,7 +125,7 @@ def read(*pieces: bytes) -> list[Delta]:
 
 
 def merged(deltas: list[Delta]) -> list[Delta]:
-    """Without regard to how text is cut."""
+    """Joins adjacent pieces of text, so that the comparison ignores where text was cut."""
     whole: list[Delta] = []
     for delta in deltas:
         match whole[-1:], delta:

@@ -207,7 +207,7 @@ def chunk(*parts: JsonObject, finish: str | None = None, **fields: object) -> Js
 
 
 def read(*chunks: JsonObject) -> list[Delta]:
-    """As the adapter does; what is fed must be what the SDK knows as well."""
+    """Feeds events as the adapter does; each must also be valid for the SDK."""
     reader, deltas = ChunkReader(), list[Delta]()
     for one in chunks:
         types.GenerateContentResponse.model_validate(one)

@@ -1,4 +1,4 @@
-"""Lists of models as providers write them, and as nobody should."""
+"""Lists of models: valid lists from providers, and malformed lists."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Relay and hub: whatever is lost, repeated, rolled back or deleted, every reader ends with what the log says."""
+"""Relay and hub: every reader ends with the state of the log, even if messages are lost or repeated and entries are
+rolled back or deleted."""
 
 from contextlib import AsyncExitStack
 
@@ -272,7 +273,7 @@ async def test_who_watched_an_id_before_it_was_a_chat_does_not_see_what_another_
         await writer.commit(title("secret"))
         await is_right(harness, owner, writer)
         assert list(eve.relay.hidden)
-        # Not even a snapshot that a reader gets later, as after a full queue, shows the chat.
+        # Later snapshots, such as after a full queue, do not show the chat either.
         (hidden,) = eve.relay.hidden
         hidden.resync("slow")
         await eve.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)

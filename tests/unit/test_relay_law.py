@@ -22,7 +22,8 @@ from threadcast_protocol.wire.ids import Position
 
 
 class Scene:
-    """Readers over one chat, driven by drawn steps. Whatever happens, all of them end where the log is."""
+    """Readers over one chat, driven by drawn steps. After any sequence of failures, all readers end with the state of
+    the log."""
 
     def __init__(self, harness: Harness, hub: Hub, tasks: anyio.abc.TaskGroup, writer: Writer) -> None:
         self.harness, self.hub, self.tasks, self.writer = harness, hub, tasks, writer

@@ -30,7 +30,7 @@ async def appended(store: MemoryStore, expected: str, title: str) -> str:
 
 
 async def survived(clock: Clock) -> tuple[MemoryStore, str]:
-    """What a primary and its replica both hold when the link between them is cut; and its head."""
+    """The entries that a primary and its replica share when the link between them is cut, and their head."""
     store = MemoryStore(clock)
     await store.post(command())
     await store.claim(store.bucket_of(CHAT), "w1", 20, LEASE_MS)
@@ -69,7 +69,7 @@ async def test_while_the_clock_is_behind_commands_are_taken_up_and_a_dead_owners
     clock.now_ms += LEASE_MS
     assert await store.claim(bucket, "w2", 20, LEASE_MS) == [], "the lease's end is a time of the other clock"
     await store.post(command("r2"))
-    clock.now_ms += 1_000  # nobody answers to the owner's name: a post cuts the lease to this
+    clock.now_ms += 1_000  # no process listens to the owner's name, so a post shortens the lease to this
     assert await store.claim(bucket, "w2", 20, LEASE_MS) == [Claimed(CHAT, "w1")]
     clock.now_ms += BEHIND_MS
     assert await store.claim(bucket, "w3", 20, LEASE_MS) == [Claimed(CHAT, "w2")]

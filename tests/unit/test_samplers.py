@@ -78,7 +78,7 @@ def test_gemini_is_sent_top_k_seed_and_stop() -> None:
     assert samplers_of(contents_and_config(asked(ModelParams(top_k=0, stop=[])))[1]) == {}
 
 
-# How far the prompt is read.
+# The share of the prompt that the model has read.
 
 
 def read(*chunks: str) -> list[Delta]:

@@ -1,4 +1,5 @@
-"""What several sentinels say becomes one address: the newest configuration counts, and one that hangs delays nobody."""
+"""The answers of several sentinels become one address: the newest configuration counts, and a hanging sentinel delays
+no search."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -56,7 +57,7 @@ def names(port: int, epoch: int) -> bytes:
 
 
 async def found(*replies: bytes) -> Address:
-    """What a search finds when the sentinels answer so; b"": nothing at all."""
+    """The result of a search when the sentinels give these answers; b"" stands for no answer."""
     async with sentinels(*(partial(bytes, each) for each in replies)) as asked:
         return await asked.find()
 

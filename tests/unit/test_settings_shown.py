@@ -1,4 +1,4 @@
-"""What people are shown of settings: where they lead, and no secret, in the doctor's lines and in refusals alike."""
+"""The doctor and refusals show people the addresses in settings, but no secrets."""
 
 import re
 from pathlib import Path

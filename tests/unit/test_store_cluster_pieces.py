@@ -76,7 +76,7 @@ def test_slots_are_those_of_the_specification() -> None:
 
 
 def test_all_buckets_lie_in_slots_of_their_own_all_over_the_cluster() -> None:
-    """Three equal nodes have 8, 4 and 4 of the 16 buckets; whoever minds moves a slot."""
+    """Three equal nodes have 8, 4 and 4 of the 16 buckets; an operator can move a slot to change this."""
     keys = Keys(16)
     slots = [slot_of(keys.due(bucket)) for bucket in range(16)]
     assert len(set(slots)) == 16

@@ -1,4 +1,4 @@
-"""What the store keeps compressed comes back whole, and damaged or oversized data is refused."""
+"""Compressed data is read back from the store unchanged; damaged or oversized data is refused."""
 
 import os
 

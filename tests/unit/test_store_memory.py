@@ -1,4 +1,5 @@
-"""What the in-memory store can show alone, because its clock is handed in: lifetimes, leases, clocks that step back."""
+"""Tests that only the in-memory store allows, because its clock is an argument: lifetimes, leases, clocks that step
+back."""
 
 import pytest
 

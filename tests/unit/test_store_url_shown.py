@@ -1,4 +1,4 @@
-"""What people are shown of a store's URL: where it leads, and no secret, wherever somebody has put one."""
+"""A store's URL is shown to people with its address, but without a secret in any part of it."""
 
 import pytest
 

@@ -139,4 +139,4 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
     assert sent[-1]["body"].startswith(b"retry: ")
     assert not sent[-1]["more_body"]
     assert hub.left == 1
-    assert scope["headers"] == []  # while a stream is open they are kilobytes that nobody reads
+    assert scope["headers"] == []  # while a stream is open they are kilobytes of unused memory

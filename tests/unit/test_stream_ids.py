@@ -1,4 +1,4 @@
-"""The id of a stream of many chats: read back whatever the order, and never an error."""
+"""The id of a stream of many chats can be read back in any order of the chats, and never raises an error."""
 
 from random import Random
 

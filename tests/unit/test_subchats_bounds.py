@@ -1,4 +1,5 @@
-"""What a child may do, and how many there may be: it gets nothing that a person took away, and numbers have an end."""
+"""The rights and the number of sub-chats are bounded: a sub-chat gets nothing that a person has taken away from its
+parent."""
 
 import pytest
 

@@ -115,7 +115,8 @@ async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone()
 
 @pytest.mark.parametrize("what", ["an event", "a snapshot"])
 async def test_of_a_chat_that_was_taken_from_a_stream_nothing_comes_afterwards(what: str) -> None:
-    """Not even what its relay offers in the very same step, or a snapshot that its reader had no room for yet."""
+    """This includes events that its relay offers in the same step, and a snapshot that did not fit the reader's queue
+    yet."""
     harness = Harness()
     writer = await harness.writer()
     await writer.commit(title("kept"))

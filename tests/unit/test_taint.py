@@ -1,4 +1,5 @@
-"""The taint rule: after untrusted content has entered a chat, sensitive tools ask, whatever was allowed before."""
+"""The taint rule: after untrusted content has entered a chat, sensitive tools ask for approval, even if they were
+always allowed before."""
 
 import itertools
 

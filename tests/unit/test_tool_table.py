@@ -1,4 +1,5 @@
-"""What happens around one call: arguments are completed and resolved, results are divided between model and clients."""
+"""The steps around one call: arguments are completed and resolved, and results are divided between model and
+clients."""
 
 import msgspec
 import pytest

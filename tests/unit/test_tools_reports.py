@@ -1,4 +1,4 @@
-"""What a tool reports while it runs: bounded, in order, before its result, and not a word afterwards."""
+"""The reports of a running tool are bounded and ordered, and come before its result, never after it."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Whatever a tool answers, its caller has a result that fits: failures, patches, sizes."""
+"""For any answer of a tool, the caller gets a valid result: failures, patches, sizes."""
 
 import asyncio
 import math

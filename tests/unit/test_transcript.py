@@ -1,4 +1,4 @@
-"""What a person sees: events in, text out, nothing shown twice and nothing harmful."""
+"""The transcript turns events into text for a person, shows nothing twice, and shows no harmful characters."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests watch with: it waits for outcomes, and not for a stream that is over."""
+"""The watcher of the tests waits for outcomes, and does not wait for a stream that has ended."""
 
 import anyio
 import anyio.lowlevel

@@ -1,4 +1,4 @@
-"""How a process ends: what keeps it from starting is a sentence, what breaks it later leaves its traceback."""
+"""The end of a process: a failed start prints a sentence, and a later failure prints its traceback."""
 
 import json
 import logging

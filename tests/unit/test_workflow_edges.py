@@ -1,4 +1,4 @@
-"""Edges from the inline shorthand: whatever a model writes becomes a tree, or a sentence that says what is wrong."""
+"""Edges from the inline shorthand: any text of a model becomes a tree, or a sentence that says what is wrong."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,5 @@
-"""What the page loads is small enough for a phone on a bad line, and under licences that ask only to be passed on.
+"""The files of the page are small enough for a phone with a bad connection, and have licences that only require passing
+on the licence text.
 
 `-rP` prints the figures.
 """

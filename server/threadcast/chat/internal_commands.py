@@ -31,7 +31,8 @@ __all__ = [
 
 
 class _Internal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """The base of all internal commands. Their principal is `system` (DESIGN §4.9), except of `AnswerQuestion`."""
+    """The base of all internal commands. Their principal is `system` (DESIGN §4.9), except for `AnswerQuestion`, which
+    has the principal of the person who answers."""
 
     client_request_id: str
     priority: ClassVar[bool] = False

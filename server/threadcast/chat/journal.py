@@ -70,9 +70,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an operation waits for without a worker. `on` is decision (of a person about the call or question `ref`),
-    client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room (the end of any
-    sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
+    """The event that an operation waits for while no worker is busy with it. `on` is decision (of a person about the
+    call or question `ref`), client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room
+    (the end of any sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
 
     key: str
     on: str

@@ -229,8 +229,8 @@ def resume_is_possible(state: OwnerState, epoch: int, position: int) -> bool:
     """Return whether (epoch, position) is a position of this log (DESIGN §2). The log may have dropped the events after
     the position, which this function does not check. Returns False for a chat that does not exist.
 
-    A life of the log has the positions from the one before its first event to the one before the first event of the
-    next life.
+    The positions of a life of the log begin one before its first event and end one before the first event of the next
+    life.
     """
     if position > state.position or not state.lives:
         return False

@@ -222,4 +222,4 @@ def _workers(count: int | None, waits_seconds: float, *, is_served: bool) -> Fin
         return Finding("fail" if is_wrong else "note", "workers", seen + waits + advice)
     if is_stuck:
         return Finding("fail", "workers", f"{count} at work{waits}: they are full or stalled; start more workers")
-    return Finding("ok", "workers", f"{count} at work at this store")
+    return Finding("ok", "workers", f"{count} using this store")

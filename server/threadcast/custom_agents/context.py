@@ -24,8 +24,8 @@ _T = TypeVar("_T")
 
 
 class Inputs(RunInputs, frozen=True, kw_only=True):
-    """What a run begins with. `messages`, `params` and `context` stay as they were at its start, whatever changes
-    afterwards."""
+    """The inputs of a run: everything that is known when it begins. `messages`, `params` and `context` stay as they
+    were at its start, whatever changes afterwards."""
 
     state: Any = None  # Any: JSON of the operator
 
@@ -71,8 +71,8 @@ class _Chats:
 
 
 class AgentContext:
-    """What a durable agent receives. All methods belong to the agent's own function and to the branches of `gather`
-    and `first`: in any other task, or inside a step, they raise RuntimeError.
+    """The argument of a durable agent's function. All methods belong to the agent's own function and to the branches of
+    `gather` and `first`: in any other task, or inside a step, they raise RuntimeError.
 
     `messages` is the path of the chat when the run began, `params` and `context` are the parameters and the request
     context of that moment, and `principal` is the person whose command began the run. `tools` and `system` are the

@@ -1,4 +1,4 @@
-"""What an agent is given: the inputs of its run, and `Round`, what it is asked in one round."""
+"""The arguments of an agent: the inputs of its run, and `Round`, the request of one round."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class RoundMessage(Message, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What every agent is given of its run."""
+    """The inputs of a run that every agent receives."""
 
     chat_id: str
     run_id: str
@@ -31,7 +31,7 @@ class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Round(RunInputs, frozen=True, kw_only=True):
-    """What an agent is asked in one round.
+    """The request to an agent in one round.
 
     `messages` is the active path of the chat as a model would read it: long histories are shortened as the profile
     says, and results of tools have the role "tool". `system` is the system prompt that the profile's sections have

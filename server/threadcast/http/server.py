@@ -46,9 +46,9 @@ connection, and a lost POST is not repeated automatically."""
 def allow_open_files(connections_max: int) -> int:
     """Raise this process's soft limit of open files as far as so many connections need and the hard limit allows.
 
-    Returns the number of connections that may be open at once, at most `connections_max`. Descriptors are kept back
-    for the store, models and tools: without them a flood of connections would cut the server off from its store. Many
-    systems begin with a limit of 1,024.
+    Returns the number of connections that may be open at once; it never exceeds `connections_max`. Descriptors are kept
+    back for the store, models and tools: without them a flood of connections would cut the server off from its store.
+    Many systems begin with a limit of 1,024.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + OTHER_FILES

@@ -94,7 +94,7 @@ else:
     HttpToolsProtocol = RequestResponseCycle = _Absent
 
 HTTP = "auto" if MISFIT else "httptools"
-"""The parser that uvicorn uses. If the one for httptools is missing, `auto` takes another."""
+"""The parser that uvicorn uses. If the protocol class for httptools is missing, `auto` takes another class."""
 
 
 def report_misfit() -> None:

@@ -87,7 +87,8 @@ class CauseTable(NamedTuple):
     overflow_statuses: tuple[int, ...]
 
     def cause(self, status: int, message: str | None, *words: object) -> Cause:
-        """Return the cause of an error: by the first known of its `words`, else by its message, else by its status."""
+        """Return the cause of an error: of the first of its error codes (`words`) that is known, else of its message,
+        else of its status."""
         for word in words:
             if isinstance(word, str) and word in self.by_word:
                 return self.by_word[word]

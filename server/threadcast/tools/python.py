@@ -40,7 +40,7 @@ __all__ = ["PythonTool", "result_of", "tool"]
 _THREADS = "tools"
 
 _LAST = (ToolResult, Preview)
-"""What a generator yields as its last item."""
+"""The last item that a generator yields."""
 
 _Function = Callable[..., Any]  # Any: arguments and results are checked by msgspec when it is called
 

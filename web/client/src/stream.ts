@@ -33,7 +33,7 @@ export type Item =
   | { kind: "heard" }
   /** This chat has no connection for now, because other chats were viewed more recently. */
   | { kind: "resting" }
-  /** A heartbeat: the connection is alive, and the server has sent everything that it had. */
+  /** A heartbeat: the connection is alive, and the server has nothing left to send. */
   | { kind: "beat" }
   /** `position` is 0 if the id does not contain it. */
   | { kind: "event"; chatId: string; event: WireEvent; position: number; id: string }

@@ -17,7 +17,8 @@ class Account(msgspec.Struct, frozen=True):
 
 class Accounts(Protocol):
     """Counts what each principal stores. Accounts are changed with the data, in the same steps, and therefore are right
-    after a crash. What expires is counted until `recount`; a process of an older version changes no accounts."""
+    after a crash. Expired data is counted until the next `recount`; a process of an older version changes no
+    accounts."""
 
     async def account(self, owner: str) -> Account:
         """Return the account. Parts of the store that cannot be reached count as empty."""

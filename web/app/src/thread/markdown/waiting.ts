@@ -36,7 +36,7 @@ export class Wait {
     this.looked = wasGrowing ? 0 : Infinity;
   }
 
-  /** Updates the wait for the present blocks of the answer. */
+  /** Compares the present blocks of the answer with the awaited diagram, and continues or ends the wait. */
   take(blocks: readonly string[], isGrowing: boolean): void {
     if (this.looked === Infinity) this.looked = blocks.length;
     this.looked = Math.min(this.looked, blocks.length);
