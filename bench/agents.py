@@ -90,7 +90,7 @@ class Parked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What passed from a person's reply until the next question; the CPU time is the worker's."""
+    """The time from a person's reply until the next question; the CPU time is the worker's."""
 
     seconds: float
     cpu_seconds: float

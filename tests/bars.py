@@ -1,7 +1,7 @@
-"""How long a promise may take to be seen kept: what is promised, or three times that or more on a busy machine.
+"""Time limits of tests: a test allows the promised time, or three times as much or more on a busy machine.
 
-A promise in seconds is the product's; the seconds in which it waits for a processor are the machine's. A test that
-measures one asks here at the moment it judges, so that on a machine of its own the bar is the promise itself.
+A promise in seconds is the product's; the seconds in which it waits for a processor are the machine's. A test asks for
+the limit at the moment it judges, so that on an idle machine the limit is the promise itself.
 """
 
 import os

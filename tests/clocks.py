@@ -57,7 +57,7 @@ class _File:
             self._own(child, child if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else owner)
 
     def _name(self, node: ast.AST) -> Name | None:
-        if isinstance(node, ast.Subscript):  # of a dictionary of moments, whatever the key
+        if isinstance(node, ast.Subscript):  # the value type of a dictionary of moments, for any key
             return self._name(node.value)
         if isinstance(node, ast.Attribute):
             return None, node.attr
@@ -86,7 +86,7 @@ class _File:
         return self._name(node) in self._moments
 
     def _beside_moments(self) -> Iterator[ast.expr]:
-        """What is compared with a moment, or subtracted from one and is no duration."""
+        """The expressions that are compared with a moment, or subtracted from a moment and are no duration."""
         for node in ast.walk(self._tree):
             sides = _sides(node)
             if any(map(self._is_moment, sides)):

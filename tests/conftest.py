@@ -1,4 +1,4 @@
-"""What all tests share: the event loop they run on, patience on a machine that does much else, and the order of files.
+"""Settings of all tests: their event loop, longer deadlines on a busy machine, and the order of files.
 
 Where files run side by side (`pytest -n 4 --dist loadfile`) the longest begin first, so that no process is left alone
 with one at the end. Files of different folders are then mixed, so that those which need a processor (`browser`) run

@@ -1,8 +1,8 @@
-"""Ports that stay free until somebody who was told of one listens there: for servers that cannot be given port 0.
+"""Ports that stay free until a server listens on them, for servers that cannot listen on port 0.
 
 They lie below the range from which the kernel gives ports to connections and to who asks for any, so none of the many
 other processes of a test run takes one by chance, also not between a server's death and its return. Drawn at random,
-so that test files side by side do not meet. The rule: whoever can listen at port 0 does.
+so that test files side by side do not meet. Servers that can listen on port 0 must do so.
 """
 
 import random
@@ -20,7 +20,7 @@ _random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """At which nobody listens on loopback now."""
+    """Returns a port on which no process listens on loopback now."""
     return free_ports(1)[0]
 
 

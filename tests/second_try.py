@@ -1,8 +1,9 @@
 """Runs pytest, and repeats failed tests alone: `python -m tests.second_try PYTEST-ARGUMENTS…`.
 
 A test that passes at its second try is a defect of the test or of the product, since it depends on what else the
-machine does. It is named in the last lines. One such test does not fail the run, so that a rare one holds nobody up;
-more than one does, and so does a test that fails twice. More than three failures are not tried again.
+machine does. It is named in the last lines. One such test does not fail the run, so that a rare failure does not block
+other work. Two such tests fail the run, and so does a test that fails twice. More than three failures are not tried
+again.
 """
 
 import json

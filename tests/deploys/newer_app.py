@@ -1,8 +1,7 @@
 """Turns the process that loads this file by `--app` into one of a later version, which writes the next format.
 
-The format's number is the only thing that is newer; what such a version would write differently does not matter to an
-older one, which must not look (decision 0005). The number is patched where it is used, before the process has opened
-anything.
+Only the number of its format is newer. An older version must not read newer data at all (decision 0005), so other
+differences do not matter. The number is patched where it is used, before the process has opened anything.
 """
 
 import threadcast.actor.writer

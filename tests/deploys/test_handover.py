@@ -1,9 +1,9 @@
-"""A worker that is told to stop hands its chats over within a second, whatever runs in them; readers notice nothing.
+"""A worker that is told to stop hands its chats over within a second, even while runs are open; readers notice nothing.
 
 The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; an heir is there.
-What a reader that stayed has received must be one snapshot and events without a hole (its `Watcher` refuses any), the
-text must be that of an undisturbed run, and between the last event of the old owner and the first of the new lies at
-most the second that DESIGN §4.6 promises. Settings are the defaults, but where a test says otherwise.
+A reader that stayed connected must have received one snapshot and events without a gap (its `Watcher` refuses gaps),
+and the text of an undisturbed run. At most the second that DESIGN §4.6 promises may pass between the last event of the
+old owner and the first of the new. Settings are the defaults, but where a test says otherwise.
 """
 
 import json
@@ -203,7 +203,8 @@ async def test_an_approval_that_waits_holds_nobody_up_and_is_decided_at_the_next
 async def test_processes_end_with_their_worker_and_the_chat_is_elsewhere_within_the_second(
     race: Race, chat_id: str
 ) -> None:
-    """Also one that ignores SIGTERM, while a tool runs that uses up its time: the two are waited for together."""
+    """A process that ignores SIGTERM ends too, while a tool uses all of its time: the supervisor waits for both
+    together."""
     chat = TimedWatcher(chat_id)
     stubborn = call("run_process", command="trap '' TERM; while :; do sleep 0.05; done")
     async with watching(race.url, chat_id, watcher=chat):
@@ -256,7 +257,7 @@ async def test_a_second_signal_ends_the_worker_at_once_and_costs_no_more_than_a_
 
 
 async def test_what_is_not_safe_in_time_is_cancelled_and_counted_and_taken_over(fleet: Fleet, chat_id: str) -> None:
-    """drain_seconds is over long before the tool is: the chat waits for its lease, as after a crash."""
+    """drain_seconds ends long before the tool does, so the chat waits until its lease expires, as after a crash."""
     web = await fleet.add_web()
     owner = await fleet.add_worker(TOOLS, limits={"DRAIN_SECONDS": "0.1"})
     async with watching(web.url, chat_id) as chat:

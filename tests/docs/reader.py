@@ -8,7 +8,7 @@
     text      after one of the others in the same section is what was printed: each line must have come, in this order,
               in one of the terminals. `…` stands for anything, and so does each number of ten digits or more
     nginx, caddyfile  are run by tests/security/test_real_proxies.py
-    (others)  are an error: a new kind of block wants somebody who runs it
+    (others)  are an error: for a new kind of block, write a function that runs it
 
 The clone is a directory of links to this one, so that its scripts run as they are, with a data directory and a
 configuration of its own. Three addresses of the pages are replaced by free ones: the server's, the store's and that of
@@ -229,7 +229,8 @@ class Reader:
             self._start_server("./scripts/run" + (f" --app {TOOLS}" if (self.here / TOOLS).exists() else ""))
 
     def _start_server(self, command: str) -> None:
-        """In place of the one that has the port; a worker joins the web processes that are there."""
+        """Starts a process. A server replaces the server that has the port; a worker joins the running web
+        processes."""
         if " worker" not in command:
             while self._servers:
                 self._servers.pop().close()
@@ -306,7 +307,7 @@ class Reader:
 
 
 def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
-    """What each start does with its configuration and tools before it opens anything."""
+    """Checks the configuration and tools as each start does before it opens anything."""
 
     async def put_together() -> None:
         components = build_components(load_settings({}, flags, str(config)).settings)

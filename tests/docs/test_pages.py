@@ -26,7 +26,7 @@ def model() -> Iterator[FakeOpenAI]:
 
 def programs(here: Path) -> Path:
     """A directory for the PATH. Its `npx -y PACKAGE` runs an installed package instead of fetching it. Its settings for
-    curl leave out the progress that curl shows wherever it prints to no terminal."""
+    curl switch off the progress output, which curl shows when it does not print to a terminal."""
     here.mkdir()
     (here / ".curlrc").write_text("silent\nshow-error\n")
     npx = here / "npx"

@@ -1,4 +1,4 @@
-"""The example `agents`: its pages as they stand."""
+"""Runs the pages of the example `agents` unchanged."""
 
 from pathlib import Path
 

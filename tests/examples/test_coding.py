@@ -1,4 +1,5 @@
-"""The example `coding`: its page as it stands, and behind its claims what editors, watchers and the model were told."""
+"""Runs the page of the example `coding`, and checks its claims against the messages to editors, watchers and the
+model."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The example `help`: its page as it stands, and behind each of its claims what the model was really sent."""
+"""Runs the page of the example `help`, and checks each of its claims against the requests that the model received."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def library_port() -> int:
 
 
 async def test_every_line_of_the_page_is_printed(tmp_path: Path, library_port: int) -> None:
-    """In a copy, whose library has a port of its own: 8001 may be taken."""
+    """Runs in a copy whose library has its own port, because 8001 may be taken."""
     here = Path(shutil.copytree(HELP, tmp_path / "help"))
     config = here / "threadcast.toml"
     config.write_text(config.read_text("utf-8").replace(":8001/", f":{library_port}/"), "utf-8")
@@ -220,7 +220,7 @@ class Library(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not on the tests' output."""
+        """Keeps the log lines out of the tests' output."""
 
 
 async def test_the_library_is_asked_with_the_callers_card_which_nobody_else_sees(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ async def move(nodes: Nodes, key: bytes) -> None:
 
 
 async def test_a_script_that_meets_a_slot_on_its_way_does_nothing_rather_than_half(empty: Nodes) -> None:
-    """All keys that `append` names are still here and a blob that it keeps has gone ahead: begun, it would be stopped
-    in its middle, the entry written, the blob left to expire."""
+    """All keys that `append` names are still on this node, but a blob that it keeps has moved to the other node. If the
+    script began, it would stop in the middle: the entry would be written, and the blob would expire."""
     chat = KEYS.chat(CHAT)
     async with RedisStore(empty.url) as store:
         taken = await owned(store)
@@ -156,7 +156,7 @@ async def test_a_post_learns_from_the_shard_whether_the_owner_hears_it(empty: No
             await store.post(command(f"r{anyio.current_time()}"))
             return bool(await claim(store, "w2"))
 
-        await eventually(is_free)  # a second after the first post that nobody heard
+        await eventually(is_free)  # a second after the first post that no worker received
 
 
 async def test_scripts_a_node_forgot_are_loaded_again(empty: Nodes) -> None:

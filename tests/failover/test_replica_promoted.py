@@ -83,7 +83,7 @@ async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_a
         await watchers["long"].until(lambda w: w.types().count("stream_delta") > 5)
         await pair.replicated()
 
-        # The window: the primary goes on, the replica hears nothing of it.
+        # During the block the primary continues, and the replica receives nothing.
         pair.link.hold()
         in_window: dict[str, set[str]] = {chat_id: set() for chat_id in CHATS}
         async with anyio.create_task_group() as posts:

@@ -108,7 +108,7 @@ async def test_a_lost_primary_is_replaced_without_a_restart_of_anything(
                     await anyio.sleep(0.05)
                 while accepted_at[-1] < killed_at:
                     await anyio.sleep(0.01)
-            watched.primary.signal(signal.SIGCONT)  # one that hung believes for a while that nothing has happened
+            watched.primary.signal(signal.SIGCONT)  # a sentinel that hung does not know of the failover for a while
             accepted_seconds = next(at for at in accepted_at if at > killed_at) - killed_at
             await reader.until(lambda w: len(w.frames) > events + 3, FAILOVER_SECONDS)
             answer_seconds = time.monotonic() - killed_at

@@ -38,7 +38,7 @@ def odd_round(url: str, seed: int, count: int, answers: collections.Counter[str]
             # A preflight is answered by Starlette's CORS in plain text, and a HEAD without a body.
             if answer.status >= 400 and method not in ("HEAD", "OPTIONS"):
                 failure_of(answer.status, answer.body, answer.headers.get("content-type"))
-        except Exception as wrong:  # whatever it is, it is told with its request
+        except Exception as wrong:  # any exception is reported with its request
             raise AssertionError(f"seed {seed}, odd request {number}: {wrong}; {request[:800]!r}") from wrong
 
 
@@ -82,7 +82,7 @@ def asked_for(seconds: float, seed: int, examples: int = EXAMPLES) -> int:
                 odd_round(server.url, this, round(ODD_REQUESTS * share), answers)
                 raw_round(server.url, this, round(RAW_REQUESTS * share), answers)
                 alive(server)
-            except Exception as wrong:  # what it found, whatever it is
+            except Exception as wrong:  # any exception that the fuzzer found
                 print(
                     f"round with --seed {this}: {wrong}", *getattr(wrong, "exceptions", ()), sep="\n", file=sys.stderr
                 )

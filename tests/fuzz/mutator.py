@@ -111,7 +111,7 @@ _WORDS = (
 
 
 def mutated(random: Random, corpus: Sequence[bytes]) -> bytes:
-    """One of the corpus, changed in some places, or as it is."""
+    """An input of the corpus, changed in some places or unchanged."""
     data = random.choice(corpus)
     for _ in range(random.choice((0, 0, 1, 1, 1, 2, 3))):
         change = _json_changed if random.random() < 0.6 else damaged

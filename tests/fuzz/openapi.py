@@ -2,8 +2,8 @@
 
 Requests that fit the document and requests that do not; answers must be of a status, a type and a shape that it has,
 never 5xx, and never without a token. Streams end only when their reader leaves, so they are opened, read until their
-first block, and left. The one rule: where server and document differ, one of the two is mended, and no check is put
-aside without a reason beside it.
+first block, and left. Where server and document differ, one of the two must be corrected. Each check that is switched
+off has a reason beside it.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ def operations(url: str) -> Iterator[tuple[str, Operation]]:
 
 
 def try_operation(operation: Operation, examples: int, seed: int) -> None:
-    """So many requests to one operation. Raises what a check found, with a curl command."""
+    """Sends this number of requests to one operation. Raises what a check found, with a curl command."""
 
     @hypothesis.seed(seed)
     @_settings(examples)
@@ -134,8 +134,8 @@ def open_stream(case: Request) -> None:
 
 
 def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
-    """So many stories of at most so many requests, each following a link from an answer before. What was asked, and
-    how it was answered, such as `readChat 200`."""
+    """Runs this number of sequences of requests, in which each request follows a link from an earlier answer. The
+    operations that were requested, with the status of each answer, such as `readChat 200`."""
     answers: Counter[str] = Counter()
     schema = _schema(url)
     for path in STREAMS:
@@ -148,7 +148,8 @@ def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
     class Story(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
         @initialize(target=kept, answered=strategies.booleans())
         def say(self, answered: bool) -> object:
-            """What no link can begin with: a chat's id is its client's choice. One that was deleted stays so."""
+            """The operations that no link can lead to, because the client chooses a chat's id. A deleted chat stays
+            deleted."""
             body: JsonObject = {"type": "user_message", "client_request_id": uuid.uuid4().hex, "content": "hello"}
             headers = {"Prefer": "wait=5"} if answered else {}
             path = {"chat_id": f"story-{uuid.uuid4().hex}"}
@@ -162,7 +163,7 @@ def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
         def begin(self, case: Request) -> object:
             step = StepInput.initial(case)
             self.recorder.record_case(case=case)
-            self.control.record_step(step, self.recorder)  # as its own rules do
+            self.control.record_step(step, self.recorder)  # as schemathesis's own rules do
             return self._step(input=step)
 
         def get_call_kwargs(self, case: Request) -> dict[str, object]:

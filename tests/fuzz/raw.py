@@ -1,8 +1,8 @@
 """Requests byte by byte, as no client library would let them out: odd ids, headers and queries, and what is no HTTP.
 
 `odd_request` is well-formed with strange values; `broken_requests` is anything: bytes that were changed, requests one
-behind the other, halves, trickles. Whatever comes back must be an answer below 500, and it must come, or the connection
-must end, before the deadline. It knows the wire and nothing of chats.
+behind the other, halves, trickles. The server must answer with a status below 500, or end the connection, before the
+deadline. It knows the wire and nothing of chats.
 """
 
 import socket
@@ -150,7 +150,7 @@ def odd_request(random: Random, bodies: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def broken_request(random: Random, bodies: Sequence[bytes]) -> bytes:
-    """One or several requests one behind the other, with something wrong anywhere, or with nothing wrong."""
+    """One or several pipelined requests, with or without a mistake in any place."""
     whole = b"".join(odd_request(random, bodies)[1] for _ in range(random.choice((1, 1, 2, 5))))
     if random.random() < 0.5:
         whole = whole.replace(b"Connection: close\r\n", random.choice(_FRAMES), 1)
@@ -181,7 +181,7 @@ def _connected(url: str) -> socket.socket:
 
 
 def ask(url: str, method: str, request: bytes) -> Answer:
-    """The answer to one request. Of a stream, its head.
+    """The answer to one request. Reads an answer; of a stream, only the head.
 
     Raises:
         NoAnswer: not before the deadline.
@@ -219,7 +219,7 @@ def _answer(head: bytes, body: bytes) -> Answer:
 
 
 def send_raw(url: str, data: bytes, random: Random) -> bytes:
-    """Whatever comes back until the server ends the connection, or, of a stream, begins to send.
+    """Returns all bytes until the server ends the connection; of a stream, only those until the server begins to send.
 
     Raises:
         NoAnswer: it did neither before the deadline.

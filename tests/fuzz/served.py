@@ -1,7 +1,7 @@
 """A server to be fuzzed: real processes' HTTP over a real store, behind a token, with the demo models to answer.
 
-Whoever uses it ends with `alive`: the server still answers, and nothing in it has crashed. The one rule: 0 answers of
-5xx and 0 hangs, so every request has a deadline.
+Each fuzzer calls `alive` at its end, which checks that the server still answers and that nothing in it has crashed. No
+answer may be a 5xx and no request may hang, so every request has a deadline.
 """
 
 import contextlib

@@ -16,7 +16,7 @@ Law: TypeAlias = Callable[[bytes, Random], bool]
 
 
 class Target(NamedTuple):
-    """`weight` is its share of a run: decoders that strangers reach get more of it, slow ones less."""
+    """`weight` is its share of a run: decoders of untrusted input get a larger share, slow decoders a smaller one."""
 
     name: str
     law: Law

@@ -1,7 +1,7 @@
 """A state machine's ground: a chat of a real server, three readers of it, and the model that says what it must be.
 
-It posts, waits until the stream has come to what the model says, and compares. It knows no command by itself; the rules
-that choose them stand in `test_model_http.py`.
+It posts a command, waits until the stream has reached the state that the model predicts, and compares. The rules in
+`test_model_http.py` choose the commands.
 """
 
 import itertools
@@ -27,7 +27,7 @@ UNKNOWN = "no-such-thing"
 
 
 class ChatMachine(RuleBasedStateMachine):
-    """A chat of a real server, its readers, and the model of it. What is done to it stands in `test_model_http.py`."""
+    """A chat of a real server, its readers, and the model of it. The actions on it are in `test_model_http.py`."""
 
     tabs: Tabs
 
@@ -150,7 +150,7 @@ class ChatMachine(RuleBasedStateMachine):
             raise AssertionError(f"{wrong}\n{told}") from wrong
 
     def compare_with_model(self) -> None:
-        """Wait until the stream has come to what the model says."""
+        """Wait until the stream has reached the state that the model predicts."""
         came = self.tabs.call(
             lambda: self.stayed.until(lambda w: w.state and self.seen(w.state) == self.expected(), 5.0)
         )
@@ -229,7 +229,7 @@ class ChatMachine(RuleBasedStateMachine):
             behind = one if position(one) < position(other) else other
             if not await behind.until(lambda _: position(one) == position(other) >= 0, SETTLE_SECONDS):
                 return None
-            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # in one breath: neither moves meanwhile
+            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # no await: neither changes
 
         shown = self.tabs.call(level)
         assert shown is not None, f"one reader stands at {position(one)}, a fresh one at {position(other)}"

@@ -1,8 +1,8 @@
-"""What a chat must be, said a second time and as plainly as it can be: a dict of nodes, a path, a queue.
+"""A second, as simple as possible implementation of a chat: a dict of nodes, a path, a queue.
 
 Written from PROTOCOL alone. It shares no line with `protocol/`, so that a mistake there is not repeated here; only the
-words of the demo models are taken from where they are made. It knows neither time nor ids of the server: messages
-are numbers in the order of their making, and whoever drives a real server beside it says which id is which number.
+words of the demo models are taken from where they are made. It has neither times nor the server's ids: messages are
+numbers in the order of their creation, and the test that drives a real server beside it maps ids to numbers.
 """
 
 import itertools
@@ -48,11 +48,11 @@ class ChatModel(TreeModel):
         self.exists = False
         self.acks: dict[str, list[bool | str]] = {}
 
-    # What is asked of it.
+    # The requests to the model.
 
     def ask(self, asked: Asked) -> None:
-        """Into the queue: what has priority before all others, else in the order of coming. What interrupts ends the
-        run and is next."""
+        """Into the queue: what has priority before all others, else in the order of coming. A command that interrupts
+        ends the run and is taken next."""
         self._ack(asked.request_id, True)
         if asked.interrupt:
             self.queue.insert(0, replace(asked, priority=True))
@@ -164,7 +164,7 @@ class ChatModel(TreeModel):
         new._ack(request_id, True)
         return new
 
-    # What may be seen of it.
+    # The visible state of the model.
 
     @property
     def state(self) -> str:
@@ -180,7 +180,7 @@ class ChatModel(TreeModel):
 
     @property
     def waiting_calls(self) -> list[Call]:
-        """Those that a client is to carry out."""
+        """The calls that a client must carry out."""
         return [] if self.run is None else [call for call in self.run.published if call in self.run.open]
 
     # The queue's head, when the chat rests.
@@ -231,7 +231,7 @@ class ChatModel(TreeModel):
         self._open("")
 
     def _regenerate_from(self, path: list[int], asked: Asked) -> int:
-        """How many messages of the path stay."""
+        """The number of messages of the path that stay."""
         roles = [self.nodes[key].role for key in path]
         if not path:
             raise _No("not_found")
@@ -333,7 +333,7 @@ class ChatModel(TreeModel):
         self.resting_state = "error" if outcome == "error" else "idle"
 
     def _step(self, run: Run) -> bool:
-        """Go on; False when only somebody from outside can."""
+        """Continue the run; return False if only a command can continue it."""
         if run.draft is not None or run.asking:
             return False
         if run.rounds and self._is_steered():
@@ -364,7 +364,8 @@ class ChatModel(TreeModel):
         return self.queue[0].kind not in ("update", "remove") or self.queue[0].regenerate
 
     def _ask_model(self, run: Run) -> None:
-        """One answer: whole at once, or it hangs, or the demo cannot go on after what stands there."""
+        """Write one answer: it is complete at once, or it hangs, or the demo model cannot continue from this
+        history."""
         model = run.model or self.model
         goes_on = run.continues if run.rounds == 0 else None
         run.rounds += 1

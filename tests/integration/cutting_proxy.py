@@ -1,6 +1,7 @@
 """A proxy between a client and its server that cuts every connection after a number of bytes, or swallows an answer.
 
-Loopback only, one task for each direction. What it forwards it does not read, but for how requests begin.
+Loopback only, one task for each direction. It reads only the beginning of each request and forwards everything else
+unread.
 """
 
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ __all__ = ["CuttingProxy", "cutting"]
 
 class CuttingProxy:
     """`cut_after_bytes`: of the server's answers, on each connection; None cuts nothing. `loses_answers_to`: the next
-    request that begins so reaches the server, and its answer nobody. `cuts` counts what was ended here."""
+    request with this beginning reaches the server, and its answer is dropped. `cuts` counts what was ended here."""
 
     def __init__(self, port: int) -> None:
         self.url = ""

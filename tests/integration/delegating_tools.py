@@ -1,5 +1,5 @@
 """Tools for tests, given to the server by `--app`: the packs for agents and processes as an operator offers them, with
-a start that asks nobody, and what children of tests do."""
+a `start` that needs no approval, and the tools that sub-chats of tests use."""
 
 import asyncio
 

@@ -28,7 +28,7 @@ FOR_EVER_SECONDS = 600.0
 
 
 class PanicException(BaseException):
-    """As `pyo3_runtime.PanicException`, which a Rust extension raises when it panics."""
+    """Stands for `pyo3_runtime.PanicException`, which a Rust extension raises when it panics."""
 
 
 @tool()
@@ -108,8 +108,8 @@ def hangs_in_a_child() -> str:
 
 @tool()
 def forks() -> str:
-    """Leaves a child that nobody knows of. Returns its process id once the child runs code of its own, which it does
-    after the hooks of `base/forks.py`."""
+    """Leaves a child process that the server does not know of. Returns its process id once the child runs code of its
+    own, which it does after the hooks of `base/forks.py`."""
     has_begun, begins = os.pipe()
     pid = os.fork()
     if pid == 0:

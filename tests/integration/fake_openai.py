@@ -1,9 +1,9 @@
 """A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
 
-Each call (POST), at whatever path, takes the next `Reply`: a status with a body, or a stream of steps. Whoever asks
-for a list (GET) is given `lists` each time, or 404. A step is bytes
-to send, `CUT` (drop the connection) or `HANG` (say nothing until the client leaves). It records what it was asked, on
-which connection, and whether the client left. Runs in a thread of its own, so that the code under test keeps its loop.
+Each call (POST), at whatever path, takes the next `Reply`: a status with a body, or a stream of steps. A request for a
+list (GET) is answered with `lists` each time, or with 404. A step is bytes to send, `CUT` (drop the connection) or
+`HANG` (say nothing until the client leaves). It records what it was asked, on which connection, and whether the client
+left. Runs in a thread of its own, so that the code under test keeps its loop.
 """
 
 import asyncio
@@ -147,7 +147,7 @@ class FakeOpenAI:
 def serve_fake_openai(port: int = 0) -> Iterator[FakeOpenAI]:
     """A running server; `port` 0 takes any that is free.
 
-    Its socket listens before the thread starts, so nobody has to wait for it.
+    Its socket listens before the thread starts, so callers need not wait for it.
     """
     fake = FakeOpenAI()
     app = Starlette(routes=[Route("/{path:path}", fake, methods=["GET", "POST"])])
@@ -189,7 +189,7 @@ async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]
 
 
 async def failure_of(provider: Provider, request: Request = REQUEST) -> tuple[ModelFailed, list[Delta]]:
-    """How the call failed, and what came before."""
+    """Returns the failure of the call, and the deltas before it."""
     seen: list[Delta] = []
     with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
         async for delta in provider.stream(request):

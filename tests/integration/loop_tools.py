@@ -7,12 +7,12 @@ from threadcast.tools.base import ToolResult
 from threadcast.tools.context import Progress, ToolContext
 from threadcast.tools.python import tool
 
-_here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # who has come, by chat and name
+_here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # the calls that have arrived, by chat and name
 
 
 @tool(retry="safe")
 async def meet(context: ToolContext, me: str, other: str) -> str:
-    """Comes back when the other one is there too: alone it would wait until its timeout."""
+    """Returns when the other call runs too; alone it would wait until its timeout."""
     context.report(Progress(message=f"{me} is here"))
     _here[f"{context.chat_id}:{me}"].set()
     await _here[f"{context.chat_id}:{other}"].wait()
@@ -21,7 +21,7 @@ async def meet(context: ToolContext, me: str, other: str) -> str:
 
 @tool()
 async def gate(name: str) -> str:
-    """Waits until somebody opens it."""
+    """Waits until a test opens it."""
     await _here[f"gate:{name}"].wait()
     return "through"
 

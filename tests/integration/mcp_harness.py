@@ -119,7 +119,7 @@ async def until_offered(server: Process, name: str, is_there: bool = True) -> No
 
 
 async def results(server: Process, chat_id: str, *calls: str, **more: object) -> list[tuple[str, bool]]:
-    """What a new chat's tools answered to these calls, as (text, failed)."""
+    """The results of these calls in a new chat, as (text, failed)."""
     async with watching(server.url, chat_id) as watcher:
         text = "\n".join(f"call {one}" for one in calls)
         answer = await command(server.url, chat_id, user_message("a", text, **more))

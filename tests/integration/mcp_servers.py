@@ -75,7 +75,7 @@ def build() -> MCPServer:
 
     @server.tool()
     def last_wait() -> str:
-        """What became of the last wait."""
+        """The outcome of the last wait."""
         return started[-1] if started else "none"
 
     @server.tool()
@@ -114,7 +114,7 @@ def build() -> MCPServer:
 
     @server.tool()
     def write_down(name: str) -> str:
-        """One more resource, which nobody is told of."""
+        """Adds a resource without notifying clients."""
         server.add_resource(TextResource(uri=f"notes://{name}", name=name, text=name))
         return "ok"
 

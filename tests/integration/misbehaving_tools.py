@@ -17,7 +17,7 @@ async def hang() -> str:
 
 @tool()
 def hang_in_thread() -> str:
-    """Sleeps where nobody can cancel it."""
+    """Sleeps in a way that cannot be cancelled."""
     time.sleep(5)
     return ""
 

@@ -96,7 +96,8 @@ async def valkey_store(valkey_server: ServerProcess) -> AsyncIterator[RedisStore
 
 
 async def eventually(look: Callable[[], Awaitable[object]]) -> None:
-    """Look until it is so. For what another process or the store's clock brings about and nobody announces."""
+    """Look until it is so. Waits for a change that another process or the store's clock makes and that is not
+    announced."""
     with anyio.fail_after(WAIT_SECONDS):
         while not await look():
             await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What an operator sees of durable agents: the operations in traces, metrics and the log."""
+"""The diagnostics of durable agents for operators: their operations in traces, metrics and the log."""
 
 from collections.abc import Iterator
 

@@ -85,7 +85,7 @@ async def test_silence_has_an_end_although_nobody_is_there_and_nothing_comes(har
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
-                read = await client.get(f"{here}/v1/chats/c1")  # reads the store alone, and wakes nobody
+                read = await client.get(f"{here}/v1/chats/c1")  # reads the store without waking a worker
                 if read.status_code == 200 and read.json()["runtime"].get("outcome"):
                     break
                 await anyio.sleep(0.05)

@@ -1,4 +1,5 @@
-"""What front ends rely on: the gate of the first snapshot, phases, codes, tools used, long silences, fields, titles."""
+"""Behaviour that front ends rely on: no event before the first snapshot, phases, codes, used tools, long silences,
+fields, titles."""
 
 import hashlib
 import json

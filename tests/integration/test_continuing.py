@@ -1,4 +1,5 @@
-"""Going on with an answer at every kind of provider: the model sees what is shown, and none of it is said again.
+"""Continuing an answer with every kind of provider: the model receives the shown text, and the answer does not repeat
+it.
 
 Each test restores a chat whose answer broke off, sends `continue_message`, and looks at the request and at the answer.
 """

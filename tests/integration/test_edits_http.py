@@ -26,7 +26,7 @@ async def messages(server: Process, chat_id: str) -> list[JsonObject]:
 
 
 async def edit(server: Process, tab: Watcher, request_id: str, **what: object) -> JsonObject:
-    """Of the first message; how it then is."""
+    """Edits the first message and returns it."""
     target = (await messages(server, tab.chat_id))[0]["message_id"]
     body = {"type": "update_message", "client_request_id": request_id, "message_id": target, **what}
     assert (await command(server.url, tab.chat_id, body, WAIT)).json()["accepted"] is True

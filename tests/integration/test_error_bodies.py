@@ -1,4 +1,5 @@
-"""What a provider says beside an answer is bounded: the body of an error, packed or not, and the wait it asks for."""
+"""The other parts of a provider's response are bounded: the body of an error, compressed or not, and the requested
+wait."""
 
 import asyncio
 import gzip

@@ -62,7 +62,7 @@ class Sidebar:
 
 @asynccontextmanager
 async def listening(url: str, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Sidebar]:
-    """A stream that stays open for the block; its first frame has come."""
+    """A stream that stays open during the block and has received its first frame."""
     mine = Sidebar()
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client, anyio.create_task_group() as tasks:
 

@@ -1,4 +1,4 @@
-"""One command in, the same answer in every tab: the whole path over real HTTP."""
+"""The whole path over real HTTP: one command is posted, and every tab receives the same answer."""
 
 import re
 from pathlib import Path

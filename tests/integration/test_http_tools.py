@@ -43,7 +43,7 @@ class Service(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815  # the base class looks methods up by these names
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not on the tests' output."""
+        """Keeps the log lines out of the tests' output."""
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""MCP servers, real ones, behind a real `threadcast serve`: their tools, and what becomes of them when servers fail."""
+"""MCP servers, real ones, behind a real `threadcast serve`: their tools, and the state of these tools when servers
+fail."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""Small faults in a model's stream, at every kind of provider over HTTP: what was said is kept, and the run goes on."""
+"""Small faults in a model's stream, with every kind of provider over HTTP: the received text is kept, and the run
+continues."""
 
 import json
 from collections.abc import AsyncIterator, Callable

@@ -211,7 +211,7 @@ class Commands(ChatMachine):
         assert answer.status_code == (200 if self.model.cancel(target) else 404)
         self.settle()
 
-    # What is no new command.
+    # Requests that are no new command.
 
     @precondition(lambda self: self.posted)
     @rule(pick=PICKS, other_body=st.booleans())

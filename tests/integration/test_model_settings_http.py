@@ -1,4 +1,5 @@
-"""What an operator says of a model, at work over real HTTP: whole answers, a body of its own, prices."""
+"""An operator's settings of a model over real HTTP: answers without streaming, additional fields of the body,
+prices."""
 
 import json
 from pathlib import Path

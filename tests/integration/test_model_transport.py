@@ -157,7 +157,7 @@ async def test_trailers_are_left_out() -> None:
 
 
 async def test_address_that_leads_nowhere_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one drops whoever comes: its queue of connections is full, and nobody accepts any."""
+    """The first address drops new connections, because its accept queue is full and never emptied."""
     monkeypatch.setattr(model_http, "ADDRESS_SECONDS", 0.1)
     with socket.socket() as full, socket.socket() as good, ExitStack() as held, anyio.fail_after(DEADLINE_SECONDS):
         good.bind(("127.0.0.1", 0))
@@ -289,8 +289,8 @@ async def test_headers_cannot_break_out_of_their_line() -> None:
 
 
 async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a pace that is never over: each of the first pieces is sent when the one before it has come, and what comes
-    after them is not read."""
+    """The pause between reads never ends: each of the first pieces is sent when the previous one has been received, and
+    later pieces are not read."""
     monkeypatch.setattr(model_http, "pace_seconds", lambda _: 3_600.0)
     came = asyncio.Semaphore(0)
 

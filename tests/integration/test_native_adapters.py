@@ -1,6 +1,6 @@
 """The adapters of Anthropic and Google with the real SDKs against a scripted server: what a stream can do wrong.
 
-How each reads and writes its wire stands in tests/unit, and what a third party's server makes of it in tests/peers.
+tests/unit tests how each adapter reads and writes its wire, and tests/peers tests them against other projects' servers.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def data(body: object) -> bytes:
 
 
 class Wire:
-    """How a provider's stream says a word, that it is through, and that something went wrong."""
+    """How a provider's stream represents a word, its end and an error."""
 
     def __init__(self, text: bytes, stop: bytes, error: bytes) -> None:
         self.text, self.stop, self.error = text, stop, error

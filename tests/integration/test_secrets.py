@@ -105,7 +105,7 @@ class _Telltale(BaseHTTPRequestHandler):
 
 @contextmanager
 def telltale(heard: list[dict[str, str]]) -> Iterator[str]:
-    """Its origin. What its HTTP tools were sent is put into `heard`."""
+    """Its origin. The requests to its HTTP tools are added to `heard`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Telltale)
     server.heard = heard  # type: ignore[attr-defined]  # read by the handler
     thread = threading.Thread(target=server.serve_forever)
@@ -164,7 +164,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
 
 async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
     """Runs of every kind of failure; all that any endpoint says of them, by where it was said."""
-    # Also the others' secrets: the adapter masks its own key by itself, and nobody's else.
+    # Secrets of other owners are masked, too: the adapter itself masks only its own key.
     said = f"Incorrect API key provided: {KEY}, {TOOL}, Bearer {CALLER}"
     error = {"message": said, "type": "auth", "param": KEY}
     told = f"data: {json.dumps({'error': error})}\n\n".encode()

@@ -1,4 +1,4 @@
-"""A reader that does not read: its buffer is dropped, a snapshot follows, and nobody else waits (PROTOCOL §4)."""
+"""A reader that does not read: its buffer is dropped, a snapshot follows, and no other reader waits (PROTOCOL §4)."""
 
 import contextlib
 import socket

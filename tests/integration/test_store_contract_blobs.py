@@ -1,4 +1,4 @@
-"""What every store promises, 5: blobs. They belong to one owner, stay once an entry refers to them, go with the chat.
+"""The contract of every store, 5: blobs. They belong to one owner, stay once an entry refers to them, go with the chat.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """

@@ -1,4 +1,4 @@
-"""What every store promises, 4: the end of a chat and its next life. Delete, import, and their traps, by name."""
+"""The contract of every store, 4: the end of a chat and its next life. Delete, import, and their traps, by name."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""What every store promises, 5: what listeners hear of a chat, a bell, a mail."""
+"""The contract of every store, 5: the messages that listeners receive about a chat, new work and inbox signals."""
 
 import anyio
 import pytest

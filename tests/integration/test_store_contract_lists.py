@@ -1,4 +1,4 @@
-"""What every store promises, 6: an owner's list in its order and pages, and the feed of its changes."""
+"""The contract of every store, 6: an owner's list in its order and pages, and the feed of its changes."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""What every store promises, 3: the log. Append, load, checkpoints, trims, and their traps, by name."""
+"""The contract of every store, 3: the log. Append, load, checkpoints, trims, and their traps, by name."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""What every store promises, 2: who owns a chat. Claim, take, beat, release, hand over, and their traps, by name."""
+"""The contract of every store, 2: the ownership of chats. Claim, take, beat, release, hand over, and their traps, by
+name."""
 
 import pytest
 
@@ -192,7 +193,7 @@ async def test_trap_10_beat_finds_a_command_whose_inbox_signal_was_lost(store: S
     taken = await owned(store)
     await consume_all(store, taken.head)
     assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.MINE}
-    await store.post(command("r2"))  # nobody listens to the worker's mail
+    await store.post(command("r2"))  # no process listens to the worker's inbox signals
     assert await store.beat("w1", LEASE_MS, [CHAT]) == {CHAT: Beat.INBOX}
 
 

@@ -1,4 +1,5 @@
-"""What every store promises of a log that is larger than one reply: whole pages, in order, none of them too large."""
+"""The contract of every store for a log that is larger than one reply: complete pages, in order, none of them too
+large."""
 
 import pytest
 from msgspec.structs import replace

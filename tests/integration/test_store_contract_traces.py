@@ -1,5 +1,5 @@
-"""What every store promises, 6: traces and turns. Records are their owner's, bounded, and go with the chat; a turn is
-counted once, whoever asks.
+"""The contract of every store, 6: traces and counts of runs. Traces belong to their owner, are bounded, and are deleted
+with the chat; a run is counted once, even if it is reported twice.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """

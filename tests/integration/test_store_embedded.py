@@ -72,7 +72,7 @@ def serving(data_dir: Path) -> Iterator[Parent]:
 
 
 async def is_gone(pid: int) -> bool:
-    """Neither running nor waiting to be reaped by somebody who never will."""
+    """Returns whether the process has ended and is not a zombie that its parent will never reap."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -188,7 +188,8 @@ async def test_memory_keeps_nothing_and_touches_no_data_directory(tmp_path: Path
 
 
 async def test_server_that_nobody_told_to_end_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on systems without a parent-death signal: here the first parent is ourselves, and still alive."""
+    """Behaves as on systems without a parent-death signal: the first parent is the test itself, which is still
+    alive."""
     monkeypatch.setattr("threadcast.store.embedded.embedded.LEFTOVER_TIMEOUT_SECONDS", 0.0)
     left = start_server(find_binary(), tmp_path / "store")
     await left.wait_ready()

@@ -1,4 +1,4 @@
-"""What only a real server can show: restarts, refusals, deadlines, the batcher."""
+"""Tests that need a real server: restarts, refusals, deadlines, the batcher."""
 
 import asyncio
 import signal
@@ -142,7 +142,7 @@ async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_it
         await own_store.append(entry(taken.head))
     own_server.process.signal(signal.SIGCONT)
     await eventually(lambda: is_up(own_store))
-    # Whether the first one ran nobody knows; the same arguments again settle it.
+    # It is unknown whether the first script ran; a second call with the same arguments settles this.
     assert await own_store.append(entry(taken.head)) in (Appended.OK, Appended.DUP)
     assert len(await own_store.read_log(CHAT)) == 2
 
@@ -231,7 +231,8 @@ async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: Store
 async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
     own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    """What it had to say then is not said any more; a wait for it once turned without a pause, and nothing else ran."""
+    """Its data is no longer announced then. Code that waited for it once looped without a pause and blocked all other
+    tasks."""
     with capture_logs() as logs:
         async with own_store.follow(CHAT):
             own_server.kill()
@@ -318,7 +319,7 @@ async def test_a_server_that_forgets_a_script_as_soon_as_it_has_it_is_unavailabl
     valkey_store: RedisStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a proxy over several servers does: the script is loaded on one, and asked of another."""
+    """Behaves like a proxy over several servers: the script is loaded on one server and called on another."""
     send = valkey_store._redis.send
 
     def forgetful(*command: Value) -> "asyncio.Future[Reply]":

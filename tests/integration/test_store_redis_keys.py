@@ -1,4 +1,4 @@
-"""What lies in a real server: how long each key lives, the table of keys, an entry and a checkpoint as written."""
+"""The data in a real server: the lifetime of each key, the table of keys, and an entry and a checkpoint as written."""
 
 import anyio
 import pytest
@@ -44,7 +44,7 @@ async def test_deleted_chat_is_remembered_for_thirty_days(valkey_server: ServerP
 
 
 def _lifetimes(client: "redis.Redis") -> dict[str, int]:
-    """Of the chat's keys that expire: seconds, as they were set moments ago."""
+    """The lifetimes in seconds of the chat's keys that expire, which were set moments ago."""
     found = {}
     for key in client.scan_iter("tc:*:chat:*"):
         seconds = client.ttl(key)
@@ -107,7 +107,8 @@ async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server:
 
 
 async def test_two_databases_of_one_server_hear_nothing_of_each_other(valkey_server: ServerProcess) -> None:
-    """Pub/sub knows no databases; the names of the channels do. What a listener hears first is its own store's."""
+    """Pub/sub knows no databases; the names of the channels do. The first message of a listener is from its own
+    store."""
     async with (
         RedisStore(fresh_url(valkey_server)) as ours,
         RedisStore(fresh_url(valkey_server)) as theirs,

@@ -1,4 +1,5 @@
-"""Over a slow line large commands and answers have the time that they take, and small ones do not wait for them."""
+"""Over a slow connection, large commands and answers get the time that they need, and small ones do not wait for
+them."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What people are shown of a call's input, over real HTTP: its label, or nothing where a tool hides its input."""
+"""The visible part of a call's input, over real HTTP: its label, or nothing if the tool hides its input."""
 
 import json
 from pathlib import Path

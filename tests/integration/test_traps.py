@@ -49,8 +49,8 @@ async def test_trap_empty_draft_missing_from_the_snapshot(server: Process, chat_
 
 
 async def test_trap_seq_restarting_with_no_sign(tmp_path: Path) -> None:
-    """The log begins a new life, numbers start again, and a client goes on as if its number 7 were the old one's: the
-    new life's events 1 to 7 are lost to it. A place of another life must be answered by a snapshot."""
+    """The log begins a new life whose positions start again. A client that continues from position 7 of the old life
+    would miss the events 1 to 7 of the new life. A place of another life must be answered by a snapshot."""
     seen: list[Watcher] = []
     for words in ("in the first life", "in the second life"):
         async with serving(tmp_path) as process:

@@ -1,4 +1,4 @@
-"""Traps that others fell into, where only a store that can be held shows them: the way from the log to the readers.
+"""Known mistakes of other systems between the log and the readers, which only a store that can be paused makes visible.
 
 The real writer, hub, relay and subscriber; see `test_traps.py` for those that a real server can be brought into.
 """
@@ -104,7 +104,7 @@ async def test_trap_a_failed_encode_leaves_a_permanent_gap(harness: Harness) -> 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["before the read", "after the read"])
 async def test_trap_snapshot_read_before_capture_starts(harness: Harness, is_read: bool) -> None:
-    """State is read, then listening begins; what was written in between is in neither."""
+    """If the state is read before listening begins, events that are written in between are missed."""
     writer = await harness.writer()
     await writer.commit(title("early"))
     held = harness.store.hold("load", reply_only=is_read)
@@ -121,8 +121,8 @@ async def test_trap_snapshot_read_before_capture_starts(harness: Harness, is_rea
 
 
 async def test_trap_position_taken_from_a_clock_per_connection(harness: Harness) -> None:
-    """Each connection, or process, numbers what it sends by itself: a place from one means something else at another,
-    and who comes back elsewhere loses or repeats events."""
+    """If each connection or process numbers its events itself, a position means something else at another process, and
+    a client that reconnects there misses or repeats events."""
     writer = await harness.writer()
     async with Hub(harness.store, harness.metrics).running() as here, reading(here) as first:
         await writer.commit(title("a"))

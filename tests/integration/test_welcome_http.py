@@ -1,4 +1,4 @@
-"""What clients are told before the first message, who may frame the page, and companions, over real HTTP."""
+"""The welcome data before the first message, the origins that may frame the page, and companions, over real HTTP."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -17,7 +17,7 @@ HANG, HANG_AT_ONCE = "demo/hang?after=3&rate=0", "demo/hang?rate=0"
 
 @dataclass(eq=False)
 class Call:
-    """A call of a tool; it is itself and no other, whatever its arguments."""
+    """A call of a tool; two calls are different even if their arguments are equal."""
 
     name: str
     arguments: dict[str, str]
@@ -63,7 +63,7 @@ class TreeModel:
         return [*([] if parent is None else self._way_to(parent)), key]
 
     def _down_from(self, key: int) -> list[int]:
-        """The way to the message, and on by the newest child each time."""
+        """Returns the path through the message, continued by the newest child each time."""
         below = self.children(key)
         return self._down_from(below[-1]) if below else self._way_to(key)
 
@@ -76,7 +76,7 @@ class TreeModel:
         return end
 
     def words_of_model(self, model: str, path: list[int]) -> tuple[str, list[Call]]:
-        """What the demo model says to this path."""
+        """The demo model's answer to this path."""
         seen = [self.nodes[key] for key in path]
         at = max((i for i, node in enumerate(seen) if node.role == "user"), default=-1)
         asked = seen[at].text if at >= 0 else ""

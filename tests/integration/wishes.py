@@ -1,4 +1,5 @@
-"""What may be wished of a chat, as its model takes it: a command that waits for its turn, a decision on a call."""
+"""Commands in the form that the model of a chat takes: a command that can wait in the queue, and a decision about a
+call."""
 
 from dataclasses import dataclass
 

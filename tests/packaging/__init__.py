@@ -1,1 +1,1 @@
-"""What users install: the distributions, built and installed outside the clone."""
+"""Tests of the distributions as users install them, built and installed outside the clone."""

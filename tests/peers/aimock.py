@@ -1,7 +1,8 @@
 """aimock as a process on loopback: a third party's server that speaks the APIs of OpenAI, Anthropic and Google.
 
-What it answers stands in `answers.json`, the same for every API; its journal tells what it was asked. `scripts/peers`
-installs it into `.peers`; where it or node is missing, the tests are skipped with a sentence that says so.
+Its answers are in `answers.json`, the same for every API; its journal lists the requests that it received.
+`scripts/peers` installs it into `.peers`; where it or node is missing, the tests are skipped with a sentence that says
+so.
 """
 
 import re

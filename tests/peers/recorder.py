@@ -51,7 +51,7 @@ class Recorder:
 
 @contextmanager
 def recording(peer_url: str) -> Iterator[Recorder]:
-    """A running relay. Its socket listens before the thread starts, so nobody has to wait for it."""
+    """A running relay. Its socket listens before the thread starts, so callers need not wait for it."""
     recorder = Recorder(peer_url)
     app = Starlette(routes=[Route("/{path:path}", recorder.__call__, methods=["POST"])])
     listener = socket.create_server(("127.0.0.1", 0))

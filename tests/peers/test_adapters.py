@@ -1,6 +1,6 @@
 """Every adapter against aimock, which is not ours: what each makes of the same answers in four wires.
 
-An adapter is one line of `ADAPTERS`. What only one wire knows (signatures, its words for a refusal) has its own test.
+An adapter is one line of `ADAPTERS`. Features of one wire (signatures, its codes for a refusal) have their own tests.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -125,7 +125,7 @@ async def test_a_foreign_reader_hands_on_events_with_data_alone_across_heartbeat
             await beats_of(f"{server.url}/v1/chats/subscribe?chat_id=c1", BEATS)
             await server.stop()
     for name in STREAMS:
-        bodies = [json.loads(data) for _, data in heard[name]]  # as users do; it raises where there is no data
+        bodies = [json.loads(data) for _, data in heard[name]]  # as users do; reading raises if there is no data
         assert any("after the silence" in data for _, data in heard[name]), name
         assert [body["seq"] for body in bodies[:1]] in (["0"], [0]), name
 
@@ -151,7 +151,8 @@ async def test_a_foreign_reader_of_a_one_shot_wire_hands_on_frames_with_data_alo
 
 @pytest.mark.row("NET-8", "EVT-4")
 async def test_npms_eventsource_comes_back_sooner_than_it_would_by_itself(tmp_path: Path) -> None:
-    """Beside ours stands a stream that asks for 1.5 s, of the 3 s that are its own. Both are cut, and ours is first."""
+    """Beside ours stands a stream that asks for 1.5 s, of the 3 s that are its own. Both streams are cut, and ours
+    reconnects first."""
     entry = node_package("eventsource", "dist/index.cjs")
     async with AsyncExitStack() as stack:
         server = stack.enter_context(start("serve", "--port", "0", "--memory", log=tmp_path / "log"))

@@ -1,6 +1,6 @@
 """MCP servers that others wrote, from npm and PyPI, behind a real `threadcast serve` (MCP-1, MCP-2, MCP-3, MCP-5).
 
-What our own servers in `tests/integration/mcp_servers.py` cannot show is that we read the protocol as others do.
+Our own servers in `tests/integration/mcp_servers.py` cannot show that we read the protocol as others do.
 """
 
 import json

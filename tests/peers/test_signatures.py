@@ -1,4 +1,4 @@
-"""The whole path with Anthropic's wire behind it: thinking, a person's word, kill -9 in between, what is sent after.
+"""The whole path with Anthropic's wire: thinking, a person's decision, kill -9 in between, and the next request.
 
 aimock runs strictly here: like the API, it refuses a tool round whose answer does not begin with its signed thinking.
 """
@@ -23,7 +23,7 @@ KEY = "sk-of-the-peer-tests"
 
 @contextmanager
 def serving(base: Path, base_url: str) -> Iterator[Process]:
-    """`threadcast serve` with a model that thinks, over the data of whoever served before."""
+    """`threadcast serve` with a model that thinks, on the data of the previous server."""
     config = base / "threadcast.toml"
     config.write_text(
         f"""

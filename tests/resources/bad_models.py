@@ -1,7 +1,7 @@
 """A model server on loopback that never ends, never speaks, or speaks in giants; the model's name says which.
 
-It speaks just enough of the OpenAI protocol, in the test's own loop: the server under test is another process. What it
-sends is bounded by the client's leaving, which `has_left` tells.
+It speaks just enough of the OpenAI protocol, in the test's own loop: the server under test is another process. It sends
+until the client disconnects, which `has_left` records.
 """
 
 import asyncio

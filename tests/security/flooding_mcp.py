@@ -1,4 +1,4 @@
-"""MCP servers in plain JSON-RPC that attack whoever reads them: `python flooding_mcp.py FLOOD DIRECTORY`.
+"""MCP servers in plain JSON-RPC that attack their client: `python flooding_mcp.py FLOOD DIRECTORY`.
 
 They attack while there is a file `go` in the directory, and behave otherwise. `flooding_mcp_http.py` does so over HTTP.
 """

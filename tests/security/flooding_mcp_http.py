@@ -1,4 +1,4 @@
-"""MCP servers over HTTP that attack whoever reads them: `python flooding_mcp_http.py PORT DIRECTORY`.
+"""MCP servers over HTTP that attack their client: `python flooding_mcp_http.py PORT DIRECTORY`.
 
 The number of a flood is the last part of the path. It attacks while there is a file `go-NUMBER` in the directory.
 """

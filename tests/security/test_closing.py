@@ -105,7 +105,7 @@ def test_a_refused_body_is_freed_though_its_error_refers_to_it() -> None:
 
 async def test_a_refused_request_leaves_nothing_for_the_garbage_collection() -> None:
     class Part:
-        """Stands for a part of the body, in a frame below the one that answers."""
+        """Reads a part of the body, in a frame below the one that answers."""
 
     parts: list[weakref.ref[Part]] = []
 

@@ -172,7 +172,7 @@ async def test_a_second_request_is_bounded_like_the_first_and_a_body_is_not_take
         await line.until(b"}")
         await line.send(b"a" * 50_000 + HEAD)  # the next head begins in the chunk in which the body ends
         await line.send(b"x: ")
-        for _ in range(6):  # of the chunk in which a head begins nothing is counted; it has 256 KiB at most
+        for _ in range(6):  # the chunk in which a head begins is not counted; it has at most 256 KiB
             await line.send(b"a" * 65_536)
         assert b"HTTP/1.1 431 " in await line.rest()
         assert refused(metrics, "headers") == 1

@@ -1,4 +1,4 @@
-"""What a server does unless its operator asks for more: metrics, demo tools, and the mode of its configuration."""
+"""The defaults of a server: metrics, demo tools, and the file mode of its configuration."""
 
 import os
 import socket
@@ -49,7 +49,7 @@ async def test_without_tokens_the_owner_of_the_machine_reads_the_metrics(tmp_pat
 
 
 def _answers(address: str, port: int) -> bool:
-    """Return whether somebody listens at the address. On Linux every address of 127.0.0.0/8 is this machine's, and a
+    """Return whether a process listens at the address. On Linux every address of 127.0.0.0/8 is this machine's, and a
     server that listens at one of them does not answer at the others."""
     with socket.socket() as probe:
         probe.settimeout(5)
@@ -110,7 +110,7 @@ async def test_with_tokens_demo_tools_are_offered_only_if_they_are_named(tmp_pat
             found = (await client.get("/v1/tools", headers=bearer("ann") if "auth" in config else {})).json()
             demo = {tool["name"] for tool in found} & {"clock", "calculator", "countdown", "write_note"}
             assert demo == offered, config
-            if number == 0:  # a tool that is not offered does not run, whatever a model writes
+            if number == 0:  # a tool that is not offered does not run, even if a model calls it
                 await call(server, "ann", "c1", 'write_note {"name": "a", "text": "x"}')
                 assert not (directory / "data" / "files" / "notes").exists()
 

@@ -47,7 +47,7 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(b"ok")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not on the tests' output."""
+        """Keeps the log lines out of the tests' output."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Guesses about ids: nobody learns by reading whether another caller has a chat of an id, nor gets such a chat."""
+"""Guesses of ids: no caller can learn by reading whether another caller has a chat with an id, or get such a chat."""
 
 import json
 import re

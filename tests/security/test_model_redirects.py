@@ -41,7 +41,7 @@ class Host(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815  # the base class looks methods up by these names
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not on the tests' output."""
+        """Keeps the log lines out of the tests' output."""
 
 
 Begin = Callable[..., tuple[str, list[str]]]

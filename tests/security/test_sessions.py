@@ -1,4 +1,4 @@
-"""Attacks on who a request is from: cookies that somebody else has set, headers that come twice, forged hosts."""
+"""Attacks on the identity of a request: cookies that another party has set, headers that come twice, forged hosts."""
 
 from collections.abc import Iterator
 

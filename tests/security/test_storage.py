@@ -1,5 +1,5 @@
-"""What one caller can fill: the store with files, messages, imports and copies, the memory and disk of a process with
-bodies. Each test attacks a real server over a socket, and another caller goes on.
+"""Attempts of one caller to fill the store with files, messages, imports and copies, and the memory and disk of a
+process with bodies. Each test attacks a real server over a socket, and another caller goes on.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""A caller who opens very many streams, opens and drops them without pause, or watches very many chats on them."""
+"""Attacks by a caller who opens very many streams, opens and drops streams without pause, or watches very many
+chats."""
 
 import json
 import time

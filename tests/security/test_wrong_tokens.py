@@ -102,7 +102,7 @@ async def test_behind_a_proxy_each_caller_counts_for_itself(tmp_path: Path) -> N
                 return False
             return True
 
-        for number in range(FREE):  # what stands before the last address is forged
+        for number in range(FREE):  # everything before the last address is forged
             assert not await is_slowed(f"198.51.100.{number}, 203.0.113.5")
         assert await is_slowed("203.0.113.6, 203.0.113.5")
         assert not await is_slowed("203.0.113.6")

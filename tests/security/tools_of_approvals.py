@@ -20,7 +20,7 @@ def open_safe(code: str) -> str:
 
 @tool(retry="safe")
 def read_page(text: str) -> str:
-    """Read a page, whose words somebody else wrote."""
+    """Read a page with untrusted text."""
     return text
 
 

@@ -30,7 +30,7 @@ class ClusterNode(StoreServer):
             "cluster-enabled": "yes",
             "cluster-port": self._bus_port,
             "cluster-node-timeout": NODE_TIMEOUT_MS,
-            "cluster-require-full-coverage": "no",  # the loss of one node then leaves the others at work
+            "cluster-require-full-coverage": "no",  # then the other nodes continue after the loss of one node
             "cluster-allow-replica-migration": "no",
             "repl-diskless-sync-delay": 0,  # replicas get their data at once
             "enable-debug-command": "local",

@@ -144,7 +144,7 @@ class Fleet:
 def running_fleet(
     directory: Path, store_url: str, *options: str, limits: Mapping[str, str] | None = None
 ) -> Iterator[Fleet]:
-    """A fleet whose processes end with the block, all at the same time; the arguments are those of `Fleet`."""
+    """A fleet whose processes all end with the block; the arguments are those of `Fleet`."""
     with ExitStack() as stack:
         fleet = Fleet(stack, store_url, directory, *options, limits=limits)
         try:

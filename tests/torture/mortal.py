@@ -175,7 +175,7 @@ class Mortal:
         self.seen.commands.clear()
 
     async def _begin_again(self, exported: bytes | None) -> None:
-        """By its own export, or as another chat."""
+        """Imports the chat again from its own export or from the export of another chat."""
         self._life += 1
         body = exported or self._made_up()
         self.brought = {asked.request_id for asked in self.buried} if exported else set()

@@ -113,7 +113,7 @@ def _is_restored(number: int) -> bool:
 
 
 def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState | None, rng: random.Random) -> Asked:
-    """One that makes sense now; whether it still does when it is taken up is the server's to say."""
+    """A command that makes sense now; the server decides whether it still does when it is taken up."""
     weights = _WEIGHTS if kind != "family" else {**_WEIGHTS, "abort": _ABORTS_OF_FAMILIES}
     (drawn,) = rng.choices(list(weights), list(weights.values()))
     users = [key for key in state.path if state.nodes[key].role == "user"] if state is not None else []
@@ -183,7 +183,7 @@ def _beside_the_path(state: ChatState) -> list[str]:
 
 
 def mortal_command(chat_id: str, kind: ChatKind, request_id: str, rng: random.Random) -> Asked:
-    """One of a chat that will be deleted: mostly words."""
+    """A command for a chat that will be deleted: mostly a user's message."""
     if rng.random() < 0.15:
         return _asked(chat_id, request_id, "set_params", {"patch": _note(request_id)})
     return _asked(chat_id, request_id, "user_message", {"content": _content(kind, request_id, rng)})

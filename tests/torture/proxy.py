@@ -107,7 +107,7 @@ class Proxy:
         """Return whether a fault with a duration is active now."""
         return bool(self._timers)
 
-    # Faults. Those that end or silence connections return how many.
+    # Faults. Methods that end or silence connections return their number.
 
     def cut(self, one_in: int = 1) -> int:
         """End every connection, or one in so many, in order."""
@@ -229,7 +229,7 @@ class Proxy:
                 else:
                     writer.write(chunk)
                 await writer.drain()
-        except (OSError, RuntimeError):  # either side broke; uvloop says so of a closed transport by a RuntimeError
+        except (OSError, RuntimeError):  # either side broke; uvloop raises RuntimeError for a closed transport
             line.reset()
         finally:
             if not line.is_swallowing:

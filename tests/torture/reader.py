@@ -202,7 +202,7 @@ class Reader:
             fold.history.clear()
 
     def _earlier_place(self) -> str:
-        if len(self.folds) > 1:  # one id stands for all chats; going back in one alone needs an id of one's own making
+        if len(self.folds) > 1:  # one id covers all chats; to go back in one chat alone, a new id must be made
             return self._last_id
         (fold,) = self.folds.values()
         if not fold.history:

@@ -1,6 +1,6 @@
 """Reports the result of a torture run as a table and as JSON, with the evidence of each violation.
 
-It judges nothing. The one rule: everything that one needs to look into a violation is in the directory it names.
+It judges nothing. The directory that it names contains everything that is needed to investigate a violation.
 """
 
 import platform

@@ -1,4 +1,4 @@
-"""One torture from start to verdict: load and faults for a time, then peace, then the reckoning.
+"""One torture run from start to verdict: load and faults for a time, then load without faults, then the checks.
 
     start everything · readers and drivers begin · faults as drawn · faults end · commands settle · readers catch up ·
     evidence is taken · verdict · report
@@ -235,7 +235,7 @@ class _Torture:
             self._mishaps.append(Mishap("unseen", "", words))
 
     async def _meet_children(self) -> bool:
-        """True when there are no more of them than before: all rest, then. Raises Unavailable."""
+        """Return True if their number has not grown, which means that all chats rest. Raises Unavailable."""
         families = [driver.chat_id for driver in self._drivers if driver.kind == "family"]
         families += [mortal.chat_id for mortal in self._mortals if mortal.kind == "family" and not mortal.is_dead]
         known, self._children = self._children, await self._archive.children(families)

@@ -1,8 +1,8 @@
 """A window with tabs: one named stream of several chats, which are taken away and given back while it is open.
 
-It reads as every reader does (`reader.py`), and asks for changes at any web, through lines that lose the answer; while
-such a change may still be made, nothing is said of what may come. The rule: after `chat_removed` nothing of a chat
-comes until it is asked for again, and what comes then goes on where it stopped or begins with a snapshot.
+It reads as every reader does (`reader.py`), and requests changes from any web process over connections that lose
+answers. While such a change may still be made, events of its chat are not judged. After `chat_removed` no event of a
+chat may arrive until the chat is added again; its events then continue at the old position or begin with a snapshot.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Tabs(Reader):
         self._unsure_until: dict[str, float] = {}
 
     def _query(self) -> str:
-        """All of them: a new connection begins whole."""
+        """Forgets all chats, because a new connection begins with snapshots."""
         self._gone.clear()
         self._missing.clear()
         return f"{super()._query()}&stream_id={self.name}"
@@ -71,8 +71,8 @@ class Tabs(Reader):
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
         """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, from
-        places of the past. A client that meets this opens its stream anew. Of other chats nothing wrong can come, nor
-        of a removal that is late."""
+        places of the past. A client that meets this opens its stream anew. Events of other chats cannot be wrong, nor
+        can those of a late removal."""
         unsure_until = self._unsure_until.get(wrong.chat_id, -math.inf)
         is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
         self._counts["late changes of streams"] += is_mine
@@ -110,7 +110,7 @@ class Tabs(Reader):
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
 
     def _place_of(self, chat_id: str) -> JsonObject:
-        """Only of a chat that was seen to go: what is still on its way is in no place."""
+        """Applies only to a chat whose removal was seen, because events that are still under way have no position."""
         if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
             return {}
         return {"from": self._left_at[chat_id]}

@@ -1,7 +1,7 @@
 """The real thing under torture, for as long as TORTURE_SECONDS says (60): every promise is kept.
 
-`scripts/torture` is the same for any length. The numbers asked of the run here are far below what an idle machine does;
-they only see to it that a run in which nothing happened is not taken for a good one.
+`scripts/torture` is the same for any length. The required numbers are far below those of an idle machine; they only
+ensure that a run in which nothing happened does not pass.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
-It knows as much of HTTP/1.1 as our own servers speak: a length or chunks, no more. Any other answer, and every broken
-or silent connection, raises `Broken`: the caller tries again elsewhere, which is always safe.
+It reads only the part of HTTP/1.1 that our own servers use: bodies with a length or in chunks. Any other answer, and
+every broken or silent connection, raises `Broken`: the caller tries again elsewhere, which is always safe.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class Answer(NamedTuple):
 
 
 class Lines:
-    """Requests over connections that are kept and used again, as browsers do. One that broke meanwhile is found out by
-    the request that meets it, which is then `Broken` although it may never have left."""
+    """Requests over connections that are kept and used again, as browsers do. A connection that broke meanwhile is
+    noticed by the next request on it, which then raises `Broken` although it may never have been sent."""
 
     def __init__(self) -> None:
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}

@@ -225,7 +225,7 @@ def _payloads(prompt: PromptContext) -> str:
     lines = [
         "# Payloads",
         "The user has been shown these."
-        + (" Call get_payload to read the data of an object when you need it." if can_read else ""),
+        + (" Read the data of one by get_payload when you need it." if can_read else ""),
         *([f"({older} older ones are left out.)"] if older else []),
         *(f"- {line.payload_id} ({line.type}): {_first_line(line.summary)}" for line in shown),
     ]

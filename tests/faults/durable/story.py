@@ -77,7 +77,7 @@ PHASES: dict[str, Phase] = {
 
 
 class Story:
-    """What one run has shown. `violations` are sentences."""
+    """The results of one run. `violations` are sentences."""
 
     def __init__(self, chat_id: str, phase: str) -> None:
         self.chat_id = chat_id

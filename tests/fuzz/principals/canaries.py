@@ -26,7 +26,7 @@ class Canaries:
         self._pattern: re.Pattern[bytes] | None = None
 
     def content(self, label: str) -> str:
-        """Return a new secret of 24 hexadecimal digits for content, which nobody else may ever see."""
+        """Return a new secret of 24 hexadecimal digits for content, which no other principal may ever see."""
         made = f"zq{self._random.getrandbits(88):022x}"
         self._add(made, label)
         return made
@@ -45,7 +45,7 @@ class Canaries:
 
     @property
     def labels(self) -> dict[str, str]:
-        """All secrets, with what each is of."""
+        """All secrets, with the object that each belongs to."""
         return dict(self._label_of)
 
     @property

@@ -1,4 +1,5 @@
-"""Every decoder that is fuzzed, by name. One file for each room of the house; a test sees that none is left out."""
+"""Every decoder that is fuzzed, by name. One file for each part of the product that decodes input; a test checks that
+no decoder is missing."""
 
 from functools import cache
 

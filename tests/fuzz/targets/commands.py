@@ -1,7 +1,7 @@
-"""What strangers send: bodies of commands, of the one-shot endpoints, of streams, and whole exports.
+"""Untrusted input: bodies of commands, of the one-shot endpoints and of streams, and whole exports.
 
-Each law does what the endpoint does before it asks the store, in the same order. Accepted means that the owner of the
-chat will read the same back, whoever encodes it in between.
+Each law does what the endpoint does before it asks the store, in the same order. If a body is accepted, the chat's
+owner must decode the same value after each encoding on the way.
 """
 
 from random import Random
@@ -50,7 +50,7 @@ __all__ = ["check_command", "command_targets"]
 
 
 def check_command(command: Command) -> None:
-    """What the edge looks at beyond the struct. Raises Refused."""
+    """The checks of the edge beyond those of the struct. Raises Refused."""
     match command:
         case UserMessage():
             read_content(command.content, command.attachments)
@@ -94,7 +94,8 @@ def _inbox(data: bytes, random: Random) -> bool:
 
 
 def _content(data: bytes, random: Random) -> bool:
-    """Content as it lies in a body, with a shelf and without: what is put there and referred to is the same content."""
+    """The content of a body, with and without a blob collector: content that is moved to a blob and referred to must
+    stay the same."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -21,7 +21,7 @@ _SECRET = "sk-never-shown"
 
 @cache
 def _directory(process: int) -> Path:
-    """One for each process, in memory where the system has such a place."""
+    """A directory for each process, in memory if the system has such a file system."""
     memory = Path("/dev/shm")  # files of one process, made by mkdtemp
     return Path(tempfile.mkdtemp(prefix="threadcast-fuzz-", dir=memory if memory.is_dir() else None))
 

@@ -1,5 +1,5 @@
-"""What we read back of our own: events, facts, acks, states, entries. Written by us, but perhaps by a newer version, or
-damaged on its way; whoever folds it must be told so by one kind of error, and not taken along.
+"""Data that the product has written and reads back: events, facts, acks, states, entries. The data may be from a newer
+version, or damaged. Decoding must then raise one kind of error, and no other exception.
 """
 
 from random import Random

@@ -1,4 +1,4 @@
-"""What models' servers answer, through each adapter as it stands, and what models write into arguments and text.
+"""Answers of models' servers, read by each real adapter, and the arguments and text that models write.
 
 The adapters' own `stream` runs, with only the bytes put in its place: so the table of exceptions is fuzzed as well as
 the readers. The law is PROV-7's: deltas of the right types that an answer can be made of, or `ModelFailed`.
@@ -85,7 +85,7 @@ class _Anthropic(Anthropic):
         return None
 
     async def _events(self, client: object, body: JsonObject) -> AsyncGenerator[bytes, None]:
-        encode(body)  # what the server is asked with after a pause
+        encode(body)  # the message with which the server asks the model again after a pause
         for event in self.fed.events():
             yield event
 
@@ -102,7 +102,7 @@ class _Google(Google):
 
 
 def _run(coroutine: Coroutine[object, None, _T]) -> _T:
-    """What never waits needs no event loop."""
+    """Runs a coroutine that never waits, without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -135,7 +135,7 @@ def _adapter(provider: Provider, fed: _Fed) -> Law:
 
 
 def _arguments(data: bytes, random: Random) -> bool:
-    """What a model wrote as arguments, to a tool and back to each wire."""
+    """Arguments as a model wrote them, passed to a tool and back to each wire."""
     text = data.decode("utf-8", "replace")
     values = read_arguments(text)
     held(values is None or isinstance(values, dict), values)

@@ -1,5 +1,5 @@
-"""What lies in Redis, as a reply brings it: entries, checkpoints, metas, traces. Others can write there; whoever reads
-must say `Internal` then, or fold nothing, and never fall over.
+"""Data from Redis as a reply contains it: entries, checkpoints, metas, traces. Other programs can write to Redis.
+Reading their data must raise `Internal` or fold nothing, and must never raise another exception.
 """
 
 from collections.abc import Coroutine
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def _now(coroutine: Coroutine[object, None, _T]) -> _T | None:
-    """What needs no event loop; None when it wants a thread for a large one."""
+    """Runs a decoder without an event loop; returns None if it wants a thread for a large input."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""Server-Sent Events, both ways: any bytes, cut anywhere, and any text that somebody wants to send as one event.
+"""Server-Sent Events in both directions: any bytes, cut anywhere, and any text that is to be sent as one event.
 
 We have two readers: `framing/sse.py` for clients of ours, `providers/sse_split.py` for the streams of models.
 They were written apart, so each is the other's judge.
@@ -74,7 +74,7 @@ _LINE_ENDS = re.compile("\r\n|\r|\n")
 
 
 def _written(data: bytes, random: Random) -> bool:
-    """Any text as an event: it comes back, and nothing beside it does."""
+    """Sends any text as one event: the reader must receive this text and nothing else."""
     text = data.decode("utf-8", random.choice(("replace", "surrogateescape")))
     cut = random.randrange(len(text) + 1)
     name, body = text[:cut][:40] or None, text[cut:]

@@ -1,4 +1,4 @@
-"""Streams as models' servers write them, good ones, with everything in them that our adapters read."""
+"""Valid streams as models' servers write them, with every field that our adapters read."""
 
 import json
 

@@ -1,4 +1,4 @@
-/** What an answer waits for, in which order diagrams are drawn, and the sizes of pictures that are remembered. */
+/** How long an answer waits for diagrams, the order in which they are drawn, and the remembered sizes of pictures. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -118,7 +118,7 @@ test("four times the text with many signs takes about four times the time", () =
   for (const sign of ["$ ", "$1 ", "\\(a ", "\\[\n", "\\[a\n\n", "$$x\n", "[^a]"]) {
     for (const [name, read] of Object.entries(reads)) {
       const [once, more] = [1_000, 4_000].map((count) => effort(() => read(sign.repeat(count)))) as [number, number];
-      // What is quadratic takes sixteen times as long; the constant is for the collector of garbage.
+      // A quadratic function takes sixteen times as long; the constant allows for garbage collection.
       assert.ok(more <= 8 * once + 60, `${name} of ${JSON.stringify(sign)}: ${once} ms, then ${more} ms`);
     }
   }

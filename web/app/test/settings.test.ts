@@ -1,4 +1,4 @@
-/** What is typed as a setting, and where its value comes from. */
+/** How typed settings are read, and the source of each value. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,5 @@
-/** How the list of chats is read: by days, by words, by what is new in it; and a chat as Markdown. */
+/** The list of chats: grouped by days, searched by words, with its new messages; and the export of a chat as
+ * Markdown. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** Where a call stands, said from the chat's own words; and what people decide about it. */
+/** The state of a call, computed from the chat's messages, and people's decisions about the call. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

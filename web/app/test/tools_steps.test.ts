@@ -1,4 +1,4 @@
-/** What a durable agent's steps are called, and below which question they stand. */
+/** The titles of a durable agent's steps, and the question below which they are shown. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

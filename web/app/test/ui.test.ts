@@ -1,4 +1,4 @@
-/** How we stand to the server, in words, what keys mean, and figures. */
+/** The texts about the connection to the server, the meaning of keys, and the format of numbers. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

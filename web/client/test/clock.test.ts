@@ -1,4 +1,4 @@
-/** A wait lasts as long as was asked for, whatever the wall clock says and however early a timer fires. */
+/** A wait lasts for the requested time, even if the wall clock changes or a timer fires early. */
 
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
@@ -18,7 +18,7 @@ function withEarlyTimers(context: TestContext, ms: number): void {
   context.mock.method(globalThis, "setTimeout", early as unknown as typeof setTimeout);
 }
 
-/** A wall clock that somebody sets an hour back, and two hours forwards, and back again, at every look. */
+/** A wall clock that changes at every read: an hour back, two hours forwards, and back again. */
 function withJumpingWallClock(context: TestContext): void {
   let looks = 0;
   const jumps = [-3_600_000, 7_200_000, -86_400_000];

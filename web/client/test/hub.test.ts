@@ -1,4 +1,5 @@
-/** One line for many chats: how many it carries, what it says when nothing comes, and a caller whom the server forgot. */
+/** One connection for many chats: the maximum number, its events during silence, and a client that the server has
+ * forgotten. */
 
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -108,7 +109,7 @@ test("tabs share one line: it carries the chats that were looked at last, and th
   await until(() => has.get("c0") === "live", "the one that is looked at");
   assert.equal(resting().length, MORE - CHATS_MAX);
 
-  leave[MORE - 1]!(); // and whoever waits has its place
+  leave[MORE - 1]!(); // and the waiting chat takes its place
   await until(() => resting().length === MORE - 1 - CHATS_MAX, "a place for one more");
   await until(() => server.chats.length === CHATS_MAX, "a full stream");
   assert.deepEqual([server.streams.size, server.refused], [1, 0]);

@@ -1,4 +1,4 @@
-/** What tests of the client share: servers that end with the test file, snapshots, and waits. */
+/** Functions for tests of the client: servers that end with the test file, snapshots, and waits. */
 
 import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
