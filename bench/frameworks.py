@@ -1,0 +1,88 @@
+"""Measures what serving an agent of another framework costs: the CPU time of a worker for each token, against the same
+agent that its framework streams into a list in a process of its own.
+
+The model needs no network, so nearly all of both times is the framework's and the server's own. The worker also writes
+the log, which the list has not. To repeat: `python -m bench.frameworks [--small]`.
+"""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+from tests.support.fleet import Fleet, fleet_on_new_store
+from tests.support.server import ROOT, user_message
+
+from bench import frameworks_app
+from bench.figures import Figure, Section, announce, figure, progress, table
+from bench.processes import cpu_seconds
+
+__all__ = ["measure"]
+
+APP = Path(frameworks_app.__file__)
+SHARE_MAX = 1.25
+"""A served agent costs at most a quarter more than the framework alone."""
+
+WAIT_SECONDS = 120.0
+
+
+def measure(small: bool) -> Section:
+    """Measure the row `frameworks`; `small` takes three rounds in place of seven."""
+    announce("frameworks", 30 if small else 60)
+    rounds = 3 if small else 7
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        figures += asyncio.run(_measure(stack, Path(directory), rounds))
+    progress("")
+    return Section("frameworks", "agents of frameworks", f"python -m bench.frameworks{' --small' * small}", figures)
+
+
+async def _measure(stack: ExitStack, directory: Path, rounds: int) -> list[Figure]:
+    fleet = stack.enter_context(fleet_on_new_store(directory, "--app", str(APP)))
+    await fleet.open(workers=1)
+    figures: list[Figure] = []
+    for name in frameworks_app.NAMES:
+        progress(f"frameworks: {name}")
+        await _served(fleet, name, "warm")
+        served = [await _served(fleet, name, str(number)) for number in range(rounds)]
+        alone = [_alone(name) for _ in range(rounds)]
+        shares = [ours / theirs for ours, theirs in zip(sorted(served), sorted(alone), strict=True)]
+        figures += [
+            figure(f"{name}_served", f"CPU of the worker for a token of {name}", [1e6 * each for each in served], "µs"),
+            figure(f"{name}_alone", f"{name} streaming into a list", [1e6 * each for each in alone], "µs"),
+            figure(f"{name}_share", f"served {name} over the list", shares, "times", bar=SHARE_MAX),
+        ]
+    return figures
+
+
+async def _served(fleet: Fleet, name: str, chat_id: str) -> float:
+    """Let the agent answer once, and return the worker's CPU time for a token, in seconds."""
+    [worker] = fleet.workers
+    before = cpu_seconds(worker.pid)
+    async with httpx2.AsyncClient(base_url=fleet.url, timeout=WAIT_SECONDS) as http:
+        body = user_message("a", "go", params={"mode": name})
+        (await http.post(f"/v1/chats/{name}-{chat_id}/commands", json=body)).raise_for_status()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                chat = (await http.get(f"/v1/chats/{name}-{chat_id}")).json()
+                if chat["runtime"]["state"] == "idle" and len(chat["messages"]) > 1:
+                    break
+                await asyncio.sleep(0.1)
+    return (cpu_seconds(worker.pid) - before) / frameworks_app.TOKENS
+
+
+def _alone(name: str) -> float:
+    """Return the CPU time of the framework for a token, in seconds."""
+    line = [sys.executable, "-m", "bench.frameworks_app", name]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, timeout=WAIT_SECONDS)
+    return float(done.stdout) / frameworks_app.TOKENS
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.frameworks", description=__doc__)
+    parser.add_argument("--small", action="store_true", help="three rounds in place of seven")
+    print(table(measure(parser.parse_args().small)))
