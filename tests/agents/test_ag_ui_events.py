@@ -1,5 +1,6 @@
 """What is read of AG-UI's events, and what is refused: against the protocol's own types, and against nonsense."""
 
+import copy
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from threadcast.agents.ag_ui.events import Ended, Other, Status, Text, ToolResult, event_of
 from threadcast.agents.ag_ui.history import Conversation, Kept, conversation_of, keep_of
-from threadcast.agents.ag_ui.state import STATE_MAX_BYTES, changed, checked
+from threadcast.agents.ag_ui.state import COPIES_MAX, OPERATIONS_MAX, STATE_MAX_BYTES, changed, checked
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, kept_in
 from threadcast.custom_agents.rounds import RoundMessage
 from threadcast_protocol.wire.messages import FunctionCall, ImagePart, ImageUrl, JsonObject, TextPart, ToolCall
@@ -68,13 +69,33 @@ def test_changes_of_the_state_are_bounded() -> None:
     for operation in wrong:
         with pytest.raises(ValueError, match="does not fit"):
             changed({"a": 1}, [operation])
-    doubling = [{"op": "copy", "from": "", "path": f"/{number}"} for number in range(60)]
+    copying: list[JsonObject] = [{"op": "copy", "from": "/a", "path": "/b"}] * (COPIES_MAX + 1)
+    with pytest.raises(ValueError, match="copies more than"):
+        changed({"a": 1}, copying)
+    doubling = [{"op": "copy", "from": "", "path": f"/{number}"} for number in range(COPIES_MAX)]
     with pytest.raises(ValueError, match="are possible"):
         changed({"a": "x" * 1_000}, doubling)
+    with pytest.raises(ValueError, match="are possible"):
+        changed({}, [{"op": "test", "path": "/a", "value": "x" * STATE_MAX_BYTES}])
     with pytest.raises(ValueError, match="operations"):
         changed({}, [{"op": "add", "path": "/a", "value": 1}] * 1_001)
     with pytest.raises(ValueError, match="are possible"):
         checked("x" * STATE_MAX_BYTES)
+
+
+def test_a_change_of_many_operations_copies_the_state_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[object] = []
+
+    def copies(value: object) -> object:
+        copied.append(value)
+        return value
+
+    monkeypatch.setattr(copy, "deepcopy", copies)
+    before = {"numbers": [0] * 60_000, "n": 0}
+    many: list[JsonObject] = [{"op": "replace", "path": "/n", "value": n} for n in range(OPERATIONS_MAX)]
+    assert changed(before, many)["n"] == OPERATIONS_MAX - 1
+    assert before["n"] == 0
+    assert not [value for value in copied if isinstance(value, dict | list)]
 
 
 def test_the_conversation_fits_the_protocols_own_types() -> None:

@@ -33,6 +33,7 @@ class Conversation:
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
         self.state: Any = None  # Any: JSON
+        self._newest: dict[object, JsonObject] = {}
 
     @property
     def ids(self) -> set[str]:
@@ -41,9 +42,10 @@ class Conversation:
     def add(self, messages: Iterable[JsonObject]) -> None:
         """Add messages. An assistant message whose id is known continues the known one."""
         for message in messages:
-            known = next((each for each in reversed(self.messages) if each["id"] == message.get("id")), None)
+            known = self._newest.get(message.get("id"))
             if known is None or message["role"] != "assistant" or known["role"] != "assistant":
                 self.messages.append(message)
+                self._newest[message.get("id")] = message
                 continue
             if message.get("content"):
                 known["content"] = f"{known.get('content') or ''}{message['content']}"

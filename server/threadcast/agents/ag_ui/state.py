@@ -7,20 +7,26 @@ import msgspec
 
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["OPERATIONS_MAX", "STATE_MAX_BYTES", "changed", "checked"]
+__all__ = ["COPIES_MAX", "OPERATIONS_MAX", "STATE_MAX_BYTES", "changed", "checked"]
 
 STATE_MAX_BYTES = 128_000
-"""The largest state as JSON, half of what a message may keep: the state is sent with each run."""
+"""The largest state as JSON, and the largest change of it: half of what a message may keep. The state is sent with each
+run."""
 
 OPERATIONS_MAX = 1_000
 """The most operations of one change."""
+
+COPIES_MAX = 20
+"""The most `copy` operations of one change: each takes up to 10 ms."""
 
 
 def checked(state: Any) -> Any:  # Any: JSON
     """Return a state. Raises ValueError if it is too large."""
     size = len(msgspec.json.encode(state))
     if size > STATE_MAX_BYTES:
-        raise ValueError(f"the agent's state has {size:,} bytes as JSON; {STATE_MAX_BYTES:,} are possible")
+        raise ValueError(
+            f"the agent's state, or a change of it, has {size:,} bytes as JSON; {STATE_MAX_BYTES:,} are possible"
+        )
     return state
 
 
@@ -28,11 +34,21 @@ def changed(state: Any, patch: list[JsonObject]) -> Any:  # Any: JSON
     """Return the state after a change. Raises ValueError: the change does not fit the state, or is too large."""
     if len(patch) > OPERATIONS_MAX:
         raise ValueError(f"a change of the state has {len(patch):,} operations; {OPERATIONS_MAX:,} are possible")
+    checked(patch)  # jsonpatch copies each value
+    if sum(operation.get("op") == "copy" for operation in patch) > COPIES_MAX:
+        raise ValueError(f"a change of the state copies more than {COPIES_MAX} times")
+    state = msgspec.json.decode(msgspec.json.encode(state))  # once: a copy by jsonpatch for each operation takes 20 ms
     for operation in patch:
         try:
-            state = jsonpatch.apply_patch(state, [operation])
-        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError) as wrong:
+            state = jsonpatch.apply_patch(state, [operation], in_place=True)
+            if operation.get("op") == "copy":  # a copy may double the state, so each is checked
+                checked(state)
+        except (
+            jsonpatch.JsonPatchException,
+            jsonpatch.JsonPointerException,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ) as wrong:
             raise ValueError(f"a change does not fit the agent's state: {wrong}"[:300]) from None
-        if operation.get("op") == "copy":  # a copy may double the state, so each is checked
-            checked(state)
     return checked(state)

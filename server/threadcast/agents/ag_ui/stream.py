@@ -38,10 +38,20 @@ from threadcast.tools.base import ToolResult as Result
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["CALLS_MAX", "RunDone", "RunStream", "tool_name"]
+__all__ = ["CALLS_MAX", "INTERRUPTS_MAX", "MESSAGES_MAX", "TOLD_MAX_BYTES", "RunDone", "RunStream", "tool_name"]
 
 CALLS_MAX = 500
 """The most calls in one run of the agent, as many as tools that an agent may declare."""
+
+MESSAGES_MAX = 1_000
+"""The most messages in one run of the agent: its calls, and as many texts between them."""
+
+INTERRUPTS_MAX = 100
+"""The most interrupts that one run may end with: each is a question to a person."""
+
+TOLD_MAX_BYTES = 268_435_456
+"""The most data that one run tells clients. A change of a few bytes tells the whole state, so the bound of the stream
+does not bound this: 2,000 changes of the largest state."""
 
 ERROR_MAX_CHARACTERS = 500
 
@@ -90,6 +100,8 @@ class RunStream:
         self._foreign: set[str] = set()
         self._answered: set[str] = set()
         self._messages_count = 0
+        self._calls_count = 0
+        self._told_bytes = 0
         self._draft: _Draft = _Draft("")
         self.done = RunDone(state=conversation.state)
 
@@ -117,6 +129,8 @@ class RunStream:
                     said = event.message.strip()[:ERROR_MAX_CHARACTERS]
                     raise ModelFailed("llm_error", f"The agent failed: {said}" if said else "The agent failed.")
                 case Ended():
+                    if len(event.interrupts) > INTERRUPTS_MAX:
+                        raise ModelFailed("limit", f"The agent waits for more than {INTERRUPTS_MAX} answers at once.")
                     self.done.interrupts = event.interrupts
                     return self.done
                 case ToolEnd():
@@ -132,6 +146,8 @@ class RunStream:
     async def _message(self) -> None:
         """Show the next message of the chat, with one call at most."""
         self._messages_count += 1
+        if self._messages_count > MESSAGES_MAX:
+            raise ModelFailed("limit", f"The agent sent more than {MESSAGES_MAX:,} messages in one run.")
         key = f"{self._key}-{self._messages_count}"
         self._draft = draft = _Draft(key)
         shown = await self._seam.message(key, self._pieces)
@@ -188,7 +204,8 @@ class RunStream:
             self._next = None
         call = draft.end_call()
         if call is not None:
-            if len(self.done.calls) >= CALLS_MAX:
+            self._calls_count += 1
+            if self._calls_count > CALLS_MAX:
                 raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one run.")
             yield call
         for piece in keep_of(Kept(draft.messages(), [call.id or ""] if call is not None else [], self.done.state)):
@@ -208,7 +225,13 @@ class RunStream:
             told = Data("ag_ui_activity", event.data)
         else:
             told = Data(f"ag_ui_{event.kind}", event.data)
-        return [told] if len(msgspec.json.encode(told.data)) <= DATA_MAX_BYTES else []
+        size = len(msgspec.json.encode(told.data))
+        if size > DATA_MAX_BYTES:
+            return []
+        self._told_bytes += size
+        if self._told_bytes > TOLD_MAX_BYTES:
+            raise ModelFailed("limit", f"The agent's run told clients more than {TOLD_MAX_BYTES:,} bytes of data.")
+        return [told]
 
     async def _result(self, own_id: str, content: str) -> None:
         """Show the result of a call that the agent has carried out."""
