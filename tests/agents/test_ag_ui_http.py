@@ -54,6 +54,10 @@ def settings(directory: Path, url: str) -> Path:
     file.write_text(
         f'[agents.weather]\nkind = "ag_ui"\nurl = "{url}"\ntitle = "The weather"\n'
         'headers = { Authorization = "Bearer secret" }\npolicies = { deploy_now = "ask" }\n'
+        + "".join(
+            f'[agents.{name}]\nkind = "ag_ui"\nurl = "{url}"\npolicies = {{ pay = "{policy}" }}\n'
+            for name, policy in (("trusted", "auto"), ("poor", "deny"))
+        )
     )
     return file
 
@@ -128,6 +132,15 @@ async def test_an_interrupt_of_a_call_is_an_approval(server: Process, accepted: 
     assert watcher.messages[-1][1] == f"{WORDS}{'True ' if accepted else 'False too much'}"
     assert lines(server, "effects")[before:] == (['pay {"dollars": 5}'] if accepted else [])
     assert [role for role, _ in watcher.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize(("name", "said", "paid"), [("trusted", "True ", 1), ("poor", "False ", 0)])
+async def test_policies_answer_approvals_without_a_person(server: Process, name: str, said: str, paid: int) -> None:
+    before = len(lines(server, "effects"))
+    async with asked(server, name, "approval") as (_, watcher):
+        await watcher.at_rest()
+    assert watcher.messages[-1][1].startswith(f"{WORDS}{said}")
+    assert len(lines(server, "effects")) - before == paid
 
 
 async def test_other_interrupts_are_questions_and_approvals_without_a_call_are_shown_as_one(server: Process) -> None:
