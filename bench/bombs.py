@@ -32,10 +32,10 @@ __all__ = ["bombs", "measure"]
 COUNT, COUNT_SMALL = 200, 60
 
 STRETCH_MAX_MS = 100.0
-"""The bar: the longest uninterrupted CPU time of the loop for one request, in milliseconds."""
+"""The limit of the longest uninterrupted CPU time of the loop for one request, in milliseconds."""
 
 LIVEZ_MAX_MS = 250.0
-"""The bar: the longest answer to `/livez` while the requests are handled, in milliseconds of wall time."""
+"""The limit of the longest answer to `/livez` while the requests are handled, in milliseconds of wall time."""
 
 LIVEZ_SECONDS = 0.02
 """The pause between two requests of `/livez`."""

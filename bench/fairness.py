@@ -38,7 +38,7 @@ MEASURED_SECONDS = FLOOD_SECONDS
 
 ROUNDS, ROUNDS_SMALL = 3, 1
 RATIO_MAX = 2.0
-"""The bar: the median first token of a modest caller, flooded over quiet."""
+"""The limit: the median time to the first token of a modest caller during the flood, divided by the time without it."""
 
 INSTANT = "demo/echo?rate=0"
 SLOW = "demo/slow?delay=5&rate=10&words=3000"

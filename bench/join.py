@@ -32,7 +32,7 @@ from threadcast_protocol.wire.thread import ThreadChanges
 __all__ = ["measure"]
 
 ALONE_MAX_MS = 50.0
-"""The bar of a join to a chat of 1,000 messages."""
+"""The limit for joining a chat of 1,000 messages."""
 
 HERDS = {10: 500, 1_000: 500, 10_000: 50}
 """Maps the length of the chat to the number of readers that join at once. The longest chat has fewer joins, so that the

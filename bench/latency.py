@@ -45,7 +45,7 @@ COMMANDS, COMMANDS_SMALL = 300, 100
 ROUNDS, ROUNDS_SMALL = 3, 2
 
 APPEND_P99_MS, COMMAND_P99_MS, FIRST_DELTA_P99_MS = 10.0, 10.0, 30.0
-"""The bars in milliseconds (DESIGN §13)."""
+"""The limits in milliseconds (DESIGN §13)."""
 
 ANSWER_SECONDS = 20.0
 """Time limit of each answer of a server."""

@@ -27,7 +27,7 @@ from bench.streams import GREETED, Streams, allow_open_files, get
 __all__ = ["measure"]
 
 IDLE_MAX_BYTES = 16_000
-"""The bar of an idle reader: 10,000 readers in 160 MB."""
+"""The allowed memory of an idle reader: 10,000 readers in 160 MB."""
 
 WARM = 300
 """The number of streams that are opened before the measurement."""

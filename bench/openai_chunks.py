@@ -34,7 +34,7 @@ CHUNK_INTERVAL_SECONDS = 0.02
 """The pause between chunks: 50 tokens a second, the pace of the budget (DESIGN §13)."""
 
 ALONE_MAX_US = 25
-"""The bar of a chunk through adapter and assembler."""
+"""The allowed CPU time of a chunk in adapter and assembler, in microseconds."""
 
 ALONE_CHUNKS = 20_000
 """The number of repetitions: a fifth of a second of CPU time, far above the clock's resolution."""

@@ -39,7 +39,7 @@ __all__ = ["measure"]
 
 OPEN_MAX_MS = 300.0
 FRAMES_MIN = 56.0
-"""The bars for a chat of `LENGTH` messages and `RATE` words a second."""
+"""The limits for a chat of `LENGTH` messages and `RATE` words a second."""
 
 LENGTH = 2_000
 RATE = 300

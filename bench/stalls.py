@@ -28,7 +28,7 @@ __all__ = ["stalled_figures"]
 
 USER_MAX_BYTES = 300_000
 KERNEL_MAX_BYTES = 200_000
-"""The bars of a stalled reader."""
+"""The limits for a stalled reader."""
 
 APPENDS = 200
 INTERVAL_SECONDS = 0.02

@@ -28,7 +28,7 @@ __all__ = ["measure"]
 
 IMPORT_MAX_SECONDS = 0.4
 READY_MAX_SECONDS = 1.0
-"""The bars of a start: CPU seconds of the import, and seconds until the server is ready."""
+"""The limits for a start: CPU seconds of the import, and seconds until the server is ready."""
 
 COMMAND_LINE = "import threadcast.cli; threadcast.cli._parser()"
 """The imports of `threadcast --help`."""

@@ -36,7 +36,7 @@ BEAT_SECONDS = 1.1
 """The interval between renewals of a lease, over which the stops are spread."""
 
 BARS = {"takeover": 5.0, "hand-over": 1.0}
-"""The bars in seconds (DESIGN §4.6)."""
+"""The limits in seconds (DESIGN §4.6)."""
 
 WIDTH = 40
 """The length of the histogram's longest bar, in characters."""

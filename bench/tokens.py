@@ -37,7 +37,7 @@ CHATS_SMALL = (50, 200)
 CHATS_OF_BAR = 200
 
 US_MAX = 60.0
-"""The bar of a token in microseconds: web process, worker and store together (DESIGN §13)."""
+"""The allowed CPU time of a token in microseconds: web process, worker and store together (DESIGN §13)."""
 
 PACE_LEAST = 0.99
 """The least fraction of the sent tokens that must reach the readers in a window. A stream that cannot keep pace falls

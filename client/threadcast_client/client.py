@@ -54,7 +54,7 @@ class Client:
             url: The address of the server.
             token: The bearer token, or a function that returns it; the function is called before every request.
             forward_authorization: The credential that tools with `forward_auth` send to their services as
-                `Authorization`, such as "Bearer …", or a function that returns it. It goes out with commands only. It
+                `Authorization`, such as "Bearer …", or a function that returns it. It is sent with commands only, and
                 must not be the token of this server.
             outbox: Where sent commands are kept until the stream has shown them; in memory by default.
             name: The name under which client tools are claimed. A program that passes the same name after a restart

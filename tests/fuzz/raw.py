@@ -181,7 +181,7 @@ def _connected(url: str) -> socket.socket:
 
 
 def ask(url: str, method: str, request: bytes) -> Answer:
-    """The answer to one request. Reads an answer; of a stream, only the head.
+    """The answer to one request; for a stream, only its head.
 
     Raises:
         NoAnswer: not before the deadline.

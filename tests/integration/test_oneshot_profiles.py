@@ -114,7 +114,7 @@ async def test_mode_is_read_where_the_operator_allows_it(tmp_path: Path) -> None
             assert (refused.status_code, refused.json()["path"]) == (400, "/mode")
         assert "api, page" in (await here.post(PAGE, mode="ichor")).json()["detail"]
 
-        # Sets the profile in an existing chat for one run.
+        # In an existing chat, the mode holds for one run.
         await said(here, AGENT, chat_id="c1")
         assert await said(here, "/chat", chat_id="c1", mode="page") == "page"
         assert await said(here, "/chat", chat_id="c1") == "ichor"

@@ -1,5 +1,5 @@
 """The contract of every store, 6: traces and counts of runs. Traces belong to their owner, are bounded, and are deleted
-with the chat; a run is counted once, even if it is reported twice.
+with the chat; a command counts once against the allowance, even if it is checked twice.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """

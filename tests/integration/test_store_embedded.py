@@ -72,7 +72,7 @@ def serving(data_dir: Path) -> Iterator[Parent]:
 
 
 async def is_gone(pid: int) -> bool:
-    """Returns whether the process has ended and is not a zombie that its parent will never reap."""
+    """Returns whether the process has ended. A zombie counts as ended, because its parent never reaps it."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

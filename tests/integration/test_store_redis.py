@@ -231,8 +231,8 @@ async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: Store
 async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
     own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    """Its data is no longer announced then. Code that waited for it once looped without a pause and blocked all other
-    tasks."""
+    """The rebuilt channels then have no reader to report to. Once, the wait for this report looped without a pause and
+    blocked all other tasks."""
     with capture_logs() as logs:
         async with own_store.follow(CHAT):
             own_server.kill()

@@ -10,7 +10,7 @@ __all__ = ["Asked", "Decided"]
 
 @dataclass
 class Asked:
-    """A command that may wait. `target` None: a message that does not exist, or none named (`is_named`)."""
+    """A command that may wait. If `target` is None, the command names an unknown message (`is_named`) or no message."""
 
     request_id: str
     kind: str

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).with_name("flooding_mcp.py")
 GROWTH_MAX_BYTES = 50 * 1024 * 1024
 LIVEZ_SECONDS = 0.25
-"""The bars of a flood: what it may cost the process in memory, and the longest time of any answer to /livez."""
+"""The limits during a flood: the memory that the process may grow by, and the longest time of any answer to /livez."""
 
 PROBES = 60
 """Probes of /livez after the flood is noticed, 20 ms apart."""

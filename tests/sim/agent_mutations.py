@@ -118,7 +118,7 @@ def _nothing_travels(put: Put) -> None:
 
 
 def _abort_swallowed(put: Put) -> None:
-    """An execution that is over goes on."""
+    """Mutation: an execution continues after its end."""
     put(Execution, "_is_over", property(lambda _: False, lambda _self, _value: None))
 
 

@@ -68,7 +68,7 @@ async def _play(world: "World", ctx: AgentContext, has_new_code: bool) -> None:
 
 
 class _Player:
-    """One execution of a program. `tag` is what its answers are known by."""
+    """One execution of a program by a worker. `tag` is what its answers are known by."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The judge of durable agents: what the log has of each operation, and what every execution of a function has seen.
 
 The store tells the book of each entry, and the players (`agents.py`) tell it what they are given, at the moment when it
-happens. The book compares the two, and in the end judges the chat. The rule: it decodes the log's bytes by itself and
-asks no part of the product what an operation has returned.
+happens. The book compares the two, and in the end judges the chat. It decodes the log's bytes itself, so it depends on
+no part of the product for the results of operations.
 """
 
 from collections import Counter
@@ -202,7 +202,7 @@ class Book:
         COUNTS["steered message taken"] += operation.kind == "steered" and operation.value != "[]"
 
     def _park(self, waits: tuple[Wait, ...], entry: RawEntry) -> None:
-        """The function was put away, or goes on: then something that it waited for must have happened."""
+        """The function was put away or continues. If it continues, something that it waited for must have happened."""
         if waits:
             COUNTS["agent parked"] += 1
             if self.world.is_quiet:

@@ -1,8 +1,8 @@
 """The model and the tools of a schedule: what they say follows from what they are asked, and from nothing else.
 
-A user's words end in a word that says what shall happen: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`, `kill`.
-So the right text of every answer can be computed from the log alone, without knowing which process wrote it. The rule:
-`answer_to` is the only source of text.
+The last word of a user's text selects the model's behaviour: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`,
+`kill`. So the right text of every answer can be computed from the log alone, without knowing which process wrote it.
+The rule: `answer_to` is the only source of text.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator

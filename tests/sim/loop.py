@@ -3,7 +3,7 @@
 No selector, no socket, no thread: when nothing is ready, the clock jumps to the next timer. Every callback belongs to
 the process in whose context it was scheduled, so a process can be frozen (SIGSTOP: its callbacks wait) or killed
 (kill -9: they are never run again) at any instant, without its code having a say. It knows nothing of Threadcast. The
-one rule: the order of callbacks follows from the program and its seed alone, never from addresses or the machine.
+order of callbacks depends only on the program and its seed, never on memory addresses or the machine.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ class Process:
 _Ready: TypeAlias = tuple[Context, Callable[..., object], Sequence[Any]]
 
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
-"""Who runs now; None: the world outside (store, network, the schedule itself)."""
+"""The process that runs now; None: the world outside (store, network, the schedule itself)."""
 
 
 class _Timer(asyncio.TimerHandle):
-    """A call at a time, which asks its loop for nothing."""
+    """A timer that does not use its loop."""
 
     __slots__ = ()
 
@@ -171,9 +171,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_soon(self.create_task, left.aclose())
 
     def _turns(self, main: "asyncio.Task[Any]") -> None:  # Any: whatever it returns
-        """Until `main` is done: whose time has come is ready; if nothing is, the time of the next one has come. Then
-        all ready callbacks run; the callbacks that they schedule wait for the next step. One function: it is what a
-        schedule does most."""
+        """Run until `main` is done: timers whose time has come become ready; if no callback is ready, the clock jumps
+        to the next timer. Then all ready callbacks run; the callbacks that they schedule wait for the next step. This
+        is one function for speed, because a schedule spends most of its time here."""
         soon, timers = self._soon, self._timers
         take = soon.popleft
         while not main.done():

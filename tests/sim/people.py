@@ -235,7 +235,7 @@ class Client:
                 case PostOutcome.DUPLICATE:
                     if nonce in ours:
                         self._world.fail(f"{self.said.request_id}: a node's own repeat was answered DUPLICATE")
-                    self.heard = self.heard or self._world.deletes > 0  # of a former life: no ack will come any more
+                    self.heard = self.heard or self._world.deletes > 0  # a command of a former life gets no ack
                     return True
                 case outcome:
                     self.refused = outcome.value

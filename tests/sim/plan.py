@@ -15,10 +15,11 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 
 @dataclass(frozen=True)
 class Mix:
-    """`calls`: chance of each fault per call of the store. `lost`: of a bell, a mail, a publish. `troubles`: kinds of
-    larger trouble, of which each seed draws `count`. `scripts`: weights of what a user may say. `is_behind`:
-    the store's clock steps back by a minute at once, so that after a failover the same ids come again. `watched`: the
-    share of schedules in which a reader follows the chat; in the others only the store's log shows what happened.
+    """`calls`: chance of each fault per call of the store. `lost`: the share of lost wake-up tokens, inbox signals and
+    published messages. `troubles`: kinds of larger trouble, of which each seed draws `count`. `scripts`: weights of
+    what a user may say. `is_behind`: the store's clock steps back by a minute at once, so that after a failover the
+    same ids come again. `watched`: the share of schedules in which a reader follows the chat; in the others only the
+    store's log shows what happened.
     `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are.
     `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`: they are made of frameworks,
     which use the seam."""
@@ -234,7 +235,7 @@ class Plan:
 
     @cached_property
     def quiet_at(self) -> float:
-        """From here on nothing goes wrong any more."""
+        """From this time on there are no more failures."""
         ends = [each.at + (each.seconds if each.kind != "clock" else 0.0) for each in self.troubles]
         return max([0.4, *ends, *(each.at + 0.5 for each in self.said)])
 

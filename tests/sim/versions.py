@@ -1,9 +1,9 @@
 """Processes of two versions on one store, as there are during a deploy and when one is taken back.
 
-The code under test is of one version. So a newer process is one whose way to the store stamps what it writes with the
-next version, and takes that stamp off what it reads. To an older process such an entry comes as it would read it:
-with what it does not know left out. It knows no schedule; `world.py` says who is newer. The rule: an entry loses
-nothing but for those who must refuse it, so a loss that is seen was not refused.
+The code under test is of one version. A newer process is therefore simulated by its connection to the store, which
+marks written data with the next version and removes the mark from read data. To an older process such an entry comes as
+it would read it: with what it does not know left out. It knows no schedule; `world.py` says who is newer. The rule: an
+entry loses nothing but for those who must refuse it, so a loss that is seen was not refused.
 """
 
 from collections.abc import AsyncIterator

@@ -116,7 +116,7 @@ def cancel(scope: CancelScope, reason: str | None = None) -> None:
             scope._timeout_handle.cancel()
             scope._timeout_handle = None
         scope._cancel_called = True
-        scope._cancel_reason = "Cancelled via cancel scope of a schedule"  # by these words anyio knows its own
+        scope._cancel_reason = "Cancelled via cancel scope of a schedule"  # the text by which anyio knows its own
         if scope._host_task is not None:
             scope._deliver_cancellation(scope)
 

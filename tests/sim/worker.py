@@ -1,6 +1,6 @@
-"""A worker process of a schedule: the real host, on its own way to the store.
+"""A worker process of a schedule: the real host with its own connection to the store.
 
-Made anew for every start, with a name of its own and an empty cache, as a process is. `world.py` starts, freezes and
+Each start makes a new object with a new name and an empty cache, like a new process. `world.py` starts, freezes and
 kills it. The rule: nothing of a worker outlives it but what the store holds.
 """
 

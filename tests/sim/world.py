@@ -1,4 +1,4 @@
-"""One schedule: starts the real parts, lets things go wrong as the plan says, waits until the world has settled.
+"""Runs one schedule: starts the real parts, causes the failures of the plan, and waits until the world has settled.
 
 It owns the loop, the store, the workers and the web nodes, and the history of what happened. `checks.py` has the
 conditions that must hold at the end. A failure is a sentence in `failures` and ends nothing. The rule: same seed, same
@@ -93,7 +93,7 @@ class World:
         self._late_aborts = 0
         self._generations = [0, 0, 0]
 
-    # what happens is said here
+    # receives each event of the schedule
 
     def note(self, who: str, call: str, what: str, fault: str, answer: str) -> None:
         if self.with_history:
@@ -116,7 +116,7 @@ class World:
         return low + (high - low) * self._draws.random()
 
     def latency(self) -> float:
-        """Mostly none worth speaking of; sometimes enough that others come in between."""
+        """The delay is mostly tiny, and sometimes long enough for other tasks to run in between."""
         drawn = self._draws.random()
         return 0.0002 + drawn * 0.0008 if drawn < 0.8 else drawn * 0.02
 
@@ -236,7 +236,7 @@ class World:
         self.background(worker.run(), worker)
 
     def _start_node(self, slot: int) -> None:
-        """Its reader comes back, and goes on where it stopped."""
+        """Its reader reconnects and resumes at its last position."""
         node = self.nodes[slot] = Node(self, f"{place_of(self.nodes[slot])}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
         if self.readers:
@@ -255,7 +255,7 @@ class World:
         self.background(client.run())
 
     def run(self) -> None:
-        """From the first command until everything rests; then the checks."""
+        """Runs from the first command until everything rests, and then runs the checks."""
         asyncio.set_event_loop(None)
         SimTool.world = self
         self.note("outside", "begins", "", "", "")

@@ -110,7 +110,8 @@ class Tabs(Reader):
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
 
     def _place_of(self, chat_id: str) -> JsonObject:
-        """Applies only to a chat whose removal was seen, because events that are still under way have no position."""
+        """Returns the position to resume from, but only for a chat whose removal was seen: while events are under way,
+        the position is unknown."""
         if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
             return {}
         return {"from": self._left_at[chat_id]}

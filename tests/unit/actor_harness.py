@@ -209,7 +209,7 @@ class Harness:
         return await self.writer_at_head(worker, chat_id, taken.owner)
 
     async def writer_at_head(self, worker: str = "w1", chat_id: str = CHAT, owner: str = "local") -> Writer:
-        """A writer that goes on from what the log holds now."""
+        """A writer that continues at the present end of the log."""
         return Writer(
             self.store, worker, await self.state(chat_id), owner=owner, new_id=self.new_id, metrics=self.metrics
         )
@@ -295,7 +295,7 @@ class Harness:
 
     @asynccontextmanager
     async def watching(self, chat_id: str = CHAT) -> AsyncIterator[Watcher]:
-        """A reader with a hub of its own, from its first snapshot on."""
+        """A reader with its own hub, from its first snapshot on."""
         async with Hub(self.store, self.metrics).running() as hub, reading(hub, chat_id) as socket:
             await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
             yield socket.watcher

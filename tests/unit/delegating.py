@@ -1,7 +1,7 @@
-"""Tools that run chats of their own and processes, for tests; and a look at what came of them.
+"""Tools for tests that run sub-chats and processes, and functions that read their outcome.
 
-`delegate` waits for its children, one per prompt; `start_agent` does not wait. Both are as a tool's author writes them,
-with nothing but the context.
+`delegate` waits for its children, one per prompt; `start_agent` does not wait. Both use only the context, as an author
+of tools would write them.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ DEADLINE_SECONDS = 30.0
 
 
 class Clock:
-    """Unix milliseconds of a day long ago. It stands, so a lease ends only when a test says so."""
+    """Unix milliseconds of a day long ago. The clock stands still, so a lease ends only when a test advances it."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -68,7 +68,7 @@ class Hold:
         self._gate.set()
 
     async def entered(self) -> None:
-        """Wait until the call has come."""
+        """Wait until the call has begun."""
         with anyio.fail_after(DEADLINE_SECONDS):
             await self._entered.wait()
 

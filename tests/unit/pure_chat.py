@@ -193,7 +193,7 @@ class PureChat:
         return self._commit(builder)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
-        """The owner dies; another takes over and goes on from the log alone."""
+        """The owner dies; another owner takes over and continues from the log alone."""
         self.state = self._folded()
         self.fence("takeover")
         builder = self._builder()

@@ -70,7 +70,7 @@ class Socket:
         self.is_aborted = True
 
     def put(self, block: bytes) -> bool:
-        """The short way to the socket, which takes a block at once or not at all."""
+        """Direct send: the socket takes a block at once or not at all."""
         if not self.is_blocked:
             self._take(block)
         return not self.is_blocked

@@ -1,4 +1,4 @@
-"""One full example of every command and of every event: what the tests of decoding, schema and protocol share.
+"""One full example of every command and of every event, for the tests of decoding, schema and protocol.
 
 A test checks that no type is missing, so a new one cannot be forgotten here.
 """

@@ -1,4 +1,4 @@
-"""One owned chat: what is read before it is written, which commands take effect once, what cannot be served."""
+"""One owned chat: the order of reads and writes, commands that take effect once, and logs that cannot be served."""
 
 from collections.abc import AsyncGenerator
 
@@ -132,7 +132,8 @@ async def test_more_commands_than_are_read_at_once_are_all_carried_out(harness: 
 
 @pytest.mark.parametrize("lives", [1, 3])
 async def test_commands_are_taken_up_in_the_order_of_their_acceptance(harness: Harness, lives: int) -> None:
-    """Words, parameters and aborts, more than are read at once, while a run goes on, also by several owners in turn."""
+    """More messages, parameters and aborts than one read takes arrive during a run, also with several owners in
+    turn."""
     names: list[str] = []
     for life in range(lives):
         for number in range(120):

@@ -1,4 +1,5 @@
-"""An owner in trouble: killed, fenced, lost, draining, cut off from the store. The run goes on, and nothing twice."""
+"""An owner in trouble: killed, fenced, lost, draining, cut off from the store. The run continues, and nothing takes
+effect twice."""
 
 import anyio
 import anyio.lowlevel

@@ -1,6 +1,4 @@
-"""A command that is refused changes nothing, wherever the refusal comes from: every write of a decision is made to
-refuse once, in every state of a chat.
-"""
+"""A refused command changes nothing. In every state of a chat, the test makes each write of a decision refuse once."""
 
 from collections.abc import Callable
 
@@ -59,7 +57,7 @@ REFUSED_AT_ONCE_OR_LATER = (REFUSED_AT_ONCE, [(True, False), (False, True)])
 
 
 def what_people_see(state: OwnerState) -> object:
-    """All but acks, which tell of the refusal, and the order of keys that the queue leaves behind."""
+    """The state without acks, which report the refusal, and without the order of the queue's keys."""
     return (state.nodes, state.path, state.thread, state.draft, state.payloads, state.runtime, state.private.run)
 
 

@@ -20,7 +20,7 @@ async def test_writers_that_are_due_at_about_the_same_moment_are_woken_together_
     pace.wake_at(tick, gone)
     pace.wake_at(tick + 0.4 * TICK_SECONDS, second)
     pace.wake_at(tick + 3_600, later)
-    gone.set_result(None)  # one that had enough to say before
+    gone.set_result(None)  # a writer that had much to write before
     with anyio.fail_after(DEADLINE_SECONDS):
         await first
     assert second.done()

@@ -1,4 +1,4 @@
-"""From settings to profiles: what a profile may name, where its places are, and what stops the start."""
+"""Building profiles from settings: the names that a profile may use, its scopes, and mistakes that stop the start."""
 
 import sys
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_the_places_that_a_section_runs_in_are_places_of_the_profile(tmp_path: P
     assert writer.sections == (*OWN["weather"], *OWN["page"])
     assert list(writer.scopes) == [("reports",), ("reports", "articles"), ("reports", "articles", "new")]
     assert writer.scopes["reports",].guidelines == "Quote sources."
-    # A profile without places of its own takes any, and still does.
+    # A profile without scopes of its own accepts any scope, as before.
     assert profiles(tmp_path, "[profiles.a]\nsections = ['page']")["a"].scopes == {}
 
 

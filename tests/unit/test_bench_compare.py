@@ -1,4 +1,5 @@
-"""Two commits compared: what is said of ratios, and the whole way over a small repository with a product that costs."""
+"""Comparing two commits: the verdict about ratios, and a complete run over a small repository whose product uses CPU
+time."""
 
 import math
 import random

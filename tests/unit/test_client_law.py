@@ -81,7 +81,7 @@ class PlayingServer(httpx2.AsyncBaseTransport):
         return blocks
 
     def _snapshot(self, at: int) -> tuple[list[bytes], int, int]:
-        """Of some state that the log has been through; what came after it follows."""
+        """A snapshot of an earlier state of the log, followed by the events after it."""
         state = [state for state in self._chat.states if state.position <= self._length][-1 - at % 2 :][0]
         block = snapshot_frame("c1", encode(snapshot_of(state)), self._epoch, state.position)
         return [block], state.position, state.position

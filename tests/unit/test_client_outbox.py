@@ -122,7 +122,7 @@ def test_the_claim_of_a_program_that_is_gone_is_not_made_again(tmp_path: Path) -
 
 
 class _FullDisk:
-    """`os.write` of a disk that takes so many bytes and then no more."""
+    """`os.write` to a disk that is full after this number of bytes."""
 
     def __init__(self, free_bytes: int) -> None:
         self._free_bytes = free_bytes

@@ -24,7 +24,7 @@ class _Enough(Exception):
 
 
 async def watch(server: Server, count: int, last_event_id: str = "") -> Seen:
-    """The first `count` events as `type seq id`, and what was said about the connection meanwhile."""
+    """The first `count` events as `type seq id`, and the reported states of the connection meanwhile."""
     seen: list[str] = []
     changes: list[Opened | Lost] = []
 

@@ -1,4 +1,4 @@
-"""The repository stands on its own: what code cites exists, what pages name exists, no link is dead."""
+"""Everything that code cites and pages name exists in the repository, and no link is dead."""
 
 import re
 from pathlib import Path

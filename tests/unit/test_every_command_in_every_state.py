@@ -170,7 +170,7 @@ def rest(chat: PureChat) -> None:
 
 
 def final_words(chat: PureChat) -> dict[str, list[bool]]:
-    """Of each request id: what the entries say finally."""
+    """The final ack of each request id in the entries."""
     words: dict[str, list[bool]] = {}
     for request_id, accepted in chat.final_acks:
         words.setdefault(request_id, []).append(accepted)

@@ -50,7 +50,7 @@ class Moody:
 
 
 async def answered_by(*providers: Moody, model: str = "a/m", fallback: list[str] | None = None) -> Harness:
-    """A house in which one question was asked of `model`."""
+    """A harness in which one question was asked to `model`."""
     profile = Profile(name="agent", fallback=["b/m", "c/m"] if fallback is None else fallback)
     harness = Harness(providers=providers, model=model, profile=profile)
     await harness.own("w1", say("hello"))

@@ -1,4 +1,5 @@
-"""The host: how a chat finds a worker when bells, mail or owners fail; logs that cannot be served are set aside."""
+"""The host: a chat finds a worker even if wake-up tokens, inbox signals or owners fail; logs that cannot be served are
+set aside."""
 
 import anyio
 import anyio.lowlevel

@@ -1,4 +1,5 @@
-"""The host that drains, or whose store is away or talks nonsense: chats are given back or fenced, and it goes on."""
+"""The host while it drains, or while its store is away or gives invalid answers: chats are released or fenced, and the
+host continues."""
 
 import anyio
 import anyio.lowlevel
@@ -198,7 +199,7 @@ async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("threadcast.actor.host.REMEMBERED_MAX", 3)
-    harness.store.broken.add("take")  # nothing that an actor is prepared for
+    harness.store.broken.add("take")  # an exception that no actor expects
     async with harness.hosting("w1") as host:
         for number in range(6):
             await harness.post(say("hello"), chat_id=f"chat-{number}")

@@ -112,7 +112,7 @@ async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeyp
     def slow(lines: Spool, _: int) -> list[import_files.ChatInFile]:
         begun.release()
         until = time.monotonic() + 20
-        while time.monotonic() < until:  # as a body that takes very long; the end is for a broken server
+        while time.monotonic() < until:  # stands for a body that takes very long
             list(lines.spans())
         raise AssertionError("nobody stopped this thread")
 
@@ -136,7 +136,7 @@ async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeyp
             callers[0].leaves.set()
             while not callers[0].outcome:
                 await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()  # as when the process stops: the thread of the second one must end, too
+            tasks.cancel_scope.cancel()  # as at the end of the process: the second body's thread must end, too
     assert [caller.outcome for caller in callers] == ["left", "", "left"]
     assert not begun.acquire(blocking=False), "the third never had a thread"
     assert transfer._threads.statistics().borrowed_tokens == 0

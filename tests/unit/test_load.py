@@ -1,4 +1,5 @@
-"""A log that is longer than a page: read to its end, begun again when it is trimmed meanwhile, never half folded."""
+"""A log that is longer than a page is read to its end, and read again from the start if it is trimmed meanwhile; it is
+never half folded."""
 
 from collections.abc import Callable
 

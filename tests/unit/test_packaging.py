@@ -1,8 +1,8 @@
 """A wheel contains the built page and no build tools, does not require Node.js, and has no dead link in its
 description.
 
-The build hook is asked as hatchling asks it, with an npm of ours on the PATH; the wheel is made of the files that stand
-in this clone.
+The build hook is called as hatchling calls it, with a fake npm on the PATH; the wheel is built from the files of this
+clone.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""A style sheet of the page changes its own component and nothing else: sheets are CSS Modules, except two global ones.
+"""A style sheet of the page changes only its own component: all sheets except two global ones are CSS Modules.
 
 Sheets of components are loaded when a component is first shown. A class rule in a global sheet that is loaded late
 changes what already stands on the page; `tests/browser/test_styles.py` looks for such changes in a browser. Here the

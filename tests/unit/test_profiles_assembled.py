@@ -1,4 +1,4 @@
-"""From the settings of models and profiles to what the loop asks a profile for."""
+"""Settings of models and profiles become the values that the agent loop reads from a profile."""
 
 from pathlib import Path
 

@@ -164,7 +164,7 @@ async def test_streams_of_a_deleted_chat_end_and_its_next_life_is_seen_by_new_re
             await is_right(harness, after, again)
 
 
-# what is not heard of
+# log messages that are lost
 
 
 async def test_trap_17_a_publish_lost_just_before_a_chat_goes_quiet_is_found_by_the_position_check(
@@ -190,7 +190,7 @@ async def test_trap_17_a_check_that_a_log_message_overtook_loads_nothing(harness
 
 
 async def other_history(harness: Harness, entries: int) -> Writer:
-    """The log rolled back to so many entries, and another worker that goes on from there with the very same ids."""
+    """The log is rolled back to this number of entries, and another worker continues from there with the same ids."""
     harness.store.roll_back(CHAT, entries)
     return await harness.writer_at_head("w2")
 

@@ -41,7 +41,7 @@ async def busy_chat(harness: Harness) -> Writer:
 
 
 async def stream_positions(harness: Harness, base: int = 0) -> list[Position]:
-    """Where a reader may stand that began at `base`: one place for every event of the log."""
+    """The positions of a reader that began at `base`: one position for every event of the log."""
     found: list[Position] = []
     last = 0
     for entry in await harness.store.read_log(CHAT):

@@ -19,7 +19,7 @@ BEHIND_MS = 30_000
 
 
 async def appended(store: MemoryStore, expected: str, title: str) -> str:
-    """One public event more; its head is named by what it says."""
+    """Appends one public event; the entry's head is named after the event's text."""
     before = Head.parse(expected)
     head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), title.encode().hex()[:16], before.position + 1)
     event = encode([ThreadUpdated(title=title)])
@@ -39,7 +39,7 @@ async def survived(clock: Clock) -> tuple[MemoryStore, str]:
 
 
 async def gone_on(clock: Clock, worker: str, titles: list[str]) -> tuple[MemoryStore, str]:
-    """A history after that, in an epoch of its own."""
+    """A history after the failover, in its own epoch."""
     store, _ = await survived(clock)
     clock.now_ms += LEASE_MS
     await store.claim(store.bucket_of(CHAT), worker, 20, LEASE_MS)

@@ -1,4 +1,4 @@
-"""Where a run is: whose context holds, which scope is meant, which payloads it can see."""
+"""The context of a run: the request context that applies, its scope, and the payloads that it can see."""
 
 import pytest
 from msgspec.structs import replace
@@ -108,7 +108,7 @@ SECRET = "planted-secret-data"
 
 
 def with_payload() -> PureChat:
-    """One that a tool showed, in a branch of its own."""
+    """A payload that a tool showed, in its own branch."""
     chat = PureChat(table({"chart": FakeTool(name="chart")}), say("a"))
     chat.asks(call("c0", "chart"))
     payload = Payload(type="chart", data={"bars": [SECRET]}, summary="Rain in May")

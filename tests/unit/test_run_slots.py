@@ -62,7 +62,7 @@ def test_a_chat_that_has_an_owner_again_is_not_begun() -> None:
     begun.slots.wait("a", "ann", ROOT, LATER_MS)
     begun.slots.wait("late", "ann", Rank(0, 5), -1)
     begun.slots.forget("a", "ann")
-    begun.slots.look()  # the time of `late` is over: its chat is due, for any worker
+    begun.slots.look()  # the time of `late` has come: any worker may claim its chat
     begun.slots.free("works")
     assert begun.chats == []
     assert begun.slots.take("b", "ann", ROOT)

@@ -20,7 +20,7 @@ SERVICE = "tc"
 
 @asynccontextmanager
 async def sentinels(*answers: Callable[[], bytes]) -> AsyncIterator[Sentinels]:
-    """One for each: what it answers to the two questions of a search."""
+    """The answers of each sentinel to the two questions of a search."""
     serving: set[asyncio.StreamWriter] = set()
 
     async def serve(answer: Callable[[], bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

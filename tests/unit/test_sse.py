@@ -1,4 +1,5 @@
-"""Framing both ways: what we send is what is read, wherever the bytes are cut, and nothing forges a field."""
+"""Framing in both directions: the reader receives exactly what was sent, wherever the bytes are cut, and no text can
+forge a field."""
 
 import json
 import re

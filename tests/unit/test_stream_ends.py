@@ -51,7 +51,7 @@ class StandIn:
 
     @asynccontextmanager
     async def relay(self, _: str, *, is_hidden: bool = False) -> AsyncIterator["StandIn"]:
-        with anyio.move_on_after(DEADLINE_SECONDS):  # like the hub's: a wait that is over is not cancelled any more
+        with anyio.move_on_after(DEADLINE_SECONDS):  # like the hub's scope: an ended wait is not cancelled
             await self.opens.wait()
         if self.trouble:
             raise Unavailable("the store is away")

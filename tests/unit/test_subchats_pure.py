@@ -1,4 +1,4 @@
-"""Two chats without any I/O: what one owes the other, what a letter does when it comes, and how it ends."""
+"""Two chats without any I/O: the messages that they send each other, the effects of these messages, and their ends."""
 
 import pytest
 

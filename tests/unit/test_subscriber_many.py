@@ -1,4 +1,5 @@
-"""Many chats on one connection: one buffer, an id that tells of all, and one chat's trouble that stays its own."""
+"""Many chats on one connection: they share a buffer and an id with all positions, and the failure of one chat does not
+affect the others."""
 
 import json
 from typing import Any

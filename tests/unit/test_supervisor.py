@@ -108,7 +108,7 @@ def test_who_never_gets_ready_ends_the_start_and_the_others(capfd: pytest.Captur
 
 
 def test_who_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(supervisor, "STOP_SPARE_SECONDS", -4.8)  # of five that `limits` give
+    monkeypatch.setattr(supervisor, "STOP_SPARE_SECONDS", -4.8)  # five is the limit of `limits`
     body = "ready(); os.kill(os.getppid(), signal.SIGTERM)\nwhile True: signal.pause()"
     assert supervise(Settings(), "worker", small(body), 1) == 1
     assert "a process did not stop within 0.2 s and was killed" in capfd.readouterr().err

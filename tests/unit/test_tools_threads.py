@@ -19,7 +19,8 @@ CONTEXT = tool_context()
 
 @pytest.mark.row("TOOL-4")
 async def test_progress_of_a_sync_generator_is_live() -> None:
-    """The tool goes on only when its progress has been seen; were it not live, both would wait for ever."""
+    """The tool continues only after its progress was seen; if progress were not sent at once, both would wait for
+    ever."""
     seen = threading.Event()
 
     @tool()

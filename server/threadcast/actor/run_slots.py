@@ -273,7 +273,7 @@ class RunSlot:
         return step
 
     def take(self, state: OwnerState) -> bool:
-        """Take a slot, unless the chat has one. Returns False if none is free."""
+        """Take a slot, unless the chat has one. Returns False if no slot is free."""
         return self._slots.take(self._chat_id, self._principal_id, Rank.of(state))
 
     def free(self) -> None:

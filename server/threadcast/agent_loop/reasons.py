@@ -81,8 +81,8 @@ def is_down(failure: ModelFailed) -> bool:
 
 def _quotes(text: str, system: str) -> bool:
     """Return whether `system` contains `QUOTED_CHARACTERS` successive characters of `text`, without regard to case and
-    white space. Takes some 20 ms for a prompt of 1 MB: each quotation of 32 characters contains a multiple of 17 with
-    16 of its characters after it, so only these indexes are compared closely."""
+    white space. Takes some 20 ms for a prompt of 1 MB: only every 17th index of the prompt is compared closely. This
+    finds all quotations of 32 characters, because each contains such an index with 16 of its characters after it."""
     text, system = text.lower(), " ".join(system.lower().split())
     half = QUOTED_CHARACTERS // 2
     halves = {text[at : at + half] for at in range(len(text) - half + 1)}

@@ -65,7 +65,7 @@ class RefusedTokens:
         self._minute_seconds = minute_seconds
         self._lines = 0
         self._lines_end_at = -math.inf
-        self._unlogged = 0  # of addresses without a line of their own
+        self._unlogged = 0  # refusals of addresses that got no log line
 
     async def note(self, scope: Scope) -> bool:
         """Count a request that is about to be answered with 401, and wait if its address has had many such answers.

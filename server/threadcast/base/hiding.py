@@ -11,5 +11,5 @@ process without CAP_SYS_PTRACE may trace it. It writes no core dump either. Linu
 
 
 def hide_process() -> bool:
-    """Hide this process. Returns whether the system can do that; root can always look."""
+    """Hide this process from other users; root can still read it. Returns False on systems without this feature."""
     return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)

@@ -182,7 +182,7 @@ def _operated(
         OperatedTool(tool, wanted[tool.name], default_timeout_seconds) for tool in tools if wanted[tool.name].enabled
     ]
     for tool in kept:
-        if tool.policy not in POLICIES_CARRIED_OUT:  # running it unasked would be worse than not starting
+        if tool.policy not in POLICIES_CARRIED_OUT:  # refuse to start rather than run the tool without approval
             raise ValueError(
                 f"tool {tool.name}: there is no policy {tool.policy!r}; use {', '.join(POLICIES_CARRIED_OUT)}"
             )

@@ -85,7 +85,7 @@ class _Anthropic(Anthropic):
         return None
 
     async def _events(self, client: object, body: JsonObject) -> AsyncGenerator[bytes, None]:
-        encode(body)  # the message with which the server asks the model again after a pause
+        encode(body)  # the request body, also that after a pause
         for event in self.fed.events():
             yield event
 

@@ -126,7 +126,7 @@ test("the pauses of a server that drops every connection grow although the wall 
   const dropped = () => Promise.resolve(new Response("", { headers: { "Content-Type": "text/event-stream" } }));
   const pauses = await new Promise<number[]>((done) => {
     const seen: number[] = [];
-    const retryPolicy = { pauseFirstMs: 1, pauseMaxMs: 60_000 }; // a connection that lasts so long ends the growing
+    const retryPolicy = { pauseFirstMs: 1, pauseMaxMs: 60_000 }; // a connection that lasts this long resets the pauses
     const stream = new Stream(new Wire({ url: "http://drops.invalid", fetch: dropped as typeof fetch, retryPolicy }), (item) => {
       if (item.kind !== "lost" || seen.push(item.retryMs) < 6) return;
       stream.close();

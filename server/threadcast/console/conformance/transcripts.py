@@ -53,7 +53,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = msgspec.field(name="as", default="")
     """For `open`: the stream's name in this transcript."""
     of: str = ""
-    """For `expect` and `frames`: the name of an opened stream. Without a name, the stream that watches the chat."""
+    """For `expect` and `frames`: the name of an opened stream. Without a name, the step uses the stream that watches
+    the chat."""
     items: object = None
     """For `pages`: the pattern of all items of all pages."""
     eventually: bool = False
