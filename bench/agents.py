@@ -300,8 +300,8 @@ async def _cost(store: redis.Redis, web: Process, worker: Process, chat_id: str,
 
 
 async def _replies(web: Process, worker: Process, steps_counts: Sequence[int], count: int) -> dict[int, list[Reply]]:
-    """Reply in turn to agents that have made so many steps, again and again. Returns, for each count of steps, what
-    passed from each reply until the next question."""
+    """Reply repeatedly and in turn to agents that have made this number of steps. Returns, for each count of steps,
+    what passed from each reply until the next question."""
     found: dict[int, list[Reply]] = {steps: [] for steps in steps_counts}
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=60))

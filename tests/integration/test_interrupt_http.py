@@ -1,4 +1,5 @@
-"""Stop and send, over real HTTP: one command ends the run and is next, and several tabs lose nothing to each other."""
+"""Stop and send, over real HTTP: one command ends the run and is taken next, and commands of several tabs do not
+displace each other."""
 
 import json
 import time

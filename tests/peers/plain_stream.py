@@ -1,6 +1,7 @@
 """A stream of events whose readers shall wait half as long after a cut as they would by themselves.
 
-A reader that is told less by our server comes back before one of this stream; one that is told nothing comes after it.
+If our server sends a shorter `retry`, its reader reconnects before a reader of this stream; if our server sends none,
+its reader reconnects later.
 """
 
 import asyncio

@@ -42,7 +42,7 @@ async def test_doctor_sees_that_no_worker_is_there(store: StoreServer, tmp_path:
         assert missing == "fail workers this store has no worker; start one: threadcast worker"
         with start("worker", log=tmp_path / "worker", environment=environment) as worker:
             await worker.ready()
-            assert workers_line(store, tmp_path, port) == "ok workers 1 at work at this store"
+            assert workers_line(store, tmp_path, port) == "ok workers 1 using this store"
 
 
 async def test_the_oldest_chat_that_waits_is_measured_whatever_rests(store: StoreServer) -> None:

@@ -41,7 +41,7 @@ CONFIG = "[tools.countdown]\n" + tokens(
 
 
 async def flood(url: str, count: int, model: str = NEVER_ENDS, headers: dict[str, str] = GREEDY) -> None:
-    """Post a message to each of so many new chats, `greedy-0` and so on."""
+    """Post a message to each of this number of new chats, `greedy-0` and so on."""
     bound = anyio.CapacityLimiter(POSTS_AT_ONCE)
     async with httpx2.AsyncClient(base_url=url, timeout=DEADLINE_SECONDS, headers=headers) as client:
 

@@ -103,7 +103,7 @@ class Watcher:
                 await self._changed.wait()
 
     async def at_rest(self, runs: int = 1, seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until so many runs have ended and nothing is queued."""
+        """Wait until this number of runs has ended and nothing is queued."""
 
         def rests(watcher: Watcher) -> bool:
             state = watcher.state

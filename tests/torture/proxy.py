@@ -110,11 +110,11 @@ class Proxy:
     # Faults. Methods that end or silence connections return their number.
 
     def cut(self, one_in: int = 1) -> int:
-        """End every connection, or one in so many, in order."""
+        """Close every connection, or every `one_in`-th, in order."""
         return self._strike(_Line.cut, one_in)
 
     def reset(self, one_in: int = 1) -> int:
-        """End every connection, or one in so many, by RST."""
+        """Reset every connection, or every `one_in`-th (RST)."""
         return self._strike(_Line.reset, one_in)
 
     def swallow(self, seconds: float, one_in: int = 1) -> int:

@@ -1,8 +1,9 @@
 """Subscribers by the hundred: each reads one chat or several over a bare socket, and misbehaves as its manners say.
 
-A steady reader stays and resumes where it stopped, as a good client does. A wild one leaves in the middle, reads slowly
-or not at all for a while, and comes back with the right place, an earlier one, or a forged one. `fold.py` checks the
-state of each reader frame by frame, and a driver (`driver.py`) is told of every event. It never posts.
+A steady reader stays and resumes where it stopped, as a good client does. A wild reader disconnects at any moment,
+reads slowly or not at all for a while, and reconnects with the right position, an earlier position or a forged one.
+`fold.py` checks the state of each reader frame by frame, and a driver (`driver.py`) is told of every event. It never
+posts.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Evidence of a run in which nothing went wrong, made by hand: for tests that doctor it and ask the judge.
+"""Hand-made evidence of a run without violations. Tests change the evidence and check the verdict.
 
 It knows the shapes of a log and of what posters and readers hold, and no rule of `verdict.py`. Each call makes it anew.
 """

@@ -37,7 +37,7 @@ class GatedTool:
         self._entered = anyio.Event()
 
     async def entered(self, times: int = 1) -> None:
-        """Wait until it has begun so often."""
+        """Wait until it has begun this many times."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while self.began < times:
                 await self._entered.wait()

@@ -84,7 +84,7 @@ function walk(step: number): boolean {
 }
 
 function focus(selector: string): boolean {
-  // After the opened part is drawn, and before the next key is read.
+  // Runs after the opened part is drawn, and before the next key is read.
   queueMicrotask(() => document.querySelector<HTMLElement>(selector)?.focus());
   return true;
 }
