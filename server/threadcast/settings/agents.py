@@ -24,12 +24,30 @@ class ConfiguredAgent(Section, frozen=True):
     headers: dict[str, Secret] = {}
     """ag_ui: headers of every request, such as Authorization."""
 
+    command: list[str] = []
+    """acp: the program and its arguments, such as ["opencode", "acp"]."""
+
+    env: list[str] = []
+    """acp: names of the server's variables that the program gets. It gets PATH, HOME, LANG and TMPDIR besides, and no
+    other."""
+
+    workspace: str = ""
+    """acp: the folder in which each chat has a folder of its own. Unset: `workspaces/NAME` in `store.data_dir`."""
+
+    mode: str = ""
+    model: str = ""
+    """acp: the mode and the model of new sessions, by the names that the agent gives them. Unset: the agent's own."""
+
+    idle_seconds: Seconds = 600.0
+    """acp: the program of a chat is ended after this time without a prompt."""
+
     silence_seconds: Seconds = 300.0
-    """The longest time without a byte of the agent. A working agent sends events or comments more often."""
+    """The longest time without a byte of the agent while it works. Set it higher if the agent runs long commands."""
 
     policies: dict[Name, Literal["auto", "ask", "deny"]] = {}
     """The policies of tools that the agent carries out itself, by name, for the approvals that it asks for: `auto`
-    answers them without asking a person, `deny` rejects them. The default is `ask`."""
+    answers them without asking a person, `deny` rejects them. The default is `ask`. acp: by ACP's kinds of calls, such
+    as `edit` and `execute`."""
 
     enabled: bool = True
 
@@ -38,3 +56,5 @@ class ConfiguredAgent(Section, frozen=True):
             if not self.url:
                 raise ValueError('an agent of the kind "ag_ui" needs a url')
             check_http_url("url", self.url)
+        elif not self.command or not self.command[0]:
+            raise ValueError('an agent of the kind "acp" needs a command, such as ["opencode", "acp"]')

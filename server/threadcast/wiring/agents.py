@@ -4,6 +4,7 @@ from threadcast.custom_agents.agent import Agent
 from threadcast.settings import Settings
 from threadcast.settings.agents import ConfiguredAgent
 from threadcast.settings.values import revealed
+from threadcast.wiring.tools import programs_user_in
 
 __all__ = ["configured_agents"]
 
@@ -23,17 +24,34 @@ def configured_agents(settings: Settings, taken: list[Agent]) -> list[Agent]:
             raise ValueError(f"agents.{name}: another agent of server.app has this name (case does not matter)")
         names.add(name.casefold())
         try:
-            found.append(_agent(name, wanted))
+            found.append(_agent(name, wanted, settings))
         except (ImportError, TypeError) as wrong:
             raise ValueError(f"agents.{name}: {wrong}") from None
     return found
 
 
-def _agent(name: str, wanted: ConfiguredAgent) -> Agent:
+def _agent(name: str, wanted: ConfiguredAgent, settings: Settings) -> Agent:
     """Return the agent. Its module is imported here, so that other servers do not pay for it. Raises ImportError."""
-    from threadcast.agents.ag_ui import serve
+    if wanted.kind == "acp":
+        from threadcast.agents import acp
 
-    return serve(
+        return acp.serve(
+            wanted.command,
+            name=name,
+            title=wanted.title,
+            description=wanted.description,
+            env=wanted.env,
+            workspace=wanted.workspace or settings.store.data_path / "workspaces" / name,
+            policies=dict(wanted.policies),
+            mode=wanted.mode,
+            model=wanted.model,
+            idle_seconds=wanted.idle_seconds,
+            silence_seconds=wanted.silence_seconds,
+            user=programs_user_in(settings),
+        )
+    from threadcast.agents import ag_ui
+
+    return ag_ui.serve(
         wanted.url,
         name=name,
         title=wanted.title,

@@ -49,7 +49,9 @@ class Components:
 def build_components(settings: Settings) -> Components:
     """Build providers, tools and profiles as configured. Raises ValueError; the message names the wrong setting."""
     app = app_file_of(settings.server.app)
-    app.agents.extend(configured_agents(settings, app.agents))
+    configured_ones = configured_agents(settings, app.agents)
+    app.agents.extend(configured_ones)
+    app.tools.extend(tool for each in configured_ones for tool in each.own_tools)
     providers = providers_of(settings.models, with_demo=settings.has_demo, agents=app.agents)
     check_models(settings, providers)
     if settings.server.pages and not Path(settings.server.pages).is_dir():

@@ -1,0 +1,17 @@
+"""Coding agents behind ACP, the Agent Client Protocol (version 1): a program on the worker's machine answers a chat.
+
+Most are configured, not coded (`[agents.NAME]` with `kind = "acp"`). In a file of the operator's:
+
+    from threadcast.agents.acp import serve
+
+    serve(["opencode", "acp"], name="coder", env=["OPENCODE_API_KEY"])
+"""
+
+from importlib.util import find_spec
+
+if find_spec("acp") is None:
+    raise ImportError("agents behind ACP need the extra `acp`; install it with `pip install 'threadcast[acp]'`")
+
+from threadcast.agents.acp.serving import serve
+
+__all__ = ["serve"]

@@ -1,0 +1,209 @@
+"""The running coding agents of one worker: one per chat, kept over several prompts, and ended when idle.
+
+The file `.sessions/CHAT.json` beside the folders of the chats has the id of each chat's session, and which messages the
+session has been prompted with. The file is written before each prompt, so it is true after a crash as well. A session
+is continued only if these messages are the beginning of the chat's path: after an edit or a fork a new one begins.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+import time
+from collections.abc import Coroutine, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from threadcast.agents.acp.child import Child, ChildBroke
+from threadcast.agents.acp.prompts import Block, history_block, prompt_blocks
+from threadcast.agents.acp.session import Session
+from threadcast.agents.acp.terminals import Terminals
+from threadcast.agents.acp.workspace import Workspace
+from threadcast.base.boundary import pass_on
+from threadcast.custom_agents.rounds import RoundMessage
+from threadcast.tools.process_pool import ENVIRONMENT, ProcessPool
+from threadcast.tools.programs_user import ProgramsUser
+from threadcast_protocol.wire.errors import ModelFailed
+
+__all__ = ["CHILDREN_MAX", "IDLE_SECONDS", "Children", "Program"]
+
+CHILDREN_MAX = 16
+"""The most running programs of one agent on a worker: those of Node take 150 MB each."""
+
+IDLE_SECONDS = 600.0
+
+MESSAGES_MAX = 10_000
+"""The most messages of one session; the next prompt begins a new one."""
+
+_SAFE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,128}")
+
+_log = structlog.get_logger()
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent `name` is run. `env` are names of variables that it gets besides PATH, HOME, LANG and TMPDIR.
+    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions."""
+
+    name: str
+    command: Sequence[str]
+    env: Sequence[str] = ()
+    workspace: Path
+    user: ProgramsUser | None = None
+    idle_seconds: float = IDLE_SECONDS
+    mode: str = ""
+    model: str = ""
+
+
+class _Known(msgspec.Struct):
+    """The file of a chat's session."""
+
+    session_id: str
+    seen: list[str]
+
+
+class Children:
+    """The running agents of one worker."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._idle: dict[str, tuple[float, Session]] = {}
+        self._busy_count = 0
+        self._processes: ProcessPool | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, chat_id: str, messages: Sequence[RoundMessage]) -> tuple[Session, list[Block]]:
+        """Return the agent of a chat, and the blocks of the prompt: what its session has not seen yet.
+
+        Raises:
+            ModelFailed: the agent cannot be started, or too many run.
+        """
+        asked = [each for each in messages if each.role == "user"]
+        ids = [each.message_id for each in asked]
+        _, session = self._idle.pop(chat_id, (0.0, None))
+        self._busy_count += 1
+        try:
+            if session is not None and (session.broken or not _continues(session.seen, ids)):
+                await session.close()
+                session = None
+            blocks: list[Block] = []
+            if session is None:
+                session = await self._started(chat_id, ids)
+                if not session.seen:
+                    earlier = [each for each in messages if asked and each is not asked[-1]]
+                    asked, told = asked[-1:], history_block([each for each in earlier if each.role != "system"])
+                    blocks = [told] if told is not None else []
+            blocks += prompt_blocks(asked[len(session.seen) :], session.prompt_able)
+            session.seen = ids
+            self._write(chat_id, _Known(session.session_id, ids))
+        except BaseException:
+            self._busy_count -= 1
+            if session is not None:
+                self._own(session.close())
+            raise
+        return session, blocks
+
+    def give_back(self, chat_id: str, session: Session, *, is_usable: bool) -> None:
+        """Keep an agent for the chat's next prompt, or end it."""
+        self._busy_count -= 1
+        if not is_usable or session.broken or chat_id in self._idle:
+            self._own(session.close())
+            return
+        self._idle[chat_id] = (time.monotonic(), session)
+        self._own(self._end_when_idle(chat_id, session))
+
+    async def _end_when_idle(self, chat_id: str, session: Session) -> None:
+        await asyncio.sleep(self._program.idle_seconds)
+        if self._idle.get(chat_id, (0.0, None))[1] is session:
+            since = self._idle[chat_id][0]
+            if time.monotonic() - since >= self._program.idle_seconds - 0.1:
+                del self._idle[chat_id]
+                await session.close()
+
+    async def _started(self, chat_id: str, ids: Sequence[str]) -> Session:
+        """Start an agent with the chat's session, or with a new one. Raises ModelFailed."""
+        program = self._program
+        if self._busy_count + len(self._idle) > CHILDREN_MAX:
+            if not self._idle:
+                raise ModelFailed(
+                    "rate_limited", f"{CHILDREN_MAX} chats use this agent now; try again soon.", retryable=True
+                )
+            oldest = min(self._idle, key=lambda each: self._idle[each][0])
+            await self._idle.pop(oldest)[1].close()
+        try:
+            workspace = Workspace(self._folder(chat_id), program.user)
+        except OSError as wrong:
+            raise ModelFailed("llm_error", f"The folder of this chat cannot be used: {wrong.strerror}.") from wrong
+        env = {name: os.environ[name] for name in (*ENVIRONMENT, *program.env) if name in os.environ}
+        if program.user is not None:
+            env["HOME"] = program.user.home
+        try:
+            child = await Child.start(
+                program.name, program.command, cwd=str(workspace.root), env=env, user=program.user
+            )
+        except ChildBroke as wrong:
+            raise ModelFailed("connection", str(wrong)) from wrong
+        if self._processes is None:
+            self._processes = ProcessPool(user=program.user)
+        shell = {name: value for name, value in env.items() if name not in program.env}
+        terminals = Terminals(self._processes, f"{program.name}-{secrets.token_hex(8)}", workspace, shell)
+        session = Session(child, workspace, terminals)
+        try:
+            await session.initialize()
+            known = self._read(chat_id)
+            if known is not None and _continues(known.seen, ids) and await session.restore(known.session_id):
+                session.seen = known.seen
+            else:
+                await session.begin(program.mode, program.model)
+        except BaseException:
+            self._own(session.close())
+            raise
+        return session
+
+    def _folder(self, chat_id: str) -> Path:
+        return self._program.workspace / _file_name(chat_id)
+
+    def _session_file(self, chat_id: str) -> Path:
+        return self._program.workspace / ".sessions" / f"{_file_name(chat_id)}.json"
+
+    def _read(self, chat_id: str) -> _Known | None:
+        try:
+            return msgspec.json.decode(self._session_file(chat_id).read_bytes(), type=_Known)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _write(self, chat_id: str, known: _Known) -> None:
+        file = self._session_file(chat_id)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+            new.write_bytes(msgspec.json.encode(known))
+            new.replace(file)
+        except OSError as wrong:
+            raise ModelFailed("llm_error", f"The session of this chat cannot be noted: {wrong.strerror}.") from wrong
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task that this object holds. The guards end the programs if the worker ends before."""
+        task = asyncio.create_task(_logged(work), name=f"acp {self._program.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _continues(seen: Sequence[str], ids: Sequence[str]) -> bool:
+    """Return whether a session that has seen these messages can go on with the chat's messages."""
+    return 0 < len(seen) < len(ids) <= MESSAGES_MAX and list(ids[: len(seen)]) == list(seen)
+
+
+def _file_name(chat_id: str) -> str:
+    return chat_id if _SAFE_NAME.fullmatch(chat_id) else sha256(chat_id.encode()).hexdigest()
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except BaseException as wrong:  # boundary: the end of a program
+        pass_on(wrong)
+        _log.warning("acp.close_failed", exc_info=wrong)

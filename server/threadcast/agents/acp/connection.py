@@ -1,0 +1,186 @@
+"""Speaks JSON-RPC 2.0 with a coding agent: our requests with deadlines, its notifications in order, its requests.
+
+The package `acp` has such a connection, but its lines have no bound, and it starts a task for each notification, so
+that a hostile agent could fill the memory and chunks could change places. The messages' types are the package's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from threadcast.agents.acp.child import Child, ChildBroke
+from threadcast.base.boundary import name_of
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = ["INVALID_PARAMS", "NOT_FOUND", "REQUESTS_MAX", "Connection", "RequestFailed", "checked"]
+
+REQUESTS_MAX = 64
+"""The most requests of the agent that we work on at once; each holds a task. Further ones are refused."""
+
+REASON_MAX_CHARACTERS = 500
+
+INVALID_PARAMS, NOT_FOUND, INTERNAL, BUSY = -32602, -32601, -32603, -32000
+"""Codes of JSON-RPC 2.0, section 5.1; the last is of the range for implementations."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class RequestFailed(Exception):
+    """A request cannot be answered. `code` is that of JSON-RPC, and the message is for the other side."""
+
+    def __init__(self, message: str, code: int = INTERNAL) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Connection:
+    """One connection. `on_request` answers the agent's requests, and `on_update` takes the notification
+    `session/update`; the next line is read only when it returns. Both get the method's params, unchecked."""
+
+    def __init__(
+        self,
+        child: Child,
+        on_request: Callable[[str, Any], Awaitable[JsonObject]],
+        on_update: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        self._child = child
+        self._on_request = on_request
+        self._on_update = on_update
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._count = 0
+        self._answers: set[asyncio.Task[None]] = set()
+        self.broken = ""
+        """Why the connection has ended; '' while it is open."""
+        self._reader = asyncio.create_task(self._read(), name="acp reader")  # ended by `close`
+
+    def send(self, method: str, params: BaseModel) -> "asyncio.Future[Any]":
+        """Begin a request; the future has its result. The future fails with ModelFailed."""
+        self._count += 1
+        number = self._count
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda _: self._open.pop(number, None))
+        if self.broken:
+            answer.set_exception(ModelFailed("connection", self.broken))
+            return answer
+        self._open[number] = answer
+        self._own(self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": _json(params)}))
+        return answer
+
+    async def request(self, method: str, params: BaseModel, result: type[_Model], seconds: float) -> _Model:
+        """Send a request and return its checked result.
+
+        Raises:
+            ModelFailed: the agent refused the request, did not answer in time, has ended, or answered nonsense.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self.send(method, params)
+        except TimeoutError:
+            raise ModelFailed("timeout", f"The agent did not answer {method} in {seconds:g} seconds.") from None
+        return checked(result, found if found is not None else {}, method)
+
+    async def notify(self, method: str, params: BaseModel) -> None:
+        """Send a notification. Raises ChildBroke."""
+        await self._write({"jsonrpc": "2.0", "method": method, "params": _json(params)})
+
+    async def close(self) -> None:
+        """Stop reading and answering, and end the child."""
+        tasks = [self._reader, *self._answers]
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await self._child.stop()
+            self._end("The agent was stopped.")
+
+    async def _read(self) -> None:
+        try:
+            async for line in self._child.read():
+                await self._take(line)
+        except ChildBroke as wrong:
+            self._end(str(wrong))
+        except Exception as wrong:  # boundary: whatever the agent sends
+            self._end(f"The agent sent what cannot be read ({name_of(wrong)}).")
+
+    async def _take(self, line: bytes) -> None:
+        try:
+            message = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return  # programs print other lines as well
+        if not isinstance(message, dict):
+            return
+        method, number = message.get("method"), message.get("id")
+        if isinstance(method, str):
+            if number is None:
+                if method == "session/update":
+                    await self._on_update(message.get("params"))
+            elif isinstance(number, int | str):
+                self._answer(number, method, message.get("params"))
+            return
+        answer = self._open.get(number) if isinstance(number, int) else None
+        if answer is None or answer.done():
+            return
+        if "error" in message:
+            wrong = message["error"]
+            said = str(wrong.get("message", "")) if isinstance(wrong, dict) else ""
+            answer.set_exception(
+                ModelFailed("llm_error", f"The agent failed: {said.strip()[:REASON_MAX_CHARACTERS] or 'no reason'}")
+            )
+        else:
+            answer.set_result(message.get("result"))
+
+    def _answer(self, number: int | str, method: str, params: Any) -> None:  # Any: JSON of the agent
+        if len(self._answers) >= REQUESTS_MAX:
+            error = {"code": BUSY, "message": f"at most {REQUESTS_MAX} requests at once"}
+            self._own(self._write({"jsonrpc": "2.0", "id": number, "error": error}))
+        else:
+            self._own(self._answered(number, method, params))
+
+    async def _answered(self, number: int | str, method: str, params: Any) -> None:  # Any: JSON of the agent
+        message: JsonObject = {"jsonrpc": "2.0", "id": number}
+        try:
+            message["result"] = await self._on_request(method, params)
+        except RequestFailed as wrong:
+            message["error"] = {"code": wrong.code, "message": str(wrong)}
+        except Exception as wrong:  # boundary: one request of the agent
+            message["error"] = {"code": INTERNAL, "message": f"the request failed: {name_of(wrong)}"}
+        await self._write(message)
+
+    async def _write(self, message: JsonObject) -> None:
+        await self._child.write(msgspec.json.encode(message))
+
+    def _own(self, work: Any) -> None:  # Any: a coroutine without a result
+        """Run `work` in a task of this connection. A task that fails has met the child's end, which `_read` tells."""
+        task = asyncio.create_task(_quiet(work))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    def _end(self, why: str) -> None:
+        self.broken = self.broken or why
+        for answer in list(self._open.values()):
+            if not answer.done():
+                answer.set_exception(ModelFailed("connection", self.broken))
+
+
+def checked(model: type[_Model], value: Any, what: str) -> _Model:  # Any: JSON of the agent
+    """Return a checked value of the agent. Raises ModelFailed: it has another form."""
+    try:
+        return model.model_validate(value)
+    except (ValidationError, RecursionError):
+        raise ModelFailed("llm_error", f"The agent's answer to {what} does not fit ACP.") from None
+
+
+async def _quiet(work: Any) -> None:  # Any: a coroutine without a result
+    with suppress(ChildBroke):
+        await work
+
+
+def _json(model: BaseModel) -> JsonObject:
+    found: JsonObject = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return found

@@ -1,0 +1,367 @@
+"""Shows one prompt of a coding agent in the chat: its text, its calls with their changes, its plan."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    ContentToolCallContent,
+    CurrentModeUpdate,
+    EmbeddedResourceContentBlock,
+    FileEditToolCallContent,
+    PermissionOption,
+    PromptResponse,
+    ResourceContentBlock,
+    TerminalToolCallContent,
+    TextContentBlock,
+    TextResourceContents,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+)
+
+from threadcast.agents.acp.session import Permission, Session, SessionEvent
+from threadcast.custom_agents.pieces import Call, Reasoning, Usage
+from threadcast.custom_agents.seam import Approval, Payload, Seam
+from threadcast.tools.base import ToolResult
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import JsonObject
+
+__all__ = ["CALLS_MAX", "KINDS", "PromptStream"]
+
+KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+"""The kinds of calls (ACP, `ToolKind`)."""
+
+CALLS_MAX = 500
+"""The most calls in one prompt, as many as tools that an agent may declare."""
+
+INPUT_MAX_BYTES = 65_536
+"""The most bytes of a call's own input that people are shown; every snapshot contains it."""
+
+RESULT_MAX_CHARACTERS = 64_000
+CHANGE_MAX_CHARACTERS = 100_000
+"""The longest text of a file, before or after, in a shown change: a payload has at most 256,000 bytes."""
+
+CHANGES_MAX = 20
+"""The most shown changes of one call; its result names all files."""
+
+ENTRIES_MAX = 200
+TITLE_MAX_CHARACTERS = 500
+LOCATIONS_MAX = 50
+
+NO_RESULT = "The agent has not told the result of this call."
+ASKED_AGAIN = "The agent has changed this call before it asked for permission; the next call is the one it asks about."
+EDITED = "The agent cannot carry out other arguments than its own, so the edited call was rejected."
+
+_OPTIONS: dict[bool, tuple[str, str]] = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject_always")}
+"""The options by preference. A decision that holds for good is remembered in the chat, where people can take it back,
+so the agent is asked again and answered at once."""
+
+
+class _Call:
+    """A call of the agent, as its updates have described it. `id` is its id in the chat, "" until it is shown."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.title = ""
+        self.kind = "other"
+        self.status = "pending"
+        self.input: Any = None  # Any: JSON
+        self.output: Any = None  # Any: JSON
+        self.locations: list[str] = []
+        self.content: list[Any] = []  # Any: the three kinds of content of a call
+        self.id = ""
+        self.shown: JsonObject = {}
+        self.is_begun = False
+        self.is_reported = False
+
+    def take(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> None:
+        self.title = update.title[:TITLE_MAX_CHARACTERS] if update.title is not None else self.title
+        self.kind = update.kind or self.kind
+        self.status = update.status or self.status
+        self.input = update.raw_input if update.raw_input is not None else self.input
+        self.output = update.raw_output if update.raw_output is not None else self.output
+        if update.locations is not None:
+            self.locations = [_location(each.path, each.line) for each in update.locations[:LOCATIONS_MAX]]
+        if update.content is not None:
+            self.content = list(update.content)
+
+    @property
+    def is_described(self) -> bool:
+        """Whether people can be shown what the call does; many agents begin a call before its input is known."""
+        return self.input is not None or self.status != "pending"
+
+    def arguments(self) -> JsonObject:
+        found: JsonObject = {"title": self.title}
+        if self.locations:
+            found["locations"] = self.locations
+        if self.input is not None:
+            encoded = msgspec.json.encode(self.input)
+            text = encoded[:INPUT_MAX_BYTES].decode(errors="ignore")
+            found["input"] = self.input if len(encoded) <= INPUT_MAX_BYTES else f"{text} …"
+        return found
+
+    def changes(self) -> list[FileEditToolCallContent]:
+        return [each for each in self.content if isinstance(each, FileEditToolCallContent)]
+
+
+class PromptStream:
+    """The events of one prompt. `name` is the agent's, which begins the names of its tools."""
+
+    def __init__(self, seam: Seam, session: Session, name: str, silence_seconds: float) -> None:
+        self._seam = seam
+        self._session = session
+        self._name = name
+        self._silence_seconds = silence_seconds
+        self._next: SessionEvent | None = None
+        self._messages_count = 0
+        self._calls: dict[str, _Call] = {}
+        self._plan: JsonObject | None = None
+        self._failed: ModelFailed | None = None
+        self._decisions: set[asyncio.Task[None]] = set()
+
+    async def show(self) -> PromptResponse:
+        """Show the prompt until the agent ends it.
+
+        Raises:
+            ModelFailed: the agent failed, was silent for too long, or has ended.
+        """
+        try:
+            while (event := await self._peek()) is not None:
+                if isinstance(event, AgentMessageChunk | AgentThoughtChunk):
+                    await self._message()
+                    continue
+                self._next = None
+                await self._take(event)
+            return self._session.ended()
+        finally:
+            for task in self._decisions:
+                task.cancel()
+
+    async def end(self) -> None:
+        """Answer the calls whose results the agent has not told."""
+        for call in list(self._calls.values()):
+            if call.id and not call.is_reported:
+                call.is_reported = True
+                await self._seam.report(call.id, ToolResult(content=NO_RESULT, failed=True))
+
+    async def _peek(self) -> SessionEvent | None:
+        if self._next is None:
+            self._next = await self._session.next_event(self._silence_seconds)
+        return self._next
+
+    async def _take(self, event: SessionEvent) -> None:
+        match event:
+            case ToolCallStart() | ToolCallProgress():
+                await self._update(self._described(event))
+            case AgentPlanUpdate(entries=entries):
+                self._plan = {
+                    "entries": [
+                        {
+                            "content": each.content[:TITLE_MAX_CHARACTERS],
+                            "status": each.status,
+                            "priority": each.priority,
+                        }
+                        for each in entries[:ENTRIES_MAX]
+                    ]
+                }
+                await self._show_plan()
+            case CurrentModeUpdate(current_mode_id=mode):
+                await self._seam.status(f"mode {mode}")
+            case Permission():
+                await self._ask(event)
+
+    async def _message(self) -> None:
+        """Show the next message, with one call at most."""
+        self._messages_count += 1
+        shown = await self._seam.message(f"m-{self._messages_count}", self._pieces)
+        if self._failed is not None:
+            raise self._failed
+        call = self._waiting_call()
+        if call is not None and shown.calls:
+            call.id = shown.calls[0].id
+            await self._update(call)
+        await self._show_plan()
+
+    def _waiting_call(self) -> _Call | None:
+        return next((call for call in self._calls.values() if call.shown and not call.id), None)
+
+    async def _pieces(self) -> AsyncIterator[object]:
+        """Yield the pieces of the next message. A failure ends the message, and is raised behind it."""
+        try:
+            async for piece in self._pieces_until_failure():
+                yield piece
+        except ModelFailed as wrong:
+            self._failed = wrong
+
+    async def _pieces_until_failure(self) -> AsyncIterator[object]:
+        while (event := await self._peek()) is not None:
+            match event:
+                case AgentMessageChunk(content=content):
+                    yield _text_of(content)
+                case AgentThoughtChunk(content=content):
+                    yield Reasoning(_text_of(content))
+                case ToolCallStart() | ToolCallProgress() if not self._is_shown(event):
+                    self._next = None
+                    call = self._described(event)
+                    if call.is_described:
+                        yield self._piece_of(call)
+                    return
+                case _:
+                    return
+            self._next = None
+        usage = self._usage()
+        if usage is not None:
+            yield usage
+
+    def _usage(self) -> Usage | None:
+        try:
+            found = self._session.ended_usage()
+        except ModelFailed:
+            return None
+        return None if found is None else Usage(found.input_tokens, found.output_tokens, found.total_tokens)
+
+    def _is_shown(self, event: ToolCallStart | ToolCallProgress) -> bool:
+        known = self._calls.get(event.tool_call_id)
+        return known is not None and bool(known.id)
+
+    def _described(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> _Call:
+        """Return the call of an update. Raises ModelFailed: the agent makes too many calls."""
+        call = self._calls.get(update.tool_call_id)
+        if call is None or (call.is_reported and isinstance(update, ToolCallStart)):
+            if len(self._calls) >= CALLS_MAX:
+                raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one prompt.")
+            call = self._calls[update.tool_call_id] = _Call(len(self._calls))
+        call.take(update)
+        return call
+
+    def _piece_of(self, call: _Call) -> Call:
+        call.shown = call.arguments()
+        return Call(f"{self._name}_{call.kind}", call.shown)
+
+    async def _show(self, call: _Call) -> None:
+        self._messages_count += 1
+
+        async def pieces() -> AsyncIterator[object]:
+            yield self._piece_of(call)
+
+        shown = await self._seam.message(f"m-{self._messages_count}", pieces)
+        call.id = shown.calls[0].id
+
+    async def _update(self, call: _Call) -> None:
+        """Show what is new of a call."""
+        if not call.id:
+            if not call.is_described:
+                return
+            await self._show(call)
+        await self._show_changes(call)
+        if call.is_reported or call.status == "pending":
+            return
+        await self._begin(call)
+        if call.status in ("completed", "failed"):
+            call.is_reported = True
+            await self._seam.report(call.id, ToolResult(content=self._result(call), failed=call.status == "failed"))
+        elif text := self._content(call):
+            await self._seam.progress(call.id, text[-2_000:])
+
+    async def _begin(self, call: _Call) -> None:
+        if not call.is_begun:
+            call.is_begun = True
+            await self._seam.begin_call(call.id)
+
+    async def _show_changes(self, call: _Call) -> None:
+        for number, change in enumerate(call.changes()[:CHANGES_MAX]):
+            before, after = change.old_text, change.new_text
+            if max(len(before or ""), len(after)) > CHANGE_MAX_CHARACTERS:
+                before, after = None, f"(a text of {len(after):,} characters)"
+            data: JsonObject = {"path": change.path[:TITLE_MAX_CHARACTERS], "before": before, "after": after}
+            await self._seam.show(
+                f"change-{call.number}-{number}", Payload("diff", data, f"Change of {change.path:.200}")
+            )
+
+    async def _show_plan(self) -> None:
+        if self._plan is not None and await self._seam.show("plan", Payload("plan", self._plan, "Plan")):
+            self._plan = None
+
+    def _content(self, call: _Call) -> str:
+        parts: list[str] = []
+        for each in call.content:
+            match each:
+                case ContentToolCallContent(content=content):
+                    parts.append(_text_of(content))
+                case TerminalToolCallContent(terminal_id=terminal):
+                    parts.append(self._session.terminals.said(terminal))
+                case FileEditToolCallContent(path=path):
+                    parts.append(f"Changed {path}")
+        return "\n".join(part for part in parts if part)[:RESULT_MAX_CHARACTERS]
+
+    def _result(self, call: _Call) -> str:
+        if text := self._content(call):
+            return text
+        if call.output is None:
+            return "Done." if call.status == "completed" else "The call failed."
+        if isinstance(call.output, str):
+            return call.output[:RESULT_MAX_CHARACTERS]
+        return msgspec.json.encode(call.output).decode()[:RESULT_MAX_CHARACTERS]
+
+    async def _ask(self, permission: Permission) -> None:
+        """Show the call that the agent asks about, and ask people meanwhile."""
+        call = self._described(permission.request.tool_call)
+        if call.id and (call.shown != call.arguments() and not call.is_begun):
+            call.is_reported = True
+            await self._seam.report(call.id, ToolResult(content=ASKED_AGAIN))
+            call.id, call.is_reported = "", False
+        if not call.id:
+            await self._show(call)
+        await self._show_changes(call)
+        task = asyncio.create_task(self._decide(call, permission), name=f"acp permission {call.id}")
+        self._decisions.add(task)  # cancelled by `show`
+        task.add_done_callback(self._decisions.discard)
+
+    async def _decide(self, call: _Call, permission: Permission) -> None:
+        try:
+            approval = await self._seam.approve(call.id, must_ask=False)
+            is_allowed = approval.accepted and not _is_edited(approval, call)
+            if is_allowed:
+                await self._begin(call)
+            elif not call.is_reported:
+                call.is_reported = True
+                await self._seam.report(call.id, ToolResult(content=EDITED, failed=True))
+            if not permission.answer.done():
+                permission.answer.set_result(_option(permission.request.options, is_allowed))
+        finally:
+            if not permission.answer.done():
+                permission.answer.set_result(None)
+
+
+def _is_edited(approval: Approval, call: _Call) -> bool:
+    return approval.arguments is not None and approval.arguments != call.shown
+
+
+def _option(options: Sequence[PermissionOption], is_allowed: bool) -> str | None:
+    """Return the option for a decision. None cancels the request, if the agent offers none."""
+    for kind in _OPTIONS[is_allowed]:
+        for option in options:
+            if option.kind == kind:
+                return option.option_id
+    return None
+
+
+def _text_of(content: Any) -> str:  # Any: a content block
+    match content:
+        case TextContentBlock(text=text):
+            return text
+        case ResourceContentBlock(name=name, uri=uri):
+            return f"{name} ({uri})"
+        case EmbeddedResourceContentBlock(resource=TextResourceContents(text=text)):
+            return text
+    kind: Literal["image", "audio", "resource"] = content.type
+    return f"[{kind}]"
+
+
+def _location(path: str, line: int | None) -> str:
+    return f"{path[:TITLE_MAX_CHARACTERS]}{'' if line is None else f':{line}'}"
