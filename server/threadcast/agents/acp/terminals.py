@@ -21,6 +21,9 @@ __all__ = ["TERMINALS_MAX", "Terminals"]
 TERMINALS_MAX = 16
 """The most terminals of one agent that it has not released."""
 
+RELEASED_MAX = 64
+"""The released terminals whose output can still be shown, the newest: 4 MB at most."""
+
 ARGUMENTS_MAX_BYTES = 131_072
 """The most bytes of a command with its arguments and variables; Linux allows each argument as many."""
 
@@ -34,6 +37,7 @@ class Terminals:
         self._workspace = workspace
         self._env = env
         self._count = 0
+        self._released: dict[str, str] = {}
         self._open: dict[str, tuple[asyncio.Future[ProcessView], int]] = {}
 
     async def create(self, wanted: CreateTerminalRequest) -> str:
@@ -91,11 +95,15 @@ class Terminals:
     async def release(self, terminal_id: str) -> None:
         """End the command and forget the terminal. Raises RequestFailed."""
         await self.kill(terminal_id)
+        self._released[terminal_id] = self.output(terminal_id).output
+        while len(self._released) > RELEASED_MAX:
+            del self._released[next(iter(self._released))]
         del self._open[terminal_id]
 
     def said(self, terminal_id: str) -> str:
-        """Return what a terminal has printed, '' for a terminal that is unknown or released."""
-        return self.output(terminal_id).output if terminal_id in self._open else ""
+        """Return what a terminal has printed, also after its release (ACP, "Embedding in Tool Calls"); '' for a
+        terminal that is unknown."""
+        return self.output(terminal_id).output if terminal_id in self._open else self._released.get(terminal_id, "")
 
     async def close(self) -> None:
         """End all commands."""
