@@ -10,6 +10,7 @@ from tests.support.server import ROOT
 FRAMEWORKS = ("acp", "ag_ui", "agents", "jsonpatch", "langchain_core", "langgraph", "pydantic", "pydantic_ai")
 
 EXTRAS = {
+    "langgraph": ("langgraph", "langgraph"),
     "ag_ui": ("jsonpatch", "ag-ui"),
     "openai_agents": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
@@ -22,7 +23,7 @@ def run(code: str) -> str:
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.row("AGT-6", "AGT-8", "AGT-10")
+@pytest.mark.row("AGT-6", "AGT-7", "AGT-8", "AGT-10")
 def test_a_server_without_such_agents_imports_no_framework() -> None:
     code = f"""
 import sys

@@ -9,6 +9,7 @@ A key is a text of 1 to 200 characters. It must be the same in a replay, and uni
 """
 
 from collections.abc import AsyncIterable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "CallReturn",
     "DeclaredAgentTool",
     "NeedsApproval",
+    "NotFinished",
     "Payload",
     "Recorded",
     "Seam",
@@ -86,6 +88,16 @@ class NeedsApproval(Exception):
     policy does not ask. The function is called again once a person has accepted."""
 
 
+class NotFinished(Exception):
+    """A function of `Seam.call` raises it, with the framework's own exception, if the call goes on later: the framework
+    is about to ask something. `Seam.call` raises the framework's exception, and runs the function again when it is
+    called again."""
+
+    def __init__(self, wrong: BaseException) -> None:
+        super().__init__(type(wrong).__name__)
+        self.wrong = wrong
+
+
 class Seam(Protocol):
     """The operations of an integration. All raise asyncio.CancelledError once the run has ended."""
 
@@ -114,6 +126,9 @@ class Seam(Protocol):
             CallDenied: a person or a policy denied the call.
             OutcomeUnknown: the worker died during the call, and the tool may not run twice.
         """
+
+    def shown_calls(self) -> list[ShownCall]:
+        """Return the calls in the finished messages of this run, also of those before a crash or a pause."""
 
     def is_approved(self, call_id: str) -> bool:
         """Return whether a person has accepted the call `call_id`."""
@@ -171,6 +186,16 @@ class Seam(Protocol):
 
     async def attempt_ended(self, key: str) -> None:
         """Record that the attempt `key` has ended: from here on, a replay passes `attempt` again."""
+
+    def working(self) -> AbstractAsyncContextManager[None]:
+        """Count the block as work: the function is not put away during it, unless operations inside it wait."""
+
+    async def keep(self, data: bytes) -> None:
+        """Keep private bytes with the newest answer of this run, in place of its `Keep`: at most 256,000.
+
+        Raises:
+            ValueError: there are more bytes.
+        """
 
     def stay(self) -> None:
         """Keep the function in memory from now on, also while it waits for people, because it holds a connection or a

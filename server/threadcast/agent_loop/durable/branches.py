@@ -152,6 +152,7 @@ class Branches:
         self.uses_seam = True
         branch = Branch("@", outer)
         self._of_task[task] = branch
+        token = _around.set(branch)
         count, has_worked = self._seam_waits.get(outer, (0, outer in self._working))
         self._seam_waits[outer] = count + 1, has_worked
         self._working.add(branch)
@@ -159,6 +160,7 @@ class Branches:
         try:
             yield branch
         finally:
+            _around.reset(token)
             if before is None:
                 del self._of_task[task]
             else:

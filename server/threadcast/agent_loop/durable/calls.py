@@ -29,11 +29,11 @@ from threadcast.agent_loop.steps import RunTool
 from threadcast.chat.agent_steps import record
 from threadcast.chat.digests import digest
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.facts import CallAsked
+from threadcast.chat.facts import CallAsked, CallDecided
 from threadcast.chat.journal import Operation, Wait, need_key
 from threadcast.chat.runs import open_calls
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
-from threadcast.custom_agents.seam import CallReturn, NeedsApproval
+from threadcast.custom_agents.seam import CallReturn, NeedsApproval, NotFinished
 from threadcast.custom_agents.values import decoded, encoded
 from threadcast.providers.base import AGENTS
 from threadcast.tools.agent_tool import CallFunction, carried_out_by
@@ -82,6 +82,7 @@ class FrameworkCall:
         self.call = call
         self.has_run = has_run
         self.needs_approval = False
+        self.unfinished: BaseException | None = None
         self.returned: CallReturn | None = None
         self._run = run
         self._keep_value = keep_value
@@ -92,6 +93,9 @@ class FrameworkCall:
             value = await self._run(arguments, context)
         except NeedsApproval:
             self.needs_approval = True
+            return ""
+        except NotFinished as later:
+            self.unfinished = later.wrong
             return ""
         if isinstance(value, CallReturn):
             self.returned = value
@@ -175,6 +179,10 @@ async def _go_on(
                     of_framework.needs_approval = False
                     await execution.commit(branch, lambda builder: must_ask(builder, begun.ref))
                     return
+                if of_framework is not None and of_framework.unfinished is not None:
+                    again = CallDecided(tool_call_id=begun.ref, accepted=True)  # its gate is that of a call to be run
+                    await execution.commit(branch, lambda builder: builder.note(again))
+                    raise of_framework.unfinished
                 returned = await of_framework.kept() if of_framework is not None else None
                 await execution.commit(
                     branch, lambda builder: _end(execution, builder, key, begun, step, ended, returned)

@@ -5,7 +5,8 @@ order of the operations nor on the task that runs them.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -22,23 +23,24 @@ from threadcast.agent_loop.durable.results import ended_with, value_of
 from threadcast.agent_loop.history.attachments import resolved_messages
 from threadcast.chat.agent_steps import record
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.facts import CallAsked
+from threadcast.chat.facts import CallAsked, ProviderDataKept
 from threadcast.chat.journal import Operation, Wait, need_key
+from threadcast.chat.owner_state import ProviderEcho
 from threadcast.chat.runs import answer_call, asking_message_id, open_calls
 from threadcast.chat.runtime import say_runtime
 from threadcast.custom_agents.errors import StepFailed
-from threadcast.custom_agents.pieces import Data, delta_of
+from threadcast.custom_agents.pieces import Data, Keep, delta_of
 from threadcast.custom_agents.rounds import RoundMessage
 from threadcast.custom_agents.seam import Approval, AttemptCut, Payload, ShownCall, ShownMessage
 from threadcast.custom_agents.values import encoded
 from threadcast.profiles.payload_types import summary_of
-from threadcast.providers.base import AgentDataDelta
+from threadcast.providers.base import AGENTS, AgentDataDelta, ProviderData
 from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
 from threadcast.tools.base import ToolResult
 from threadcast.tools.context import ToolContext
 from threadcast_protocol.wire.events import AgentData, MessageRemoved, PayloadAdded, PayloadUpdated, ToolStatus
 from threadcast_protocol.wire.mending import mend_text, mended_json
-from threadcast_protocol.wire.messages import JsonObject, ToolCall, text_of
+from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, text_of
 
 __all__ = ["TOOLS_MAX", "DurableSeam"]
 
@@ -80,17 +82,24 @@ class DurableSeam:
         message = execution.chat.state.nodes.get(found.ref)
         if message is None:
             return ShownMessage("", "", [], value)
-        own_ids, private = execution.chat.state.private.provider_call_ids, execution.chat.state.private
-        calls = [
+        return ShownMessage(found.ref, text_of(message.content), self._calls_in(message), value)
+
+    def shown_calls(self) -> list[ShownCall]:
+        state = self._execution.chat.state
+        of_run = state.path[self._execution.run_open.first_index :]
+        return [call for key in of_run for call in self._calls_in(state.nodes[key])]
+
+    def _calls_in(self, message: Message) -> list[ShownCall]:
+        private = self._execution.chat.state.private
+        return [
             ShownCall(
                 call.id,
-                own_ids.get(call.id, call.id),
+                private.provider_call_ids.get(call.id, call.id),
                 call.function.name,
                 private.hidden_arguments.get(call.id, call.function.arguments),
             )
             for call in message.tool_calls
         ]
-        return ShownMessage(found.ref, text_of(message.content), calls, value)
 
     async def _kept(self, wanted: Any, begun: Operation, value: Any) -> Operation:
         """Return the record of an operation with its private value."""
@@ -232,6 +241,25 @@ class DurableSeam:
         name, key = key, _key("attempt", key)
         async with self._execution.operation(key) as (branch, _):
             await self._execution.record(branch, key, Operation(kind="attempt", name=name))
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        async with self._execution.operation(_key("working", "now")):
+            yield
+
+    async def keep(self, data: bytes) -> None:
+        delta = delta_of(Keep(data), self._execution.durable.name, 0)
+
+        def write(builder: EntryBuilder) -> None:
+            run = builder.state.private.run
+            of_run = builder.state.path[run.first_index :] if run is not None else ()
+            answers = [key for key in of_run if builder.state.nodes[key].role == "assistant"]
+            if answers and isinstance(delta, ProviderData):
+                echo = ProviderEcho(AGENTS.rstrip("/"), [delta.data])
+                builder.note(ProviderDataKept(message_id=answers[-1], echo=echo))
+
+        async with self._execution.operation(_key("keep", "now")) as (branch, _):
+            await self._execution.commit(branch, write)
 
     def stay(self) -> None:
         self._execution.stays = True

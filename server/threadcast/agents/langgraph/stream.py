@@ -1,0 +1,168 @@
+"""Shows what a graph streams: each message of a model as a message of the chat, one after the other.
+
+Messages of parallel nodes arrive mixed. One is shown as it streams, and the others wait. The key of a message is the
+task of its node, which is the same when the node runs again after a crash.
+"""
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+
+from threadcast.agents.langgraph.history import pieces_in, usage_of
+from threadcast.custom_agents.pieces import DATA_MAX_BYTES, Call, Data
+from threadcast.custom_agents.seam import Recorded, Seam
+from threadcast.tools.base import ToolResult
+from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.mending import mended_json
+
+__all__ = ["WAITING_MAX", "GraphStream"]
+
+WAITING_MAX = 50_000
+"""The most events that wait while another message is shown."""
+
+Event = tuple[tuple[str, ...], str, Any]
+"""The namespace of a subgraph, the stream mode, and what is told."""
+
+
+class GraphStream:
+    """The events of one pass of the graph. `calls` is told of each shown call: the model's id and the chat's. `prefix`
+    begins the names of tools in the chat."""
+
+    def __init__(
+        self, seam: Seam, events: AsyncIterator[Event], calls: dict[str, str], counts: Counter[str], prefix: str
+    ) -> None:
+        self._seam = seam
+        self._source = events
+        self._waiting: deque[Event] = deque()
+        self._calls = calls
+        self._counts = counts
+        self._prefix = prefix
+        self._shown: set[str] = set()
+        self._subgraph = ""
+
+    async def show(self) -> None:
+        """Show all events. Raises ModelFailed: too many wait."""
+        while (event := await self._next()) is not None:
+            namespace, mode, told = event
+            if mode == "custom":
+                await self._emit(told)
+            elif mode == "messages":
+                await self._enter("/".join(each.partition(":")[0] for each in namespace))
+                message, metadata = told
+                if isinstance(message, ToolMessage):
+                    await self._result(message)
+                elif isinstance(message, AIMessage) and message.id not in self._shown:
+                    await self._message(event, message, metadata)
+
+    async def _next(self) -> Event | None:
+        if self._waiting:
+            return self._waiting.popleft()
+        return await anext(self._source, None)
+
+    async def _enter(self, subgraph: str) -> None:
+        """Show the subgraph that works now as the run's status."""
+        if subgraph != self._subgraph:
+            self._subgraph = subgraph
+            await self._seam.status(subgraph)
+
+    async def _message(self, first: Event, message: AIMessage, metadata: dict[str, Any]) -> None:
+        """Show a message, to its end."""
+        task = str(metadata.get("langgraph_checkpoint_ns") or metadata.get("langgraph_node"))
+        self._counts[task] += 1
+        self._shown.add(message.id or "")
+        key = f"{task[-150:]} {self._counts[task]}"
+        whole: list[AIMessage] = []
+        is_asked = False
+
+        async def pieces() -> AsyncIterator[object]:
+            nonlocal is_asked
+            is_asked = True
+            async for chunk in self._chunks(first, message.id):
+                whole.append(chunk)
+                for piece in pieces_in(chunk.content):
+                    yield piece
+            for each in _ends(whole, self._prefix):
+                yield each
+
+        shown = await self._seam.message(key, pieces)
+        if not is_asked:  # a finished message of a node that was cut, and runs again
+            whole += [chunk async for chunk in self._chunks(first, message.id)]
+            again = _ends(whole, self._prefix)
+            text = "".join(piece for chunk in whole for piece in pieces_in(chunk.content) if isinstance(piece, str))
+            calls = [each for each in again if isinstance(each, Call)]
+            is_same = text == shown.text and [each.name for each in calls] == [each.name for each in shown.calls]
+            if not is_same and shown.message_id:
+                await self._seam.remove(shown.message_id)
+
+                async def other() -> AsyncIterator[object]:
+                    yield text
+                    for each in again:
+                        yield each
+
+                shown = await self._seam.message(f"{key} again", other)
+            for call, own in zip(shown.calls, calls, strict=False):
+                self._calls[own.id or ""] = call.id
+        for call in shown.calls:
+            self._calls.setdefault(call.own_id, call.id)
+
+    async def _chunks(self, first: Event, message_id: str | None) -> AsyncIterator[AIMessage]:
+        """Yield the chunks of one message. Other events wait."""
+        event: Event | None = first
+        others: list[Event] = []
+        while event is not None:
+            _, mode, told = event
+            is_own = mode == "messages" and told[0].id == message_id and isinstance(told[0], AIMessage)
+            if is_own:
+                yield told[0]
+                if not isinstance(told[0], AIMessageChunk) or told[0].chunk_position == "last":
+                    break
+            else:
+                others.append(event)
+                if mode == "updates" and any(_has_message(update, message_id) for update in _updates(told)):
+                    break
+                if len(others) > WAITING_MAX:
+                    raise ModelFailed("limit", f"More than {WAITING_MAX:,} events of the graph wait to be shown.")
+            event = await self._next()
+        self._waiting.extendleft(reversed(others))
+
+    async def _result(self, message: ToolMessage) -> None:
+        """Show the result of a call that the graph has carried out by itself."""
+        call_id = self._calls.get(message.tool_call_id)
+        if call_id is not None:
+            content = message.content if isinstance(message.content, str) else str(message.text)
+            await self._seam.report(call_id, ToolResult(content=content, failed=message.status == "error"))
+
+    async def _emit(self, told: Any) -> None:  # Any: what a node writes
+        """Send what a node has written to clients."""
+        try:
+            data = msgspec.json.decode(mended_json(told if isinstance(told, dict) else {"value": told}))
+        except (TypeError, ValueError):
+            data = {"value": str(told)}
+        if len(msgspec.json.encode(data)) <= DATA_MAX_BYTES:
+            await self._seam.emit(Data("langgraph", data))
+
+
+def _ends(chunks: list[AIMessage], prefix: str) -> list[object]:
+    """Return the pieces that a message ends with: its calls, its tokens, and a value that says that it has ended."""
+    whole: Any = None
+    for chunk in chunks:
+        whole = chunk if whole is None else whole + chunk
+    if whole is None:
+        return []
+    usage = usage_of(whole)
+    calls = [Call(prefix + call["name"], call["args"], call["id"]) for call in whole.tool_calls]
+    return [*calls, *([usage] if usage is not None else []), Recorded(True)]
+
+
+def _updates(told: Any) -> list[Any]:  # Any: what nodes have written
+    return list(told.values()) if isinstance(told, dict) else []
+
+
+def _has_message(update: Any, message_id: str | None) -> bool:
+    """Return whether a node's update has the message, which has then ended."""
+    messages = update.get("messages") if isinstance(update, dict) else None
+    found = messages if isinstance(messages, list) else [messages]
+    return any(getattr(each, "id", None) == message_id for each in found)
