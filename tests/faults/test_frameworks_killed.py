@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(150)]
 
 KILLS = 2
 
-ROWS = {"pydantic_ai": "AGT-6", "langgraph": "AGT-7", "openai_agents": "AGT-8", "ag_ui": "AGT-10"}
+ROWS = {"pydantic_ai": "AGT-6", "langgraph": "AGT-7", "openai_agents": "AGT-8", "acp": "AGT-9", "ag_ui": "AGT-10"}
 
 
 @pytest.mark.parametrize(
