@@ -90,7 +90,11 @@ def spread(state: Trip) -> list[Send]:
     return [Send("visit", {"place": place}) for place in ("Graz", "Linz")]
 
 
-async def visit(state: dict[str, str]) -> dict[str, Any]:
+class Place(TypedDict):
+    place: str
+
+
+async def visit(state: Place) -> dict[str, Any]:
     effect(f"visit {state['place']}")
     said = await model().ainvoke([HumanMessage(state["place"])])
     return {"seen": [state["place"]], "messages": [said]}
