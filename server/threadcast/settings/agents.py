@@ -25,7 +25,7 @@ class ConfiguredAgent(Section, frozen=True):
     """ag_ui: headers of every request, such as Authorization."""
 
     command: list[str] = []
-    """acp: the program and its arguments, such as ["opencode", "acp"]."""
+    """acp: the program and its arguments, such as ["my-coder", "--acp"]."""
 
     env: list[str] = []
     """acp: names of the server's variables that the program gets. It gets PATH, HOME, LANG and TMPDIR besides, and no
@@ -57,4 +57,4 @@ class ConfiguredAgent(Section, frozen=True):
                 raise ValueError('an agent of the kind "ag_ui" needs a url')
             check_http_url("url", self.url)
         elif not self.command or not self.command[0]:
-            raise ValueError('an agent of the kind "acp" needs a command, such as ["opencode", "acp"]')
+            raise ValueError('an agent of the kind "acp" needs a command, such as ["my-coder", "--acp"]')

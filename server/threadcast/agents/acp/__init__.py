@@ -4,7 +4,7 @@ Most are configured, not coded (`[agents.NAME]` with `kind = "acp"`). In a file 
 
     from threadcast.agents.acp import serve
 
-    serve(["opencode", "acp"], name="coder", env=["OPENCODE_API_KEY"])
+    serve(["my-coder", "--acp"], name="coder", env=["MY_CODER_API_KEY"])
 """
 
 from importlib.util import find_spec
