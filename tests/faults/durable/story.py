@@ -120,6 +120,7 @@ async def play(
                     await one.at_rest(seconds=RUN_SECONDS)
                     await other.until(lambda w: w.state == one.state)
                     await late.at_rest(seconds=RUN_SECONDS)
+                    await _settled(one, late)
         except (TimeoutError, AssertionError, ExceptionGroup) as wrong:
             shown = one.state.runtime if one.state is not None else None
             story.violations.append(f"the run did not end, or a stream did: {wrong!r}; {shown}")
@@ -130,6 +131,14 @@ async def play(
     (judge or _judge_text)(story, one, effects_of(fleet.data / "effects", chat_id))
     story.takeover_seconds = one.gaps()
     return story
+
+
+async def _settled(one: Watcher, late: Watcher) -> None:
+    """Wait until both readers have the same state: a title may come after the run has ended. They are judged later."""
+    for _ in range(200):
+        if one.snapshot == late.snapshot:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def _post(http: httpx2.AsyncClient, chat_id: str, body: JsonObject) -> None:
