@@ -71,6 +71,7 @@ guarded = create_agent(
     checkpointer=InMemorySaver(),
 )
 asker = create_agent(model(("confirm", {"what": "go"})), tools=[confirm])
+unending = create_agent(LocalModel(write=lambda _: [f"{WORDS} " * 5_000], word_seconds=0.005))
 killed = create_agent(model(("slow", {"seconds": 0.5}), ("pay", {"dollars": 7}), word_seconds=0.03), tools=[slow, pay])
 
 
@@ -145,6 +146,7 @@ inner = alone(lambda state: {"messages": [AIMessage("From within.")]})
 serve(bank, name="bank", policies={"pay": "ask"})
 serve(guarded, name="guarded", tool_prefix="guarded_")
 serve(asker, name="asker")
+serve(unending, name="unending")
 serve(killed, name="killed", tool_prefix="killed_", policies={"pay": "ask"})
 serve(trip.compile(), name="trip")
 serve(alone(charge), name="charging", retry={"only": "once"})

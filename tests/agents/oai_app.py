@@ -87,6 +87,7 @@ async def context_of(ctx: AgentContext) -> dict[str, str]:
 
 bank = Agent("bank", model=LocalModel(write_bank, word_seconds=0.005), tools=[balance, charge])
 serve(bank, context=context_of)
+serve(Agent("unending", model=LocalModel(lambda *_: [said(WORDS * 5_000)], word_seconds=0.005)))
 
 
 # approvals that a function decides on, and the results of tools

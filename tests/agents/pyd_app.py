@@ -62,6 +62,7 @@ async def deps_of(ctx: AgentContext) -> dict[str, str]:
 
 
 serve(bank, name="bank", deps=deps_of)
+serve(Agent(local_model(lambda *_: [f"{WORDS} " * 5_000], word_seconds=0.005)), name="unending")
 
 
 # what tools may do

@@ -158,7 +158,7 @@ async def test_tools_of_an_mcp_server_run_under_the_policies(server: Process) ->
 
 
 async def test_stop_ends_the_run_and_keeps_the_text(server: Process) -> None:
-    async with asked(server, "bank") as (chat_id, watcher):
+    async with asked(server, "unending") as (chat_id, watcher):
         await watcher.until(
             lambda w: w.state is not None and w.state.draft is not None and "word2" in str(w.state.draft.content)
         )
