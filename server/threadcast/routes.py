@@ -14,21 +14,23 @@ from threadcast.api.edge import Edge
 from threadcast.api.errors import ErrorBoundary, answer, error_response
 from threadcast.api.feed import feed
 from threadcast.api.guard import OriginGuard
+from threadcast.api.operation import Endpoint
 from threadcast.api.page import no_such_page, page_routes
 from threadcast.api.params import chat_params
 from threadcast.api.refused_tokens import RefusedTokens
 from threadcast.api.stream import subscribe
 from threadcast.compat import oneshot
 from threadcast.compat import startup as foreign
+from threadcast.compat.doors import BUILT, door_routes
 from threadcast_protocol.wire.errors import NotFound
 from threadcast_protocol.wire.http import Failure
 
-__all__ = ["ROUTES", "build_app"]
+__all__ = ["all_endpoints", "build_app"]
 
 PREFLIGHT_SECONDS = 600
 
 
-ROUTES = [
+_OWN: list[Endpoint] = [
     subscribe,
     commands.post_command,
     streams.type_in_chat,
@@ -56,7 +58,6 @@ ROUTES = [
     oneshot.text_chat,
     oneshot.agent_chat,
     oneshot.page_chat,
-    oneshot.chat_completions,
     session.read_session,
     session.open_session,
     session.close_session,
@@ -71,8 +72,13 @@ ROUTES = [
     caps.readyz,
     caps.metrics,
 ]
-"""All endpoints; the first whose path matches handles a request. Each declares its path beside its handler. The OpenAPI
-document is made from this list."""
+"""The endpoints that are not those of a door; the first whose path matches handles a request. Each declares its path
+beside its handler."""
+
+
+def all_endpoints() -> list[Endpoint]:
+    """Return all endpoints with those of all doors. The OpenAPI document is made from this list."""
+    return [*_OWN, *(route for route in door_routes(BUILT) if isinstance(route, Endpoint))]
 
 
 def build_app(
@@ -87,7 +93,7 @@ def build_app(
     """Return the web application. Without tokens the guard accepts requests of this machine alone (`guard.py`).
     `public_url`: `server.public_url`. The directory `pages` is served at /pages/; '' for none."""
     app = Starlette(
-        routes=[*ROUTES, *page_routes(edge.frame_origins, pages)],
+        routes=[*_OWN, *door_routes(edge.doors.open), *page_routes(edge.frame_origins, pages)],
         middleware=[
             Middleware(
                 CORSMiddleware,

@@ -14,7 +14,7 @@ from tests.support.reader import watching
 from tests.support.server import Process, command, start, user_message
 from tests.support.tokens import bearer, tokens
 from threadcast.api.operation import Endpoint
-from threadcast.routes import ROUTES
+from threadcast.routes import all_endpoints
 from threadcast_protocol.wire.messages import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.row("SEC-11")]
@@ -79,7 +79,7 @@ def reads_of_chats() -> list[tuple[str, str]]:
     made = {"post_command", "upload_blob"}
     found = [
         (method, re.sub(r"\{(\w+)(:\w+)?\}", r"{\1}", route.path))
-        for route in ROUTES
+        for route in all_endpoints()
         if isinstance(route, Endpoint) and "{chat_id" in route.path and route.endpoint.__name__ not in made
         for method in sorted(route.methods or ())
     ]

@@ -37,7 +37,7 @@ OLD = [
     Old("furniture|furnish", "Components"),
     Old("workplace", "WorkerContext"),
     Old("seats?|seated|unseat", "ProcessSlot"),
-    Old("doors?", "StartupGate"),
+    Old("doors?", "StartupGate", ("server/threadcast/http/", "server/threadcast/process/", "tests/unit/test_startup")),
     Old("vaults?", "CredentialCache"),
     Old("postman", "OutboxSender"),
     Old(

@@ -42,7 +42,7 @@ ARROWS = {
     "chat": "",
     "cli": "base console http settings",
     "companions": "base",
-    "compat": "api base chat fanout http profiles store",
+    "compat": "api base chat fanout http profiles settings store",
     "console": "api base process providers settings store tools wiring",
     "credentials": "store",
     "custom_agents": "base providers tools",

@@ -26,6 +26,7 @@ __all__ = [
     "Position",
     "check_chat_id",
     "check_id",
+    "is_id",
 ]
 
 NewId = Callable[[str], str]
@@ -49,13 +50,18 @@ RESERVED_CHAT_IDS = frozenset({"subscribe", "feed", "import"})
 """Words that cannot be chat ids, because they are routes under /v1/chats (PROTOCOL §1)."""
 
 
+def is_id(value: str) -> bool:
+    """Return whether `value` fits the pattern of ids (PROTOCOL §1)."""
+    return _ID.fullmatch(value) is not None
+
+
 def check_id(value: str, what: str) -> str:
     """Return `value` if it is 1–128 characters of [A-Za-z0-9_-] (PROTOCOL §1).
 
     Raises:
         BadRequest: `value` does not match; the sentence names `what`.
     """
-    if not _ID.fullmatch(value):
+    if not is_id(value):
         raise BadRequest(f"{what} must be 1 to 128 characters of A-Z a-z 0-9 _ -", path=f"/{what}")
     return value
 

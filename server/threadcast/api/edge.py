@@ -25,6 +25,7 @@ from threadcast.fanout.hub import Hub
 from threadcast.http.readiness import Readiness
 from threadcast.profiles.endpoint_rules import EndpointRule
 from threadcast.profiles.profile import Profiles
+from threadcast.settings.doors import Doors
 from threadcast.settings.limits import Limits
 from threadcast.store.ports import ChatMeta, Store
 from threadcast_protocol.wire.errors import IdTaken, NotFound, TooLarge
@@ -82,6 +83,9 @@ class Edge:
     """Origins whose pages may frame the page and give it context; "self" is the server's own origin."""
     endpoints: Mapping[str, EndpointRule] = field(default_factory=dict)
     """The configuration of the one-shot endpoints, by path."""
+    doors: Doors = field(default_factory=Doors)
+    public_url: str = ""
+    """`server.public_url`: the address under which browsers reach this server; '' if none is set."""
 
     def principal(self, scope: Scope) -> Principal:
         """Return the principal that sent the request.

@@ -5,6 +5,8 @@ too, which foreign clients read (PROTOCOL §1, §3).
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
 
 import structlog
 from msgspec.structs import replace
@@ -35,9 +37,11 @@ __all__ = [
     "ANSWER_HEADERS",
     "ANSWER_ROOM",
     "BODY_ROOM",
+    "ERROR_FORM",
     "AnotherUser",
     "BodyTooSlow",
     "ErrorBoundary",
+    "ErrorForm",
     "QuotaSpent",
     "answer",
     "error_response",
@@ -79,6 +83,10 @@ STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full
 """Codes that foreign clients expect as `status`, with the message as `error` (PROTOCOL §3)."""
 
 
+ErrorForm: TypeAlias = Callable[[Failure, int], object]
+"""Returns the body of an error answer in the form of another server, from our own body and the HTTP status."""
+
+
 class BodyTooSlow(BadRequest):
     """The body did not arrive in time. Its connection is closed, because the unread rest makes the connection
     unusable."""
@@ -104,8 +112,12 @@ def answer(status: int, body: object, headers: dict[str, str] | None = None) -> 
     return Response(encode(body), status, {**ANSWER_HEADERS, **(headers or {})}, "application/json")
 
 
-def error_response(error: ThreadcastError) -> Response:
-    """Return the HTTP answer of an error."""
+def error_response(error: ThreadcastError | None, form: ErrorForm | None = None) -> Response:
+    """Return the HTTP answer of an error, None for a fault of the server. `form` makes its body for endpoints in the
+    format of another server."""
+    if error is None:
+        failed = Failure("something failed inside the server; it is in its log", "internal")
+        return answer(500, failed if form is None else form(failed, 500))
     path = error.path if isinstance(error, Refused) else None
     body = Failure(error.message, error.code, path or None)
     if error.code in STATUS_WORDS:
@@ -121,7 +133,8 @@ def error_response(error: ThreadcastError) -> Response:
         headers["Connection"] = "close"
     if error.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
-    return answer(STATUS_OF_CODE.get(error.code, 500), body, headers)
+    status = STATUS_OF_CODE.get(error.code, 500)
+    return answer(status, body if form is None else form(body, status), headers)
 
 
 class ErrorBoundary:
@@ -177,8 +190,7 @@ class ErrorBoundary:
             wrong.__traceback__ = None  # it would keep the frames, with parts of the body, until a garbage collection
             if error is not None:
                 error.__traceback__ = None
-            failed = Failure("something failed inside the server; it is in its log", "internal")
-            response = answer(500, failed) if error is None else error_response(error)
+            response = error_response(error, scope.get(ERROR_FORM))
             is_refused = isinstance(error, Unauthorized) and not isinstance(error, AnotherUser)
             if is_refused and await self._refused_tokens.note(scope):
                 response.headers["Connection"] = "close"
@@ -220,6 +232,9 @@ _STREAMS = frozenset({"/v1/chats/subscribe"})
 """The paths of endpoints that get the server's own `send`; they call `tell_started` themselves."""
 
 _STARTED = "threadcast.started"
+
+ERROR_FORM = "threadcast.error_form"
+"""The key of a request's scope for the `ErrorForm` of its endpoint (`operation.py`)."""
 
 BODY_ROOM = "threadcast.body_room"
 """The key of a request's scope under which `edge.py` keeps the room that the body takes (`bodies.py`)."""

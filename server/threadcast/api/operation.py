@@ -24,8 +24,9 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from threadcast.api.errors import ERROR_FORM, ErrorForm
 from threadcast_protocol.wire.ids import RESERVED_CHAT_IDS
 
 __all__ = [
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
-Tag: TypeAlias = Literal["chats", "commands", "stream", "server", "foreign", "one-shot"]
+Tag: TypeAlias = Literal["chats", "commands", "stream", "server", "foreign", "one-shot", "doors"]
 
 EVENT_STREAM = "text/event-stream"
 JSON_LINES = "application/jsonl"
@@ -101,7 +102,8 @@ class Operation:
 
     `body` is the type that the handler decodes: of JSON Lines the type of a line, bytes for a body of `body_max_bytes`
     or fewer bytes that no type describes. `is_open` tells that the endpoint needs no token. `is_asgi` tells that the
-    handler is an ASGI application, which sends its answer itself.
+    handler is an ASGI application, which sends its answer itself. `error_form` makes the bodies of error answers, for
+    an endpoint in the format of another server.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -118,6 +120,7 @@ class Operation:
     body_max_bytes: int | None = None
     is_open: bool = False
     is_asgi: bool = False
+    error_form: ErrorForm | None = None
 
     def __call__(self, handler: "Handler | ASGIApp") -> "Endpoint":
         return Endpoint(self, handler)
@@ -134,3 +137,8 @@ class Endpoint(Route):
             self.app = cast(ASGIApp, handler)  # cast: `is_asgi` promises that type
         if any(answer.media_type == EVENT_STREAM for answer in operation.answers.values()):
             self.methods = {operation.method}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.operation.error_form is not None:
+            scope[ERROR_FORM] = self.operation.error_form
+        await super().handle(scope, receive, send)

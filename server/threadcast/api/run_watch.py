@@ -13,12 +13,14 @@ import msgspec
 
 from threadcast.chat.entries import FORMAT_VERSION, RawEntry
 from threadcast.log_tail import Missed, entries_after, next_entry
+from threadcast.store.load import load_folded
 from threadcast.store.ports import Log, LogMessage
+from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.framing.codec import decode_events
 from threadcast_protocol.wire.errors import NotFound, Unavailable
 from threadcast_protocol.wire.events import Event
 
-__all__ = ["RunWatch", "watch_chat"]
+__all__ = ["RunWatch", "join_chat", "watch_chat"]
 
 CHECK_EVERY_SECONDS = 5.0
 """Seconds of silence after which the head is compared with the store's, because pub/sub may lose a message."""
@@ -38,6 +40,19 @@ async def watch_chat(store: Log, chat_id: str) -> AsyncIterator["RunWatch"]:
     async with store.follow(chat_id) as log_messages:
         (head,) = await store.heads([chat_id])
         yield RunWatch(store, chat_id, log_messages, head)
+
+
+@asynccontextmanager
+async def join_chat(store: Log, chat_id: str) -> AsyncIterator[tuple[ChatState, "RunWatch"]]:
+    """Yield the present state of the chat, and a watch of the entries that follow it.
+
+    Raises:
+        NewerVersion, Gap: this process cannot read the log.
+        Unavailable: the store does not answer.
+    """
+    async with store.follow(chat_id) as log_messages:
+        state, _ = await load_folded(store, chat_id, with_facts=False)
+        yield state, RunWatch(store, chat_id, log_messages, state.head)
 
 
 class RunWatch:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from threadcast.profiles.reply_guard import RETRY_STATUS
+from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.deltas import AppendContent
 from threadcast_protocol.wire.events import (
@@ -62,11 +63,11 @@ class Failure(NamedTuple):
 
 
 class RunSlice:
-    """Finds the run of the message with `request_id` in a chat's events. The events must begin before the message was
-    posted."""
+    """Finds the run of the message with `request_id` in a chat's events, which must begin before the message was
+    posted; or takes the events of the open run `run_id`."""
 
-    def __init__(self, request_id: str) -> None:
-        self.run_id: str | None = None
+    def __init__(self, request_id: str, run_id: str | None = None) -> None:
+        self.run_id = run_id
         self.refusal: Failure | None = None
         self.has_ended = False
         self.is_behind_pause = False
@@ -136,6 +137,11 @@ class Projection(ABC):
         """Return the frames to send as soon as the message is stored, before its run begins."""
         return []
 
+    def join(self, state: ChatState) -> list[OutFrame]:
+        """Return the first frames for a caller who joins the chat in this state. Sets `is_done` if they are also the
+        last."""
+        raise NotImplementedError
+
     def feed(self, event: Event) -> list[OutFrame]:
         """Return the frames of the run's next event; [] after the last frame."""
         if self.is_done:
@@ -147,7 +153,7 @@ class Projection(ABC):
                     self.failure = self._error or Failure(*_ENDED_SENTENCES.get(outcome, _ENDED_SENTENCES["error"]))
                 return self._last(outcome)
             case PauseRequired() | RuntimeUpdated(state="paused"):  # a tool that asks a person does not pause its run
-                return self.fail("conflict", AWAITS_DECISION)
+                return self._pause(event)
             case ErrorHappened(details={"task": "title"}):
                 return []  # this error is about the chat's title, not about the run
             case ErrorHappened():
@@ -167,9 +173,19 @@ class Projection(ABC):
         self.failure = self._error = Failure(code, message)
         return [*self._show(ErrorHappened(code=code, message=message, fatal=True)), *self._last("error")]
 
+    def failed_body(self) -> JsonObject:
+        """Return the JSON body of a run that did not complete, for callers that want no stream."""
+        failure = self.failure or Failure("internal", "the run failed")
+        return {**self.body(), "detail": failure.message, "code": failure.code}  # as in every error (PROTOCOL §1)
+
     @abstractmethod
     def body(self) -> JsonObject:
         """Return the JSON body for callers that want no stream (NET-9)."""
+
+    def _pause(self, event: Event) -> list[OutFrame]:
+        """Return the frames of a run that waits for a person: here the last ones, because the formats of one-shot
+        endpoints cannot ask."""
+        return self.fail("conflict", AWAITS_DECISION)
 
     @abstractmethod
     def _show(self, event: Event) -> list[OutFrame]:

@@ -8,6 +8,7 @@ combination of its values in `__post_init__`, so that invalid settings cannot ex
 from threadcast.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Starter, Tool, ToolBinding
 from threadcast.settings.agents import ConfiguredAgent
 from threadcast.settings.approvals import Approvals
+from threadcast.settings.doors import Doors
 from threadcast.settings.limits import Limits
 from threadcast.settings.mcp import Mcp
 from threadcast.settings.models import BASE_URLS, DEMO_PROVIDER, OPENAI_API, Model, Models, Provider
@@ -26,6 +27,7 @@ __all__ = [
     "Auth",
     "Binding",
     "ConfiguredAgent",
+    "Doors",
     "Endpoint",
     "Limits",
     "Mcp",
@@ -56,6 +58,7 @@ class Settings(Section, frozen=True):
     models: Models = Models()
     profiles: dict[Name, Profile] = {}
     endpoints: dict[OneShotPath, Endpoint] = {}
+    doors: Doors = Doors()
     payloads: dict[Name, Payload] = {}
     tools: dict[Name, Tool] = {}
     mcp: dict[Name, Mcp] = {}

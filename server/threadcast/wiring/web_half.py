@@ -78,6 +78,8 @@ async def web_half(
         shares_port=slot is not None,
         frame_origins=settings.server.frame_origins,
         endpoints=components.endpoints,
+        doors=settings.doors,
+        public_url=settings.server.public_url,
     )
     async with hub.running(), feeds.running(), anyio.create_task_group() as tasks:
         if edge.credential_cache is not None:

@@ -24,6 +24,7 @@ from tests.support.server import DEADLINE_SECONDS
 from threadcast.api.edge import Edge
 from threadcast.base.telemetry import Metrics
 from threadcast.routes import build_app
+from threadcast.settings.doors import Doors
 from threadcast.settings.limits import DEFAULT_LIMITS
 from threadcast_protocol.framing.stream_ids import CHATS_MAX
 from threadcast_protocol.wire.messages import JsonObject
@@ -61,7 +62,7 @@ NEVER_SHOWN = (
 
 def app_routes() -> Sequence[BaseRoute]:
     """Return the routes of the application as it is served, with the page's and an operator's pages."""
-    edge = SimpleNamespace(frame_origins=(), metrics=Metrics(), readiness=None, limits=DEFAULT_LIMITS)
+    edge = SimpleNamespace(frame_origins=(), metrics=Metrics(), readiness=None, limits=DEFAULT_LIMITS, doors=Doors())
     return build_app(cast(Edge, edge), cors_origins=[], has_tokens=True, pages=".").routes  # cast: no request is made
 
 

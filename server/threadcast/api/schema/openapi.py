@@ -20,7 +20,7 @@ from threadcast.api.schema.shapes import (
     transient_event,
     wire_event,
 )
-from threadcast.routes import ROUTES
+from threadcast.routes import all_endpoints
 from threadcast_protocol.wire.commands import Command
 from threadcast_protocol.wire.http import ChatId, Failure
 from threadcast_protocol.wire.ids import NAME_MAX_CHARACTERS, Id
@@ -51,7 +51,8 @@ _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "i
 
 
 def openapi_document() -> JsonObject:
-    operations = [route.operation for route in ROUTES]
+    routes = all_endpoints()
+    operations = [route.operation for route in routes]
     kinds = _Kinds(operations)
     event, components = event_components(REF, (*kinds.types, *TRANSIENTS))
     command, command_parts = command_components(REF)
@@ -62,7 +63,7 @@ def openapi_document() -> JsonObject:
     components["TransientEvent"] = transient_event(REF)
     components["Command"] = {"title": "Command", **command}
     paths: JsonObject = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(route.path_format, {})[route.operation.method.lower()] = _described(route, kinds)
     add_links(paths)
     return {
@@ -75,7 +76,7 @@ def openapi_document() -> JsonObject:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {}],
-        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign", "one-shot")],
+        "tags": [{"name": name} for name in ("chats", "commands", "stream", "server", "foreign", "one-shot", "doors")],
         "paths": paths,
         "components": {
             "schemas": components,

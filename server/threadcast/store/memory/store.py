@@ -7,6 +7,7 @@ is atomic. The constructor takes the clock; nothing else depends on chance or ti
 
 import hashlib
 import json
+import secrets
 import time
 from collections.abc import Callable, Sequence
 
@@ -70,6 +71,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         self._now = clock_ms
         self.page_bytes = LOG_PAGE_BYTES
         self._keys = Keys(BUCKETS)
+        self._secret = secrets.token_bytes(32)
         self._chats: dict[str, Chat] = {}
         self.dead: list[tuple[str, InboxEntry, str]] = []
 
@@ -98,6 +100,10 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
 
     async def now_ms(self) -> int:
         return (await self._arrive())[2]
+
+    async def secret(self) -> bytes:
+        await self._arrive()
+        return self._secret
 
     # the way in
 

@@ -36,6 +36,10 @@ class Facts(Protocol):
 
     async def now_ms(self) -> int: ...
 
+    async def secret(self) -> bytes:
+        """Return 32 random bytes, made at the first use and the same in all processes of this store. They key the ids
+        that other servers' formats get, and prove nothing about a caller. Raises Unavailable."""
+
     async def ping(self) -> Standing:
         """Return the status of the store's servers. Raises Unavailable unless the store (or one node of several)
         answers and accepts writes."""

@@ -2,6 +2,7 @@
 
 P = `tc:{bNN}:`            type        lifetime, content
 `tc:buckets`               string      for ever; the number of buckets
+`tc:secret`                string      for ever, from its first use; 32 random bytes, see `Facts.secret`
 `P chat:<id>:log`          stream      the chat's, or a day without messages; entries and fences
 `P chat:<id>:head`         string      as log; head string of the last entry
 `P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
@@ -38,13 +39,15 @@ match `[A-Za-z0-9_-]{1,128}`, so the keys of two chats are never the same.
 
 from zlib import crc32
 
-__all__ = ["BUCKETS", "BUCKETS_KEY", "ChatKeys", "Keys", "never_of"]
+__all__ = ["BUCKETS", "BUCKETS_KEY", "SECRET_KEY", "ChatKeys", "Keys", "never_of"]
 
 BUCKETS = 16
 """The number of buckets: enough to spread over a Cluster, few enough to check in one pipeline (DISPATCH §7). It is used
 at the first start only."""
 
 BUCKETS_KEY = b"tc:buckets"
+
+SECRET_KEY = b"tc:secret"
 
 
 def never_of(key: bytes) -> bytes:

@@ -6,6 +6,7 @@ Entering connects, fixes the number of buckets at the store's first start, and l
 connections.
 """
 
+import secrets
 from types import TracebackType
 
 from threadcast.store.ports import Released, Standing
@@ -18,7 +19,7 @@ from threadcast.store.redis.ephemeral import RedisPubSub
 from threadcast.store.redis.erasure import RedisErasure
 from threadcast.store.redis.health import RedisHealth
 from threadcast.store.redis.inbox import RedisInbox
-from threadcast.store.redis.keys import BUCKETS, BUCKETS_KEY, Keys
+from threadcast.store.redis.keys import BUCKETS, BUCKETS_KEY, SECRET_KEY, Keys
 from threadcast.store.redis.lists import RedisLists
 from threadcast.store.redis.log import RedisLog
 from threadcast.store.redis.traces import RedisTraces
@@ -132,3 +133,10 @@ class RedisStore(
     async def now_ms(self) -> int:
         seconds, microseconds = await self._redis.send(b"TIME")
         return int(seconds) * 1_000 + int(microseconds) // 1_000
+
+    async def secret(self) -> bytes:
+        known = await self._redis.send(b"GET", SECRET_KEY)
+        if known is None:
+            await self._redis.send(b"SET", SECRET_KEY, secrets.token_bytes(32), b"NX")
+            known = await self._redis.send(b"GET", SECRET_KEY)
+        return bytes(known)

@@ -1,0 +1,22 @@
+"""The doors: the formats of other servers, each in a room of its own below `compat/`.
+
+A door's room is imported only if the door is open, so a closed one costs nothing. Its module `routes` lists its
+endpoints. docs/adapters.md says what each door maps, and what it cannot.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+
+from starlette.routing import BaseRoute
+
+from threadcast.settings.doors import DoorName
+
+__all__ = ["BUILT", "door_routes"]
+
+BUILT: dict[DoorName, str] = {"openai": "threadcast.compat.openai.routes"}
+"""The module with the endpoints of each door."""
+
+
+def door_routes(doors: Iterable[DoorName]) -> list[BaseRoute]:
+    """Return the routes of these doors."""
+    return [route for name in doors if name in BUILT for route in import_module(BUILT[name]).ROUTES]

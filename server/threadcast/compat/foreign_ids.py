@@ -1,0 +1,31 @@
+"""Maps the ids of other servers' formats to ids of chats.
+
+An id that fits our pattern stays as it is (PROTOCOL §1). Any other id becomes a keyed hash of the id and of the caller,
+so that two callers who choose the same words get two chats, and nobody finds a chat by guessing words.
+"""
+
+import hmac
+
+from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.ids import RESERVED_CHAT_IDS, is_id
+
+__all__ = ["FOREIGN_ID_MAX_CHARACTERS", "chat_id_of"]
+
+FOREIGN_ID_MAX_CHARACTERS = 512
+"""The longest id that is mapped. The formats set no bound; ids in use are UUIDs, or paths of at most a hundred
+characters."""
+
+
+def chat_id_of(foreign_id: str, door: str, owner: str, secret: bytes, path: str = "") -> str:
+    """Return the id of the chat that `owner` calls `foreign_id` at this door. `secret` is that of the store
+    (`Facts.secret`); `path` is the place of the id in the caller's body.
+
+    Raises:
+        BadRequest: the id is empty or too long.
+    """
+    if not 0 < len(foreign_id) <= FOREIGN_ID_MAX_CHARACTERS:
+        raise BadRequest(f"the id of a chat has 1 to {FOREIGN_ID_MAX_CHARACTERS} characters", path=path or None)
+    if is_id(foreign_id) and foreign_id not in RESERVED_CHAT_IDS:
+        return foreign_id
+    words = "\0".join((door, owner, foreign_id)).encode("utf-8", "surrogatepass")
+    return f"{door}-{hmac.digest(secret, words, 'sha256').hex()[:40]}"

@@ -1,0 +1,1 @@
+"""OpenAI's Chat Completions, on the chats of this server."""
