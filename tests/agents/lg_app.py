@@ -15,6 +15,9 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Send, interrupt
 
 from tests.agents.lg_model import Item, LocalModel, results
@@ -72,7 +75,7 @@ guarded = create_agent(
 )
 asker = create_agent(model(("confirm", {"what": "go"})), tools=[confirm])
 unending = create_agent(LocalModel(write=lambda _: [f"{WORDS} " * 5_000], word_seconds=0.005))
-killed = create_agent(model(("slow", {"seconds": 0.5}), ("pay", {"dollars": 7}), word_seconds=0.03), tools=[slow, pay])
+killed = create_agent(model(("slow", {"seconds": 5}), ("pay", {"dollars": 7}), word_seconds=0.03), tools=[slow, pay])
 
 
 class Trip(TypedDict):
@@ -125,7 +128,7 @@ trip.add_edge("end", END)
 
 def charge(state: MessagesState) -> dict[str, Any]:
     effect("begin charge")
-    time.sleep(0.5)
+    time.sleep(float(os.environ.get("CHARGE_SECONDS", "0")))
     effect("end charge")
     return {"messages": [AIMessage("Charged.")]}
 
@@ -141,6 +144,136 @@ def alone(node: Any) -> Any:
     return graph.compile()
 
 
+# a team: an agent with tools is a node, and asks twice
+
+
+@tool
+def locate(city: str) -> str:
+    """Locate."""
+    return effect(f"located {city}")
+
+
+def doubt(state: MessagesState) -> dict[str, Any]:
+    first = interrupt("First?")
+    effect(f"heard {first}")
+    second = interrupt("Other?")
+    return {"messages": [AIMessage(f"{first} and {second}.")]}
+
+
+member = create_agent(model(("locate", {"city": "Graz"})), tools=[locate])
+team = StateGraph(MessagesState)
+team.add_node("member", member)
+team.add_node("doubt", alone(doubt))
+team.add_edge(START, "member")
+team.add_edge("member", "doubt")
+
+
+# calls that no model has shown, that a node changes, and whose ids a model uses again
+
+
+def unseen(state: MessagesState) -> dict[str, Any]:
+    call = {"id": "call_unseen", "name": "locate", "args": {"city": "Linz"}}
+    return {"messages": [AIMessage("", tool_calls=[call])]}
+
+
+def change(state: MessagesState) -> dict[str, Any]:
+    asked = state["messages"][-1]
+    assert isinstance(asked, AIMessage)
+    calls = [{**call, "args": {"city": "Wels"}} for call in asked.tool_calls]
+    return {"messages": [AIMessage(asked.content, id=asked.id, tool_calls=calls)]}
+
+
+def chain(*nodes: Any) -> Any:
+    graph = StateGraph(MessagesState)
+    graph.add_sequence([(f"node{number}", node) for number, node in enumerate(nodes)])
+    graph.add_edge(START, "node0")
+    return graph.compile()
+
+
+quiet = LocalModel(write=lambda _: [("locate", {"city": "Steyr"})]).with_config(tags=["nostream"])
+
+
+async def call_quietly(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [await quiet.ainvoke(state["messages"])]}
+
+
+async def call_again(state: MessagesState) -> dict[str, Any]:
+    call: Any = {"id": "call_1", "name": "locate", "args": {"city": f"city{len(state['messages'])}"}}
+    return {"messages": [AIMessage("", tool_calls=[call])]}
+
+
+# what people may decide
+
+
+@tool
+def ask_person(question: str) -> str:
+    """Ask a person."""
+    raise AssertionError("a person answers in place of the tool")
+
+
+wondering = create_agent(
+    model(("ask_person", {"question": "Why?"}), ("pay", {"dollars": 7})),
+    tools=[ask_person, pay],
+    middleware=[
+        HumanInTheLoopMiddleware(
+            interrupt_on={
+                "ask_person": {"allowed_decisions": ["respond"], "description": "Why?"},
+                "pay": {"allowed_decisions": ["approve", "reject"]},
+            }
+        )
+    ],
+)
+each_alone = create_agent(
+    model(("pay", {"dollars": 7})),
+    tools=[pay],
+    middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode="per_call")],
+)
+
+
+# a node that may run once, and asks
+
+
+def asks_once(state: MessagesState) -> dict[str, Any]:
+    said = interrupt("May I?")
+    return {"messages": [AIMessage(effect(f"once {said}"))]}
+
+
+# what a graph remembers
+
+
+async def remember(state: MessagesState, runtime: Runtime[Any]) -> dict[str, Any]:
+    assert runtime.store is not None
+    known = await runtime.store.aget(("names",), "all")
+    names = [*(known.value["names"] if known is not None else ()), str(state["messages"][-1].content)]
+    await runtime.store.aput(("names",), "all", {"names": names})
+    return {"messages": [AIMessage(", ".join(names))]}
+
+
+storing = StateGraph(MessagesState)
+storing.add_node("remember", remember)
+storing.add_edge(START, "remember")
+
+
+def flood(state: MessagesState) -> dict[str, Any]:
+    write = get_stream_writer()
+    for odd in (float("nan"), b"bytes", {1, 2}, "\ud800", "x" * 300_000, {"fine": 1}):
+        write(odd)
+    return {"messages": [AIMessage("Flooded.")]}
+
+
+class Large(TypedDict):
+    messages: Annotated[list[BaseMessage], operator.add]
+    ballast: str
+
+
+def grow(state: Large) -> dict[str, Any]:
+    return {"ballast": os.urandom(6_500_000).hex()}
+
+
+growing = StateGraph(Large)
+growing.add_node("grow", grow)
+growing.add_edge(START, "grow")
+
 inner = alone(lambda state: {"messages": [AIMessage("From within.")]})
 
 serve(bank, name="bank", policies={"pay": "ask"})
@@ -152,3 +285,20 @@ serve(trip.compile(), name="trip")
 serve(alone(charge), name="charging", retry={"only": "once"})
 serve(alone(fail), name="failing")
 serve(alone(inner), name="nested")
+serve(team.compile(), name="team", tool_prefix="team_", policies={"locate": "ask"})
+serve(chain(unseen, ToolNode([locate])), name="unseen", tool_prefix="unseen_", policies={"locate": "ask"})
+serve(chain(call_quietly, ToolNode([locate])), name="unheard", tool_prefix="unheard_", policies={"locate": "deny"})
+serve(chain(unseen, change, ToolNode([locate])), name="changed", tool_prefix="changed_", policies={"locate": "ask"})
+serve(chain(call_again, ToolNode([locate]), call_again, ToolNode([locate])), name="reused", tool_prefix="reused_")
+serve(wondering, name="wondering", tool_prefix="w_")
+serve(each_alone, name="each_alone", tool_prefix="each_")
+serve(chain(asks_once), name="asks_once", retry={"node0": "once"})
+serve(storing.compile(store=InMemoryStore()), name="storing")
+serve(chain(flood), name="flood")
+serve(growing.compile(), name="growing")
+serve(
+    create_agent(model(("locate", {"city": "here"})), tools=[locate]),
+    name="at_client",
+    tool_prefix="c_",
+    policies={"locate": "client"},
+)

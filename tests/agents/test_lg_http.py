@@ -154,6 +154,7 @@ async def test_a_node_that_may_run_once_asks_before_it_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
+    monkeypatch.setenv("CHARGE_SECONDS", "3")
     file = tmp_path / "effects"
     with fleet_on_new_store(tmp_path, "--app", str(APP), limits=FAST) as fleet:
         await fleet.open()

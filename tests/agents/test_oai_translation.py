@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from agents.agent_output import AgentOutputSchema
 from agents.exceptions import InputGuardrailTripwireTriggered, ModelBehaviorError
 from agents.guardrail import InputGuardrailResult
 from agents.tool import LocalShellTool
+from agents.tool_context import ToolContext
 from openai.types.responses import ResponseCodeInterpreterToolCall, ResponseFunctionWebSearch
 from openai.types.responses.response_code_interpreter_tool_call import OutputLogs
 from openai.types.responses.response_function_web_search import ActionSearch
@@ -21,6 +23,7 @@ from threadcast.agents.openai_agents import serve
 from threadcast.agents.openai_agents.graph import AGENTS_MAX, agents_of
 from threadcast.agents.openai_agents.guardrails import INFO_MAX_CHARACTERS, trip_text
 from threadcast.agents.openai_agents.history import NOT_CARRIED_OUT, Kept, input_of, keep_of
+from threadcast.agents.openai_agents.models import Messages
 from threadcast.agents.openai_agents.responses import (
     HOSTED_ARGUMENTS_MAX_CHARACTERS,
     HOSTED_RESULT_MAX_CHARACTERS,
@@ -32,9 +35,10 @@ from threadcast.agents.openai_agents.responses import (
     input_items,
 )
 from threadcast.agents.openai_agents.serving import settings_of
-from threadcast.agents.openai_agents.tools import value_of
+from threadcast.agents.openai_agents.tools import Settings, recorded_tool, value_of
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, Call, Text
 from threadcast.custom_agents.rounds import RoundMessage
+from threadcast.custom_agents.seam import Seam
 from threadcast.tools.base import Payload
 from threadcast_protocol.wire.messages import FilePart, FunctionCall, ImagePart, ImageUrl, TextPart, ToolCall
 
@@ -283,3 +287,20 @@ def test_a_graph_of_handoffs_has_a_bound_and_may_have_circles() -> None:
         second.handoffs.append(Agent(f"agent{number}"))
     with pytest.raises(TypeError, match="more than 200 agents"):
         agents_of(first)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("asks", [True, lambda *_: True])
+async def test_a_tool_that_asks_runs_for_no_call_that_nobody_has_seen(asks: Any) -> None:
+    ran: list[str] = []
+
+    @function_tool(needs_approval=asks)
+    def charge() -> str:
+        ran.append("charged")
+        return "charged"
+
+    nothing_shown = cast(Messages, SimpleNamespace(calls={}))
+    tool = recorded_tool(charge, Settings({}, {}, ""), cast(Seam, None), nothing_shown)
+    context: Any = ToolContext(None, tool_name="charge", tool_call_id="call_unseen", tool_arguments="{}")
+    assert "only the model may call it" in await tool.on_invoke_tool(context, "{}")
+    assert ran == []

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.test_durable_agents_http import answered, asked, decide, effects, error_of, paused
 from tests.support.fleet import FAST, fleet_on_new_store
 from tests.support.reader import Watcher, watching
-from tests.support.server import ROOT, Process, command, start, user_message
+from tests.support.server import DEADLINE_SECONDS, ROOT, Process, command, start, user_message
 from tests.unit.pictures import data_url, png_of
 from threadcast_protocol.wire.events import PayloadAdded, Question
 from threadcast_protocol.wire.messages import Message
@@ -170,7 +170,7 @@ async def test_stop_ends_the_run_and_keeps_the_text(server: Process) -> None:
 
 async def test_kill_9_in_a_response_a_pause_and_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "effects"
-    for name, value in {"EFFECTS": str(file), "PYTHONPATH": str(ROOT), "CHARGE_SECONDS": "1"}.items():
+    for name, value in {"EFFECTS": str(file), "PYTHONPATH": str(ROOT), "CHARGE_SECONDS": "5"}.items():
         monkeypatch.setenv(name, value)
     with fleet_on_new_store(tmp_path, "--app", str(APP), limits=FAST) as fleet:
         await fleet.open()
@@ -185,7 +185,7 @@ async def test_kill_9_in_a_response_a_pause_and_a_call(tmp_path: Path, monkeypat
             decision = {"tool_call_id": reason.tool_call_id, "accepted": True, "input_hash": reason.input_hash}
             body = {"type": "tool_decisions", "client_request_id": "yes", "decisions": [decision]}
             await command(fleet.url, "killed", body)
-            with anyio.fail_after(5):
+            with anyio.fail_after(DEADLINE_SECONDS):
                 while "charge 7" not in file.read_text():
                     await anyio.sleep(0.02)
             fleet.kill_owner("killed")

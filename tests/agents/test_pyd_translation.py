@@ -3,11 +3,13 @@
 import base64
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ToolReturn
+from pydantic_ai import Agent, RunContext, Tool, ToolReturn
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -30,15 +32,18 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.usage import RequestUsage
+from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.usage import RequestUsage, RunUsage
 
 from threadcast.agents.pydantic_ai import serve
 from threadcast.agents.pydantic_ai.history import NOT_CARRIED_OUT, OUTPUT_TAKEN, history_of, keep_of
+from threadcast.agents.pydantic_ai.models import Messages
 from threadcast.agents.pydantic_ai.responses import ResponseReader, arguments_of, decoded, encoded, native_results
 from threadcast.agents.pydantic_ai.serving import settings_of
-from threadcast.agents.pydantic_ai.tools import Settings, _decoded, _encoded
+from threadcast.agents.pydantic_ai.tools import RecordedToolset, Settings, _decoded, _encoded
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, Call, Reasoning, Usage
 from threadcast.custom_agents.rounds import RoundMessage
+from threadcast.custom_agents.seam import Seam
 from threadcast.tools.base import Payload
 from threadcast_protocol.wire import messages as wire
 
@@ -254,3 +259,26 @@ def test_a_missing_framework_says_how_to_install_it() -> None:
     code = "import sys; sys.modules['pydantic_ai'] = None; import threadcast.agents.pydantic_ai"
     found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert "pydantic-ai is not installed: pip install 'threadcast[pydantic-ai]'" in found.stderr
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_asks_runs_for_no_call_that_nobody_has_seen() -> None:
+    ran: list[str] = []
+
+    def charge() -> str:
+        ran.append("charged")
+        return "charged"
+
+    tools: FunctionToolset[None] = FunctionToolset([Tool(charge, requires_approval=True)])
+    nothing_shown = cast(Messages, SimpleNamespace(began=lambda _: None))
+    seam = cast(Seam, SimpleNamespace(declare=_nothing))
+    toolset = RecordedToolset(tools, Settings({}, {}, ""), seam, nothing_shown)
+    ctx: Any = RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id="unseen")
+    found = await toolset.get_tools(ctx)
+    with pytest.raises(ToolFailed, match="only the model may call it"):
+        await toolset.call_tool("charge", {}, ctx, found["charge"])
+    assert ran == []
+
+
+async def _nothing(_: object) -> None:
+    pass

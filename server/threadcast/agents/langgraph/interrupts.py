@@ -1,94 +1,140 @@
-"""What a graph asks people: approvals for the requests of LangChain's human-in-the-loop middleware, else questions."""
+"""What a graph asks people: approvals for the requests of LangChain's human-in-the-loop middleware, else questions.
+
+The middleware asks about all calls of a message at once (`action_requests`), or about each call as it runs
+(`tool_approval`). A tool that only a person can answer (`respond` without `approve`) is a question.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from langgraph.types import Interrupt
 
-from threadcast.custom_agents.pieces import Call
-from threadcast.custom_agents.seam import Approval, Seam
+from threadcast.agents.langgraph.shown import arguments_of, show_call
+from threadcast.custom_agents.errors import Rejected
+from threadcast.custom_agents.seam import Approval, Seam, ShownCall
+from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["answer"]
+__all__ = ["ACTIONS_MAX", "People", "allowed_in", "decision_of"]
 
 ACTIONS_MAX = 128
 """The most actions that one interrupt asks about, as many as calls in an answer."""
 
 TEXT_MAX_CHARACTERS = 4_000
 
-
-async def answer(
-    seam: Seam, key: str, interrupt: Interrupt, calls: Mapping[str, str], open_calls: list[tuple[str, JsonObject, str]]
-) -> Any:  # Any: what the graph is resumed with
-    """Ask, and return what the graph is resumed with. `open_calls` are the shown calls that have no result: name,
-    arguments, id.
-
-    Raises:
-        Rejected: a person did not want to answer a question.
-    """
-    value = interrupt.value
-    if isinstance(value, dict) and isinstance(value.get("action_requests"), list):
-        return {"decisions": await _decisions(seam, key, value, open_calls)}
-    return await _question(seam, key, value, interrupt)
+DECISIONS = frozenset({"approve", "edit", "reject", "respond"})
+"""The decisions of the middleware (langchain.agents.middleware.human_in_the_loop)."""
 
 
-async def _decisions(
-    seam: Seam, key: str, value: JsonObject, open_calls: list[tuple[str, JsonObject, str]]
-) -> list[JsonObject]:
-    """Ask about each action, all at the same time, and return the decisions in their order."""
-    configs = [each for each in value.get("review_configs") or () if isinstance(each, dict)]
-    allowed = {each.get("action_name"): set(each.get("allowed_decisions") or ()) for each in configs}
-    free = list(open_calls)
-    asked: list[tuple[str, JsonObject, str]] = []
-    for number, action in enumerate(value["action_requests"][:ACTIONS_MAX]):
+class People:
+    """Asks the people of the chat. `prefix` begins the names of tools in the chat, `calls` has each shown call by the
+    model's id, `open_calls` are those without a result."""
+
+    def __init__(
+        self, seam: Seam, prefix: str, calls: Mapping[str, ShownCall], open_calls: Sequence[ShownCall]
+    ) -> None:
+        self._seam = seam
+        self._prefix = prefix
+        self._calls = calls
+        self._free = list(open_calls)
+
+    async def answer(self, interrupt: Interrupt) -> Any:  # Any: what the graph is resumed with
+        """Ask, and return what the graph is resumed with.
+
+        Raises:
+            Rejected: a person did not want to answer a question.
+            ModelFailed: the graph asks about too many actions.
+        """
+        value = interrupt.value
+        if isinstance(value, dict) and isinstance(value.get("action_requests"), list):
+            return {"decisions": await self._decisions(interrupt.id, value)}
+        if isinstance(value, dict) and value.get("type") == "tool_approval" and isinstance(value.get("name"), str):
+            known = self._calls.get(str(value.get("tool_call_id")))
+            return await self._decide(interrupt.id, value, allowed_in(interrupt.response_schema), known)
+        return await self._question(interrupt.id, value, interrupt.response_schema)
+
+    async def _decisions(self, key: str, value: JsonObject) -> list[JsonObject]:
+        """Ask about each action, all at the same time, and return the decisions in their order."""
+        actions = [each for each in value["action_requests"] if isinstance(each, dict)]
+        if len(actions) > ACTIONS_MAX:
+            raise ModelFailed("limit", f"The graph asks about {len(actions)} actions at once, more than {ACTIONS_MAX}.")
+        configs = [each for each in value.get("review_configs") or () if isinstance(each, dict)]
+        allowed = {each.get("action_name"): set(each.get("allowed_decisions") or ()) for each in configs}
+        known = [self._taken(action) for action in actions]
+        return await asyncio.gather(
+            *(
+                self._decide(f"{key}-{number}", action, allowed.get(action.get("name"), set()), known[number])
+                for number, action in enumerate(actions)
+            )
+        )
+
+    def _taken(self, action: JsonObject) -> ShownCall | None:
+        """Return the shown call that an action is about. Each call belongs to one action."""
+        name = self._prefix + str(action.get("name"))
+        found = next((each for each in self._free if each.name == name and arguments_of(each) == action["args"]), None)
+        if found is not None:
+            self._free.remove(found)
+        return found
+
+    async def _decide(self, key: str, action: JsonObject, allowed: set[str], known: ShownCall | None) -> JsonObject:
+        """Ask about one action, and return the decision in LangChain's form."""
         name, args = str(action.get("name")), action.get("args") or {}
-        fitting = next((each for each in free if each[0] == name and each[1] == args), None)
-        if fitting is not None:
-            free.remove(fitting)
-            asked.append(fitting)
-        else:
-            asked.append((name, args, await _shown(seam, f"{key}-{number}", name, args)))
-    approvals = await asyncio.gather(*(seam.approve(call_id) for _, _, call_id in asked))
-    return [
-        _decision(approval, name, args, allowed.get(name, set()))
-        for approval, (name, args, _) in zip(approvals, asked, strict=True)
-    ]
+        if "respond" in allowed and "approve" not in allowed:
+            text = action.get("description") or f"{name} {_text(args)}"
+            try:
+                return {"type": "respond", "message": str(await self._seam.ask(key, str(text)[:TEXT_MAX_CHARACTERS]))}
+            except Rejected as rejected:
+                if "reject" not in allowed:
+                    return {"type": "respond", "message": f"The person did not answer. {rejected.note}".strip()}
+                return {"type": "reject", **({"message": rejected.note} if rejected.note else {})}
+        call = known or await show_call(self._seam, key, self._prefix + name, args)
+        return decision_of(await self._seam.approve(call.id), name, args, allowed)
+
+    async def _question(self, key: str, value: Any, schema: object) -> Any:  # Any: JSON
+        """Ask a question: the interrupt's text, with its options or the schema of its answer."""
+        told = value if isinstance(value, dict) else {}
+        text = told.get("question") or told.get("message") or told.get("description") or value
+        text = text if isinstance(text, str) else _text(text)
+        options = told.get("options")
+        try:
+            if isinstance(options, list) and options and all(isinstance(each, str) for each in options):
+                return await self._seam.ask(key, text[:TEXT_MAX_CHARACTERS], options)
+            wanted = schema if isinstance(schema, dict) else None
+            return await self._seam.ask(key, text[:TEXT_MAX_CHARACTERS], schema=wanted)
+        except ValueError:
+            shown = text[:TEXT_MAX_CHARACTERS].strip() or "The agent waits for an answer."
+            return await self._seam.ask(f"{key}-text", shown)
 
 
-async def _shown(seam: Seam, key: str, name: str, args: JsonObject) -> str:
-    """Show an action that no message of a model has shown, and return the id of its call."""
-
-    async def pieces() -> AsyncIterator[object]:
-        yield Call(name, args)
-
-    shown = await seam.message(key, pieces)
-    return shown.calls[0].id
-
-
-def _decision(approval: Approval, name: str, args: JsonObject, allowed: set[str]) -> JsonObject:
+def decision_of(approval: Approval, name: str, args: JsonObject, allowed: set[str]) -> JsonObject:
     """Return a decision in LangChain's form. Edited arguments that the graph does not allow are a rejection."""
-    if approval.accepted and approval.arguments is not None and approval.arguments != args:
-        if "edit" in allowed:
-            return {"type": "edit", "edited_action": {"name": name, "args": approval.arguments}}
-        wanted = msgspec.json.encode(approval.arguments).decode()
-        return {"type": "reject", "message": f"The person wants other arguments: {wanted}"}
-    if approval.accepted:
-        return {"type": "approve"}
-    return {"type": "reject", **({"message": approval.note} if approval.note else {})}
+    if not approval.accepted:
+        return {"type": "reject", **({"message": approval.note} if approval.note else {})}
+    wanted = args if approval.arguments is None else approval.arguments
+    if "edit" in allowed and (wanted != args or "approve" not in allowed):
+        return {"type": "edit", "edited_action": {"name": name, "args": wanted}}
+    if wanted != args:
+        return {"type": "reject", "message": f"The person wants other arguments: {_text(wanted)}"}
+    return {"type": "approve"}
 
 
-async def _question(seam: Seam, key: str, value: Any, interrupt: Interrupt) -> Any:  # Any: JSON
-    """Ask a question: the interrupt's text, with its options or the schema of its answer."""
-    told = value if isinstance(value, dict) else {}
-    text = told.get("question") or told.get("message") or told.get("description") or value
-    text = text if isinstance(text, str) else msgspec.json.encode(msgspec.to_builtins(text, enc_hook=str)).decode()
-    options = told.get("options")
-    schema = interrupt.response_schema if isinstance(interrupt.response_schema, dict) else None
-    try:
-        if isinstance(options, list) and options and all(isinstance(each, str) for each in options):
-            return await seam.ask(key, text[:TEXT_MAX_CHARACTERS], options)
-        return await seam.ask(key, text[:TEXT_MAX_CHARACTERS], schema=schema)
-    except ValueError:
-        return await seam.ask(f"{key}-text", text[:TEXT_MAX_CHARACTERS].strip() or "The agent waits for an answer.")
+def allowed_in(schema: object) -> set[str]:
+    """Return the decisions that the schema of an answer allows: the constants of its properties `type`."""
+    found: set[str] = set()
+    waiting = [schema]
+    for each in waiting:  # grows meanwhile; a schema of the middleware has a few dozen parts
+        if isinstance(each, dict):
+            of_type = (each.get("properties") or {}).get("type") if isinstance(each.get("properties"), dict) else None
+            if isinstance(of_type, dict):
+                found |= DECISIONS & {of_type.get("const"), *(of_type.get("enum") or ())}
+            waiting += [part for key, part in each.items() if key in ("anyOf", "oneOf")]
+            waiting += list((each.get("$defs") or {}).values())
+        elif isinstance(each, list):
+            waiting += each
+    return found
+
+
+def _text(value: Any) -> str:  # Any: what a graph asks about
+    return msgspec.json.encode(msgspec.to_builtins(value, enc_hook=str)).decode()

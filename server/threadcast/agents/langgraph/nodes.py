@@ -2,9 +2,10 @@
 again, and the calls of a `ToolNode` are calls of the chat."""
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
@@ -14,8 +15,9 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from threadcast.agents.langgraph.saver import JournalSaver, dumps, loads
+from threadcast.agents.langgraph.shown import arguments_of, digest, show_call
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
-from threadcast.custom_agents.seam import CallReturn, NotFinished, Seam
+from threadcast.custom_agents.seam import CallReturn, NotFinished, Seam, ShownCall
 from threadcast.tools.agent_tool import AgentTool
 from threadcast.tools.base import Policy, Retry, ToolResult
 from threadcast.tools.context import ToolContext
@@ -38,9 +40,12 @@ def tools_of(
         TypeError: a policy or a retry class names neither a tool nor a node.
     """
     found: dict[str, BaseTool] = {}
-    for node in graph.nodes.values():
-        if isinstance(node.bound, ToolNode):
-            found.update(node.bound.tools_by_name)
+    for each in _graphs(graph):
+        for node in each.nodes.values():
+            if isinstance(node.bound, ToolNode):
+                for name, tool in node.bound.tools_by_name.items():
+                    if found.setdefault(name, tool) is not tool and _schema(found[name]) != _schema(tool):
+                        raise TypeError(f"two tools of the graph are called {name!r}; rename one")
     unknown = sorted((set(policies) - set(found)) | (set(retry) - set(found) - set(graph.nodes)))
     if unknown:
         known = ", ".join([*sorted(found), *(name for name in graph.nodes if not name.startswith("__"))])
@@ -49,7 +54,7 @@ def tools_of(
         AgentTool(
             prefix + name,
             description=tool.description or "",
-            input_schema=tool.get_input_jsonschema() if not isinstance(tool.args_schema, dict) else tool.args_schema,
+            input_schema=_schema(tool),
             policy=policies.get(name, "auto"),
             retry=retry.get(name, "once"),
         )
@@ -58,26 +63,48 @@ def tools_of(
 
 
 def check_nodes(graph: Pregel[Any, Any, Any, Any], retry: Mapping[str, Retry]) -> None:
-    """Raise TypeError if a node's retry class is neither `once` nor `safe`."""
+    """Raise TypeError if a node's retry class is neither `once` nor `safe`, or if a node that is `once` consists of
+    parts that have classes of their own."""
     wrong = [name for name in retry if name in graph.nodes and retry[name] not in ("once", "safe")]
     if wrong:
         raise TypeError(f"a node is once or safe, not {retry[wrong[0]]!r}: {wrong[0]}")
+    for name in retry:
+        bound = graph.nodes[name].bound if name in graph.nodes and retry[name] == "once" else None
+        if isinstance(bound, ToolNode | Pregel):
+            parts = "tools, which are once already" if isinstance(bound, ToolNode) else "the nodes of that graph"
+            raise TypeError(f"the node {name!r} cannot be once itself; give the class to its {parts}")
+
+
+def _graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterator[Pregel[Any, Any, Any, Any]]:
+    """Yield the graph and the graphs that are its nodes."""
+    yield graph
+    for node in graph.nodes.values():
+        if isinstance(node.bound, Pregel):
+            yield from _graphs(node.bound)
+
+
+def _schema(tool: BaseTool) -> JsonObject:
+    return tool.args_schema if isinstance(tool.args_schema, dict) else tool.get_input_jsonschema()
 
 
 class RunNodes:
-    """The nodes of one run. `calls` has the chat's id of each shown call, by the model's."""
+    """The nodes of one run. `calls` has each shown call by the id that the model gave it."""
 
     def __init__(self, seam: Seam, saver: JournalSaver, retry: Mapping[str, Retry], prefix: str) -> None:
         self._seam = seam
         self._saver = saver
         self._retry = retry
         self._prefix = prefix
-        self.calls: dict[str, str] = {}
+        self.calls: dict[str, ShownCall] = {}
 
     def graph(self, graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
         """Return a copy of the graph with these nodes and with the run's checkpointer."""
-        served = copy.copy(graph)
+        served = self._copy(graph)
         served.checkpointer = self._saver
+        return served
+
+    def _copy(self, graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
+        served = copy.copy(graph)
         served.nodes = {name: self._node(name, node) for name, node in graph.nodes.items()}
         return served
 
@@ -85,6 +112,9 @@ class RunNodes:
         if name.startswith("__"):
             return node
         bound = node.bound
+        if isinstance(bound, Pregel):
+            inner = self._copy(bound)
+            return node.copy({"bound": _Node(name, inner, self._seam, False), "subgraphs": [inner]})
         if isinstance(bound, ToolNode):
             bound = copy.copy(bound)
             bound.func, bound.afunc = bound._func, bound._afunc  # those of the original call the original
@@ -99,9 +129,11 @@ class RunNodes:
 
         async def run(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> ToolMessage | Command[Any]:
             call = request.tool_call
-            call_id = self.calls.get(call["id"] or "")
-            if call_id is None:  # the graph has made the call, and no model
-                return await (own(request, execute) if own is not None else execute(request))
+            shown = self.calls.get(call["id"] or "")
+            if shown is None or not self._is_same(shown, call):
+                shown = await show_call(
+                    self._seam, f"call {call['id']} {digest(call)}", self._prefix + call["name"], call["args"]
+                )
 
             async def carry_out(arguments: JsonObject, context: ToolContext) -> CallReturn:
                 asked = request
@@ -114,7 +146,11 @@ class RunNodes:
                 return CallReturn(_result(found), dumps(self._saver, found))
 
             try:
-                return loads(self._saver, await self._seam.call(call_id, carry_out))  # type: ignore[no-any-return]
+                found = await self._seam.call(shown.id, carry_out)
+                if isinstance(found, dict) and found.keys() == {"type", "data"}:
+                    return loads(self._saver, found)  # type: ignore[no-any-return]
+                text = found if isinstance(found, str) else msgspec.json.encode(found).decode()  # of a client
+                return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"])
             except CallDenied as denied:
                 text = f"The user denied this call. {denied.note}".strip()
             except OutcomeUnknown as unknown:
@@ -124,6 +160,13 @@ class RunNodes:
             return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"], status="error")
 
         return run
+
+    def _is_same(self, shown: ShownCall, call: Mapping[str, Any]) -> bool:
+        """Return whether the graph makes the call that people have seen. After an approval the chat's arguments count,
+        which a person may have edited."""
+        if shown.name != self._prefix + call["name"]:
+            return False
+        return self._seam.is_approved(shown.id) or arguments_of(shown) == call["args"]
 
 
 class _Node(Runnable[Any, Any]):
@@ -140,15 +183,24 @@ class _Node(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         async with self._seam.working():
-            if self._is_once:
-                await self._begin(str(((config or {}).get("metadata") or {}).get("langgraph_checkpoint_ns", self.name)))
-            return await self._bound.ainvoke(input, config, **kwargs)
+            if not self._is_once:
+                return await self._bound.ainvoke(input, config, **kwargs)
+            key = f"node {((config or {}).get('metadata') or {}).get('langgraph_checkpoint_ns', self.name)}"[-190:]
+            begun = await self._begin(key)
+            try:
+                return await self._bound.ainvoke(input, config, **kwargs)
+            except Exception:  # it asks something, or has failed: how it ended is known
+                await self._seam.put(key, -begun)
+                raise
 
-    async def _begin(self, task: str) -> None:
-        """Record that the node begins, or ask whether it may run again. Raises ModelFailed: it may not."""
-        key = f"node {task}"[-190:]
-        begun = await self._seam.get(key)
-        if begun is not None:
+    async def _begin(self, key: str) -> int:
+        """Record that the node begins, or ask whether it may run again. Returns how often it has begun.
+
+        Raises:
+            ModelFailed: it may not run again.
+        """
+        begun = int(await self._seam.get(key) or 0)
+        if begun > 0:
             said = await self._seam.ask(
                 f"{key} {begun}",
                 f"The server stopped while the step {self.name!r} ran. It may or may not have had its effect. "
@@ -159,7 +211,8 @@ class _Node(Runnable[Any, Any]):
                 raise ModelFailed(
                     "llm_error", f"The outcome of the step {self.name!r} is unknown, so the run was ended."
                 )
-        await self._seam.put(key, (begun or 0) + 1)
+        await self._seam.put(key, abs(begun) + 1)
+        return abs(begun) + 1
 
 
 def _result(found: object) -> ToolResult:

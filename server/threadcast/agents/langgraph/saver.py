@@ -23,27 +23,31 @@ from langgraph.checkpoint.base import (
 )
 
 from threadcast.custom_agents.seam import Seam
+from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["KEY", "RESUME", "JournalSaver", "Stored"]
 
 KEY = "checkpoints"
 
-RESUME = "__resume__"
-"""The channel in which LangGraph records the answers that a node has received (langgraph.constants)."""
+INTERRUPT, RESUME = "__interrupt__", "__resume__"
+"""The channels in which LangGraph records what a node asks and the answers that it has received (langgraph.constants).
+"""
 
 Typed = tuple[str, str]
 """A value as the framework's serializer writes it: its type, and its bytes as base64."""
 
 
 class Stored(msgspec.Struct):
-    """The newest checkpoint of a namespace, and the writes since: by task and index, (channel, value, path)."""
+    """The newest checkpoint of a namespace, the writes since (by task and index: channel, value, path), and the ids of
+    the interrupts that have been answered since."""
 
     checkpoint_id: str
     checkpoint: Typed
     metadata: Typed
     parent_id: str | None = None
     writes: dict[str, dict[str, tuple[str, Typed, str]]] = {}
+    answered: list[str] = []
 
 
 class JournalSaver(BaseCheckpointSaver[int]):
@@ -55,7 +59,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
         self._stored: dict[str, Stored] = {}
         self._order = asyncio.Lock()
         if kept:
-            self._stored[""] = msgspec.json.decode(zlib.decompress(kept), type=Stored)
+            self._stored = msgspec.json.decode(zlib.decompress(kept), type=dict[str, Stored])
 
     async def load(self) -> bool:
         """Take over what the run has recorded before a crash or a pause. Returns False if it has recorded nothing."""
@@ -67,20 +71,19 @@ class JournalSaver(BaseCheckpointSaver[int]):
 
     def packed(self) -> bytes:
         """Return the state of the graph for the next run, compressed."""
-        root = self._stored.get("")
-        if root is None:
+        if "" not in self._stored:
             return b""
-        alone = Stored(root.checkpoint_id, root.checkpoint, root.metadata)
-        return zlib.compress(msgspec.json.encode(alone))
+        lasting = {
+            name: Stored(each.checkpoint_id, each.checkpoint, each.metadata)
+            for name, each in self._stored.items()
+            if ":" not in name
+        }
+        return zlib.compress(msgspec.json.encode(lasting))
 
-    def answers_count(self, task_id: str) -> int:
-        """Return how many answers the node of a task has received."""
-        for stored in self._stored.values():
-            for channel, value, _ in stored.writes.get(task_id, {}).values():
-                if channel == RESUME:
-                    found = self._loaded(value)
-                    return len(found) if isinstance(found, list | tuple) else 1
-        return 0
+    def is_answered(self, interrupt_id: str) -> bool:
+        """Return whether a node has received the answer of this interrupt, although the graph above it still waits:
+        the two are recorded one after the other."""
+        return any(interrupt_id in stored.answered for stored in self._stored.values())
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         configurable = config["configurable"]
@@ -127,8 +130,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         configurable = config["configurable"]
         namespace = configurable.get("checkpoint_ns", "")
-        if not namespace:  # the subgraphs of the step before have ended
-            self._stored.clear()
+        if not namespace:  # the subgraphs of the step before have ended, but for those that keep a state of their own
+            self._stored = {name: each for name, each in self._stored.items() if name and ":" not in name}
         self._stored[namespace] = Stored(
             checkpoint["id"], self._dumped(checkpoint), self._dumped(metadata), configurable.get("checkpoint_id")
         )
@@ -143,6 +146,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
         if stored is None:
             return
         of_task = stored.writes.setdefault(task_id, {})
+        if any(channel == RESUME for channel, _ in writes) and (asked := of_task.get(str(WRITES_IDX_MAP[INTERRUPT]))):
+            stored.answered += [each.id for each in self._loaded(asked[1])]
         for number, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, number)
             if index < 0 or str(index) not in of_task:
@@ -150,9 +155,13 @@ class JournalSaver(BaseCheckpointSaver[int]):
         await self._record()
 
     async def _record(self) -> None:
-        """Record what is known now; a later record is never overtaken by an earlier one."""
+        """Record what is known now; a later record is never overtaken by an earlier one. Raises ModelFailed: it is too
+        large."""
         async with self._order:
-            await self._seam.put(KEY, msgspec.to_builtins(self._stored))
+            try:
+                await self._seam.put(KEY, msgspec.to_builtins(self._stored))
+            except ValueError as wrong:
+                raise ModelFailed("limit", f"The state of the graph is too large to be kept: {wrong}.") from None
 
     def _dumped(self, value: Any) -> Typed:  # Any: what nodes write
         kind, data = self.serde.dumps_typed(value)

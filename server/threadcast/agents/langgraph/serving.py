@@ -1,15 +1,16 @@
 """Serves a compiled graph of LangGraph, and runs it inside a durable function."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
 from threadcast.agents.langgraph.history import messages_of
-from threadcast.agents.langgraph.interrupts import answer
+from threadcast.agents.langgraph.interrupts import People
 from threadcast.agents.langgraph.nodes import RunNodes, check_nodes, tools_of
 from threadcast.agents.langgraph.saver import JournalSaver
 from threadcast.agents.langgraph.stream import GraphStream
@@ -19,7 +20,7 @@ from threadcast.custom_agents.context import AgentContext
 from threadcast.custom_agents.errors import Rejected, StepFailed
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES
 from threadcast.custom_agents.rounds import RoundMessage
-from threadcast.custom_agents.seam import AttemptCut
+from threadcast.custom_agents.seam import AttemptCut, ShownCall
 from threadcast.custom_agents.serving import serve_agent
 from threadcast.tools.base import Policy, Retry
 from threadcast_protocol.wire.errors import ModelFailed
@@ -126,17 +127,15 @@ class _Run:
 
     async def _go(self) -> None:
         has_begun = await self._saver.load()
-        self._nodes.calls.update((call.own_id, call.id) for call in self._seam.shown_calls())
+        self._nodes.calls.update((call.own_id, call) for call in self._seam.shown_calls())
         given: Any = None if has_begun else await self._input()
         for _ in range(PASSES_MAX):
             state = await self._graph.aget_state(self._config) if has_begun else None
             if state is not None:
-                if state.interrupts:
-                    given = Command(resume=await self._answers(state))
-                elif not state.next:
+                waiting = [each for each in state.interrupts if not self._saver.is_answered(each.id)]
+                if not state.interrupts and not state.next:
                     break
-                else:
-                    given = None
+                given = Command(resume=await self._answers(state, waiting)) if waiting else None
             await self._pass(given)
             has_begun = True
         else:
@@ -163,20 +162,11 @@ class _Run:
         counts: Counter[str] = Counter()
         await GraphStream(self._seam, events, self._nodes.calls, counts, self._prefix).show()
 
-    async def _answers(self, state: StateSnapshot) -> JsonObject:
-        """Ask what the graph waits for. Returns the answers by the interrupts' ids."""
-        found: JsonObject = {}
-        open_calls = _open_calls(state, self._nodes.calls, self._prefix)
-        for task in state.tasks:
-            for interrupt in task.interrupts:
-                key = f"{interrupt.id} {self._saver.answers_count(task.id)}"
-                found[interrupt.id] = await answer(self._seam, key, interrupt, self._nodes.calls, open_calls)
-        for interrupt in state.interrupts:  # of subgraphs
-            if interrupt.id not in found:
-                found[interrupt.id] = await answer(
-                    self._seam, f"{interrupt.id} {len(str(interrupt.value))}", interrupt, self._nodes.calls, open_calls
-                )
-        return found
+    async def _answers(self, state: StateSnapshot, waiting: Sequence[Interrupt]) -> JsonObject:
+        """Ask all that the graph waits for, at the same time. Returns the answers by the interrupts' ids."""
+        people = People(self._seam, self._prefix, self._nodes.calls, _open_calls(state, self._nodes.calls))
+        by_id = {each.id: each for each in waiting}
+        return dict(zip(by_id, await asyncio.gather(*map(people.answer, by_id.values())), strict=True))
 
 
 def _newest_kept(messages: Sequence[RoundMessage]) -> tuple[int, bytes]:
@@ -187,12 +177,12 @@ def _newest_kept(messages: Sequence[RoundMessage]) -> tuple[int, bytes]:
     return 0, b""
 
 
-def _open_calls(state: StateSnapshot, calls: Mapping[str, str], prefix: str) -> list[tuple[str, JsonObject, str]]:
-    """Return the shown calls that wait for a result: name, arguments, the chat's id."""
+def _open_calls(state: StateSnapshot, calls: Mapping[str, ShownCall]) -> list[ShownCall]:
+    """Return the shown calls that wait for a result."""
     messages = state.values.get("messages") if isinstance(state.values, dict) else None
     answered = {getattr(each, "tool_call_id", None) for each in messages or ()}
     return [
-        (call["name"], call["args"], calls[call["id"]])
+        calls[call["id"]]
         for message in messages or ()
         for call in getattr(message, "tool_calls", ())
         if call["id"] in calls and call["id"] not in answered

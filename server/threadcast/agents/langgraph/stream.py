@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 
 from threadcast.agents.langgraph.history import pieces_in, usage_of
 from threadcast.custom_agents.pieces import DATA_MAX_BYTES, Call, Data
-from threadcast.custom_agents.seam import Recorded, Seam
+from threadcast.custom_agents.seam import Recorded, Seam, ShownCall
 from threadcast.tools.base import ToolResult
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.mending import mended_json
@@ -28,11 +28,11 @@ Event = tuple[tuple[str, ...], str, Any]
 
 
 class GraphStream:
-    """The events of one pass of the graph. `calls` is told of each shown call: the model's id and the chat's. `prefix`
+    """The events of one pass of the graph. `calls` is told of each shown call by the model's id. `prefix`
     begins the names of tools in the chat."""
 
     def __init__(
-        self, seam: Seam, events: AsyncIterator[Event], calls: dict[str, str], counts: Counter[str], prefix: str
+        self, seam: Seam, events: AsyncIterator[Event], calls: dict[str, ShownCall], counts: Counter[str], prefix: str
     ) -> None:
         self._seam = seam
         self._source = events
@@ -104,9 +104,9 @@ class GraphStream:
 
                 shown = await self._seam.message(f"{key} again", other)
             for call, own in zip(shown.calls, calls, strict=False):
-                self._calls[own.id or ""] = call.id
+                self._calls[own.id or ""] = call
         for call in shown.calls:
-            self._calls.setdefault(call.own_id, call.id)
+            self._calls[call.own_id] = call  # a model may use an id again
 
     async def _chunks(self, first: Event, message_id: str | None) -> AsyncIterator[AIMessage]:
         """Yield the chunks of one message. Other events wait."""
@@ -130,10 +130,10 @@ class GraphStream:
 
     async def _result(self, message: ToolMessage) -> None:
         """Show the result of a call that the graph has carried out by itself."""
-        call_id = self._calls.get(message.tool_call_id)
-        if call_id is not None:
+        call = self._calls.get(message.tool_call_id)
+        if call is not None:
             content = message.content if isinstance(message.content, str) else str(message.text)
-            await self._seam.report(call_id, ToolResult(content=content, failed=message.status == "error"))
+            await self._seam.report(call.id, ToolResult(content=content, failed=message.status == "error"))
 
     async def _emit(self, told: Any) -> None:  # Any: what a node writes
         """Send what a node has written to clients."""

@@ -62,9 +62,12 @@ class Settings:
             "name": self.prefix + name,
             "description": tool.description or "",
             "input_schema": mend(tool.params_json_schema),
-            "policy": self.policies.get(name, "ask" if tool.needs_approval is True else "auto"),
+            "policy": self.policy_of(tool),
             "retry": self.retry.get(name, "once"),
         }
+
+    def policy_of(self, tool: FunctionTool) -> Policy:
+        return self.policies.get(tool.qualified_name, "ask" if tool.needs_approval is True else "auto")
 
     def asks_itself(self, tool: FunctionTool) -> bool:
         """Return whether the tool's own function decides which calls need an approval."""
@@ -100,6 +103,8 @@ def recorded_tool(tool: FunctionTool, settings: Settings, seam: Seam, messages: 
 
         call_id = messages.calls.get(context.tool_call_id)
         if call_id is None:  # the SDK made the call, not the model
+            if settings.policy_of(tool) != "auto" or settings.asks_itself(tool):
+                return f"Error: {tool.name} needs an approval, so only the model may call it."
             return await tool.on_invoke_tool(context, written)
         try:
             found = await seam.call(call_id, carry_out)

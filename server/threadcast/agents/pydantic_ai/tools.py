@@ -136,6 +136,8 @@ class RecordedToolset(WrapperToolset[Any]):
         original = self.originals.get(name, tool)
         call = None if original.tool_def.tool_kind else self.messages.began(ctx.tool_call_id or "")
         if call is None:  # a tool of the framework itself, or another tool made the call
+            if original.tool_def.tool_kind is None and self.settings.values(original.tool_def)["policy"] != "auto":
+                raise Failed(f"{name} needs an approval, so only the model may call it.")
             return await self.wrapped.call_tool(name, tool_args, ctx, original)
         shown = call
 
