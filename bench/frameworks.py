@@ -7,13 +7,19 @@ the log, which the list has not. To repeat: `python -m bench.frameworks [--small
 
 import argparse
 import asyncio
+import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
+from tests.ports import free_port
 from tests.support.fleet import Fleet, fleet_on_new_store
 from tests.support.server import ROOT, user_message
 
@@ -32,7 +38,8 @@ WAIT_SECONDS = 120.0
 
 def measure(small: bool) -> Section:
     """Measure the row `frameworks`; `small` takes three rounds in place of seven."""
-    announce("frameworks", 30 if small else 60)
+    announce("frameworks", 60 if small else 120)
+    os.environ["PYTHONPATH"] = str(ROOT)  # for the program of ACP, which starts in a folder of its own
     rounds = 3 if small else 7
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
@@ -42,14 +49,21 @@ def measure(small: bool) -> Section:
 
 
 async def _measure(stack: ExitStack, directory: Path, rounds: int) -> list[Figure]:
-    fleet = stack.enter_context(fleet_on_new_store(directory, "--app", str(APP)))
+    url = stack.enter_context(_remote())
+    config = directory / "threadcast.toml"
+    command = json.dumps([sys.executable, "-m", "bench.frameworks_remote", "acp"])
+    config.write_text(
+        f'[server]\nprograms_user = "root"\n[agents.acp]\nkind = "acp"\ncommand = {command}\nenv = ["PYTHONPATH"]\n'
+        f'[agents.ag_ui]\nkind = "ag_ui"\nurl = "{url}"\n'
+    )
+    fleet = stack.enter_context(fleet_on_new_store(directory, "--app", str(APP), "--config", str(config)))
     await fleet.open(workers=1)
     figures: list[Figure] = []
     for name in frameworks_app.NAMES:
         progress(f"frameworks: {name}")
         await _served(fleet, name, "warm")
         served = [await _served(fleet, name, str(number)) for number in range(rounds)]
-        alone = [_alone(name) for _ in range(rounds)]
+        alone = [_alone(name, url) for _ in range(rounds)]
         shares = [ours / theirs for ours, theirs in zip(sorted(served), sorted(alone), strict=True)]
         figures += [
             figure(f"{name}_served", f"CPU of the worker for a token of {name}", [1e6 * each for each in served], "µs"),
@@ -75,9 +89,24 @@ async def _served(fleet: Fleet, name: str, chat_id: str) -> float:
     return (cpu_seconds(worker.pid) - before) / frameworks_app.TOKENS
 
 
-def _alone(name: str) -> float:
+@contextmanager
+def _remote() -> Iterator[str]:
+    """Run the agent that answers AG-UI, and yield its address."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-m", "bench.frameworks_remote", "ag_ui", str(port)], cwd=ROOT) as process:
+        try:
+            while process.poll() is None:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            process.terminate()
+
+
+def _alone(name: str, url: str) -> float:
     """Return the CPU time of the framework for a token, in seconds."""
-    line = [sys.executable, "-m", "bench.frameworks_app", name]
+    line = [sys.executable, "-m", "bench.frameworks_app", name, url]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, timeout=WAIT_SECONDS)
     return float(done.stdout) / frameworks_app.TOKENS
 

@@ -1,7 +1,9 @@
 """Agents of other frameworks for `bench.frameworks`: each writes many tokens at once, by a model without a network.
 
 As a program it streams one of them into a list, as its framework offers it, and prints the CPU time of that in seconds:
-`python -m bench.frameworks_app NAME`."""
+`python -m bench.frameworks_app NAME [URL]`. Agents that are other programs (`frameworks_remote.py`) are read with the
+types and the client of their protocol's package.
+"""
 
 import asyncio
 import sys
@@ -9,20 +11,29 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import acp
+import httpx2
+from ag_ui.core import Event, RunAgentInput, UserMessage
 from agents import Agent as SdkAgent
 from agents import Runner, set_tracing_disabled
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from pydantic import TypeAdapter
 from pydantic_ai import Agent
+from tests.agents.lg_model import LocalModel as GraphModel
 from tests.agents.oai_model import LocalModel, said
 from tests.agents.pyd_model import local_model
 
-from threadcast.agents import openai_agents, pydantic_ai
+from bench.frameworks_remote import TOKENS
+from bench.frameworks_remote import WORDS as TOLD
+from threadcast.agents import langgraph, openai_agents, pydantic_ai
 
 __all__ = ["NAMES", "TOKENS"]
 
-TOKENS = 20_000
-WORDS = " ".join(f"w{number % 1_000}" for number in range(TOKENS))
+WORDS = "".join(TOLD).strip()
 
 of_pydantic_ai: Agent[None, str] = Agent(local_model(lambda messages, info: [WORDS]))
+of_langgraph = create_agent(GraphModel(write=lambda messages: [WORDS]))
 of_openai_agents: SdkAgent[Any] = SdkAgent("bench", model=LocalModel(lambda given, instructions: [said(WORDS)]))
 
 
@@ -45,14 +56,62 @@ async def stream_openai_agents() -> list[Any]:
     return found
 
 
+async def stream_langgraph() -> list[Any]:
+    given: Any = {"messages": [HumanMessage("go")]}
+    return [event async for event in of_langgraph.astream(given, stream_mode="messages")]
+
+
+async def stream_acp() -> list[Any]:
+    found: list[Any] = []
+
+    class Reader:
+        def on_connect(self, conn: Any) -> None:
+            pass
+
+        async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
+            found.append(update)
+
+    reader: Any = Reader()  # Any: it has those methods of acp.Client that are needed
+    async with acp.spawn_agent_process(reader, sys.executable, "-m", "bench.frameworks_remote", "acp") as (agent, _):
+        await agent.initialize(protocol_version=1)
+        session = await agent.new_session(cwd="/", mcp_servers=[])
+        await agent.prompt(prompt=[acp.text_block("go")], session_id=session.session_id)
+    return found
+
+
+async def stream_ag_ui() -> list[Any]:
+    """Read the events of the remote agent at the URL of the command line. The package has types, but no client."""
+    asked = RunAgentInput(
+        thread_id="t",
+        run_id="r",
+        state=None,
+        messages=[UserMessage(id="u", content="go")],
+        tools=[],
+        context=[],
+        forwarded_props=None,
+    )
+    body = asked.model_dump(mode="json", by_alias=True)
+    events: TypeAdapter[Any] = TypeAdapter(Event)
+    found: list[Any] = []
+    async with httpx2.AsyncClient(timeout=60) as http, http.stream("POST", sys.argv[2], json=body) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                found.append(events.validate_json(line[6:]))
+    return found
+
+
 STREAMS: dict[str, Callable[[], Awaitable[list[Any]]]] = {
     "pydantic_ai": stream_pydantic_ai,
     "openai_agents": stream_openai_agents,
+    "langgraph": stream_langgraph,
+    "acp": stream_acp,
+    "ag_ui": stream_ag_ui,
 }
 NAMES = list(STREAMS)
 
 pydantic_ai.serve(of_pydantic_ai, name="pydantic_ai")
 openai_agents.serve(of_openai_agents, name="openai_agents")
+langgraph.serve(of_langgraph, name="langgraph")
 
 
 async def main(name: str) -> None:

@@ -71,7 +71,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         self._now = clock_ms
         self.page_bytes = LOG_PAGE_BYTES
         self._keys = Keys(BUCKETS)
-        self._secret = secrets.token_bytes(32)
+        self._secret = b""
         self._chats: dict[str, Chat] = {}
         self.dead: list[tuple[str, InboxEntry, str]] = []
 
@@ -103,6 +103,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
 
     async def secret(self) -> bytes:
         await self._arrive()
+        self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
 
     # the way in
