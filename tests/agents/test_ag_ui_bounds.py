@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import cast
 
@@ -20,6 +20,7 @@ from ag_ui.core import (
 )
 
 from tests.ports import free_port
+from tests.support.server import DEADLINE_SECONDS
 from threadcast.agents.ag_ui import client
 from threadcast.agents.ag_ui.client import ATTEMPTS, EVENT_MAX_BYTES, STREAM_MAX_BYTES, RemoteAgent
 from threadcast.agents.ag_ui.events import Event, event_of
@@ -64,12 +65,12 @@ class CountingSeam:
 async def show(seam: CountingSeam, sent: Iterable[BaseEvent], deep: str = "") -> RunDone:
     """Show a run that sends these events of the protocol's own types, with the JSON `deep` in place of "DEEP"."""
 
-    async def events() -> AsyncIterator[Event]:
+    async def events() -> AsyncIterator[list[Event]]:
         for each in sent:
             data = each.model_dump_json(by_alias=True, exclude_none=True).replace('"DEEP"', deep)
             event = event_of(data.encode())
             assert event is not None
-            yield event
+            yield [event]
 
     return await RunStream(cast(Seam, seam), "run-1", events(), Conversation(), {}, (), {}).show()
 
@@ -143,7 +144,7 @@ async def read(*pieces: bytes) -> list[Event]:
         for piece in pieces:
             yield piece
 
-    return [event async for event in client._events(httpx2.Response(200, content=body()))]
+    return [event async for events in client._events(httpx2.Response(200, content=body())) for event in events]
 
 
 async def test_an_event_and_a_stream_have_a_largest_size() -> None:
@@ -172,10 +173,15 @@ async def answering(answer: bytes, seen: list[bytes], *, is_cut: bool = False) -
             await reader.read(1 << 20)
             await reader.read()  # until the client closes
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        ended.set()
 
+    ended = asyncio.Event()
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        await asyncio.wait_for(ended.wait(), DEADLINE_SECONDS)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

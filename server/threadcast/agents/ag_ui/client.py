@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 
 from threadcast.agents.ag_ui.events import Event, event_of
+from threadcast.providers.model_http import model_transport
 from threadcast.providers.sse_split import EventTooLarge, SseSplitter
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.loopback import is_loopback
@@ -45,11 +46,12 @@ class RemoteAgent:
         self._url = url
         self._headers = {**headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
         self._silence_seconds = silence_seconds
+        self._transport = model_transport(url)
 
     @asynccontextmanager
-    async def run(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Event]]:
-        """Begin a run and yield its events, once the first one has arrived. A request that has not reached the agent,
-        or that it has refused for now, is repeated.
+    async def run(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[list[Event]]]:
+        """Begin a run and yield its events as they arrive, once the first ones have arrived. A request that has not
+        reached the agent, or that it has refused for now, is repeated.
 
         Raises:
             ModelFailed: the agent cannot be reached, refuses, is silent, or sends what is no stream of events.
@@ -57,7 +59,9 @@ class RemoteAgent:
         data = msgspec.json.encode(body)
         timeout = httpx2.Timeout(self._silence_seconds, connect=CONNECT_SECONDS)
         trust_env = not is_loopback(httpx2.URL(self._url).host)
-        async with httpx2.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=trust_env) as client:
+        async with httpx2.AsyncClient(
+            timeout=timeout, follow_redirects=False, trust_env=trust_env, transport=self._transport
+        ) as client:
             for number in range(ATTEMPTS):
                 is_last = number == ATTEMPTS - 1
                 try:
@@ -74,8 +78,8 @@ class RemoteAgent:
                 await asyncio.sleep(PAUSES_SECONDS[number])
 
 
-async def _events(answer: httpx2.Response) -> AsyncIterator[Event]:
-    """Yield the events of an answer. Raises ModelFailed."""
+async def _events(answer: httpx2.Response) -> AsyncIterator[list[Event]]:
+    """Yield the events of each piece of an answer that has any. Raises ModelFailed."""
     splitter = SseSplitter(EVENT_MAX_BYTES)
     size = 0
     try:
@@ -83,10 +87,9 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[Event]:
             size += len(piece)
             if size > STREAM_MAX_BYTES:
                 raise ModelFailed("llm_error", f"The agent sent more than {STREAM_MAX_BYTES:,} bytes and was stopped.")
-            for data in splitter.feed(piece):
-                event = event_of(data)
-                if event is not None:
-                    yield event
+            found = [event for data in splitter.feed(piece) if (event := event_of(data)) is not None]
+            if found:
+                yield found
     except EventTooLarge:
         sentence = f"The agent sent an event of more than {EVENT_MAX_BYTES:,} bytes and was stopped."
         raise ModelFailed("llm_error", sentence) from None
@@ -94,13 +97,13 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[Event]:
         raise ModelFailed("llm_error", "The agent sent what is no event of AG-UI.", detail=str(wrong)) from None
 
 
-async def _with(first: Event | None, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    """Yield the first event and the others. Raises ModelFailed: the connection was lost in between."""
+async def _with(first: list[Event] | None, events: AsyncIterator[list[Event]]) -> AsyncIterator[list[Event]]:
+    """Yield the first events and the others. Raises ModelFailed: the connection was lost in between."""
     if first is not None:
         yield first
     try:
-        async for event in events:
-            yield event
+        async for more in events:
+            yield more
     except httpx2.HTTPError as wrong:
         raise _lost(wrong) from wrong
 

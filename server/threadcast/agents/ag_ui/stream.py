@@ -5,6 +5,7 @@ have its id, and become one message again when the agent is asked next.
 """
 
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
@@ -82,7 +83,7 @@ class RunStream:
         self,
         seam: Seam,
         key: str,
-        events: AsyncIterator[Event],
+        events: AsyncIterator[list[Event]],
         conversation: Conversation,
         calls: Mapping[str, str],
         client_tools: Collection[str],
@@ -91,7 +92,7 @@ class RunStream:
         self._seam = seam
         self._key = key
         self._source = events
-        self._next: Event | None = None
+        self._ready: deque[Event] = deque()
         self._known_ids = conversation.ids
         self._earlier_calls = calls
         self._client_tools = client_tools
@@ -135,13 +136,17 @@ class RunStream:
                     return self.done
                 case ToolEnd():
                     pass
-            self._next = None
+            self._ready.popleft()
         raise ModelFailed("stream_error", "The agent's stream ended before its run.")
 
     async def _peek(self) -> Event | None:
-        if self._next is None:
-            self._next = await anext(self._source, None)
-        return self._next
+        """Return the next event, which stays in `_ready`; None at the end of the stream."""
+        while not self._ready:
+            more = await anext(self._source, None)
+            if more is None:
+                return None
+            self._ready.extend(more)
+        return self._ready[0]
 
     async def _message(self) -> None:
         """Show the next message of the chat, with one call at most."""
@@ -165,8 +170,8 @@ class RunStream:
 
     async def _pieces(self) -> AsyncIterator[object]:
         """Yield the pieces of the next message, up to the event that ends it."""
-        draft = self._draft
-        while (event := await self._peek()) is not None:
+        draft, ready = self._draft, self._ready
+        while (event := ready[0] if ready else await self._peek()) is not None:
             match event:
                 case Text():
                     if event.role not in ("assistant", "") or event.message_id in self._foreign:
@@ -177,7 +182,7 @@ class RunStream:
                         draft.add_text(event)
                         yield event.delta
                 case Reasoning():
-                    if draft.text or draft.call_id:
+                    if draft.texts or draft.call_id:
                         break
                     draft.add_reasoning(event)
                     if event.delta:
@@ -186,7 +191,7 @@ class RunStream:
                     if not draft.add_call(event):
                         break
                 case ToolEnd():
-                    self._next = None
+                    ready.popleft()
                     break
                 case StateChange() | Activity() | Other():
                     for data in self._data(event):
@@ -201,7 +206,7 @@ class RunStream:
                     break
                 case _:
                     break
-            self._next = None
+            ready.popleft()
         call = draft.end_call()
         if call is not None:
             self._calls_count += 1
@@ -279,8 +284,8 @@ class _Draft:
     def __init__(self, key: str) -> None:
         self._key = key
         self._message_id = ""
-        self.text = ""
-        self._reasoning = ""
+        self.texts: list[str] = []
+        self._reasoning: list[str] = []
         self._reasoning_id = ""
         self._encrypted = ""
         self.call_id = ""
@@ -291,21 +296,22 @@ class _Draft:
     def is_other_text(self, event: Text) -> bool:
         """Return whether the text belongs to the next message."""
         is_other = bool(event.message_id and self._message_id and event.message_id != self._message_id)
-        return bool(self.call_id) or (is_other and bool(self.text))
+        return bool(self.call_id) or (is_other and bool(self.texts))
 
     def add_text(self, event: Text) -> None:
         self._message_id = event.message_id or self._message_id
-        self.text += event.delta
+        self.texts.append(event.delta)
 
     def add_reasoning(self, event: Reasoning) -> None:
         self._reasoning_id = event.message_id or self._reasoning_id
-        self._reasoning += event.delta
+        if event.delta:
+            self._reasoning.append(event.delta)
         self._encrypted = event.encrypted or self._encrypted
 
     def add_call(self, event: ToolStart | ToolArgs) -> bool:
         """Take a part of a call. Returns False if it belongs to the next message."""
         is_next = bool(self.call_id) and bool(event.call_id) and event.call_id != self.call_id
-        is_of_other = bool(event.parent_id and self.text and event.parent_id != self._message_id)
+        is_of_other = bool(event.parent_id and self.texts and event.parent_id != self._message_id)
         if is_next or (is_of_other and not self.call_id):
             return False
         if not self.call_id:
@@ -333,11 +339,11 @@ class _Draft:
         if self._reasoning or self._encrypted:
             thought = {"id": self._reasoning_id or f"{self._key}-reasoning", "role": "reasoning"}
             more = {"encryptedValue": self._encrypted} if self._encrypted else {}
-            found.append({**thought, "content": self._reasoning, **more})
-        if self.text or self.call_id:
+            found.append({**thought, "content": "".join(self._reasoning), **more})
+        if self.texts or self.call_id:
             said: JsonObject = {"id": self._message_id or self._key, "role": "assistant"}
-            if self.text:
-                said["content"] = self.text
+            if self.texts:
+                said["content"] = "".join(self.texts)
             if self.call_id:
                 function = {"name": self._call_name, "arguments": "".join(self._arguments) or "{}"}
                 said["toolCalls"] = [{"id": self.call_id, "type": "function", "function": function}]
