@@ -175,13 +175,13 @@ async def answering(answer: bytes, seen: list[bytes], *, is_cut: bool = False) -
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-        ended.set()
+        handled.set()
 
-    ended = asyncio.Event()
+    handled = asyncio.Event()
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        await asyncio.wait_for(ended.wait(), DEADLINE_SECONDS)
+        await asyncio.wait_for(handled.wait(), DEADLINE_SECONDS)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
