@@ -25,14 +25,16 @@ class ConfiguredAgent(Section, frozen=True):
     """ag_ui: headers of every request, such as Authorization."""
 
     command: list[str] = []
-    """acp: the program and its arguments, such as ["my-coder", "--acp"]."""
+    """acp: the program and its arguments, such as ["my-coder", "--acp"]. It starts in the folder of a chat, so a part
+    that begins with ./ or ../ is made absolute; in threadcast.toml it starts from that file."""
 
     env: list[str] = []
     """acp: names of the server's variables that the program gets. It gets PATH, HOME, LANG and TMPDIR besides, and no
     other."""
 
     workspace: str = ""
-    """acp: the folder in which each chat has a folder of its own. Unset: `workspaces/NAME` in `store.data_dir`."""
+    """acp: the folder in which each chat has a folder of its own. A relative path in threadcast.toml starts from that
+    file. Unset: `workspaces/NAME` in `store.data_dir`."""
 
     mode: str = ""
     model: str = ""

@@ -184,6 +184,14 @@ class _Gathering:
         for table, key in tables:
             if isinstance(table.get(key), str) and table[key]:
                 table[key] = str(directory / table[key])
+        for agent in self._table.get("agents", {}).values():
+            if isinstance(agent.get("workspace"), str) and agent["workspace"]:
+                agent["workspace"] = str(directory / Path(agent["workspace"]).expanduser())
+            if isinstance(agent.get("command"), list):  # its program starts in the folder of a chat
+                agent["command"] = [
+                    str(directory.absolute() / part) if part.startswith(("./", "../")) else part
+                    for part in agent["command"]
+                ]
 
     def read_environment(self) -> None:
         for variable, text in sorted(self._environ.items()):
