@@ -373,6 +373,19 @@ def test_kinds_with_an_address_of_their_own_need_no_base_url_and_are_not_searche
     assert models.default == "", "nobody has named one, and which one is asked costs money"
 
 
+def test_the_program_of_an_agent_may_lie_beside_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "threadcast.toml"
+    file.write_text(
+        '[agents.coder]\nkind = "acp"\ncommand = ["./coder", "--file", "../x", "y/z"]\nworkspace = "work"\n'
+        '[agents.other]\nkind = "acp"\ncommand = ["coder"]\n'
+    )
+    settings = load_settings({}, file=str(file)).settings
+    here = tmp_path.absolute()
+    assert settings.agents["coder"].command == [str(here / "./coder"), "--file", str(here / "../x"), "y/z"]
+    assert settings.agents["coder"].workspace == str(tmp_path / "work")
+    assert (settings.agents["other"].command, settings.agents["other"].workspace) == (["coder"], "")
+
+
 def test_a_key_that_earlier_versions_read_is_left_out_with_a_note(tmp_path: Path) -> None:
     file = tmp_path / "threadcast.toml"
     file.write_text("[limits]\nbeat_seconds = 0.5\nlease_seconds = 2.0\n")

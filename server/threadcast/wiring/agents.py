@@ -45,6 +45,7 @@ def _agent(name: str, wanted: ConfiguredAgent, settings: Settings) -> Agent:
             policies=dict(wanted.policies),
             mode=wanted.mode,
             model=wanted.model,
+            serves_files=wanted.files == "workspace",
             idle_seconds=wanted.idle_seconds,
             silence_seconds=wanted.silence_seconds,
             user=programs_user_in(settings),

@@ -46,7 +46,8 @@ _log = structlog.get_logger()
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """How the agent `name` is run. `env` are names of variables that it gets besides PATH, HOME, LANG and TMPDIR.
-    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions."""
+    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions. Without
+    `serves_files` the agent reads and writes files itself."""
 
     name: str
     command: Sequence[str]
@@ -56,6 +57,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
     mode: str = ""
     model: str = ""
+    serves_files: bool = True
 
 
 class _Known(msgspec.Struct):
@@ -150,7 +152,7 @@ class Children:
             self._processes = ProcessPool(user=program.user)
         shell = {name: value for name, value in env.items() if name not in program.env}
         terminals = Terminals(self._processes, f"{program.name}-{secrets.token_hex(8)}", workspace, shell)
-        session = Session(child, workspace, terminals)
+        session = Session(child, workspace, terminals, serves_files=program.serves_files)
         try:
             await session.initialize()
             known = self._read(chat_id)

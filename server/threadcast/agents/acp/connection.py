@@ -17,7 +17,15 @@ from threadcast.base.boundary import name_of
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["INVALID_PARAMS", "NOT_FOUND", "REQUESTS_MAX", "Connection", "RequestFailed", "checked"]
+__all__ = [
+    "INVALID_PARAMS",
+    "NOT_FOUND",
+    "REQUESTS_MAX",
+    "RESOURCE_NOT_FOUND",
+    "Connection",
+    "RequestFailed",
+    "checked",
+]
 
 REQUESTS_MAX = 64
 """The most requests of the agent that we work on at once; each holds a task. Further ones are refused."""
@@ -26,6 +34,9 @@ REASON_MAX_CHARACTERS = 500
 
 INVALID_PARAMS, NOT_FOUND, INTERNAL, BUSY = -32602, -32601, -32603, -32000
 """Codes of JSON-RPC 2.0, section 5.1; the last is of the range for implementations."""
+
+RESOURCE_NOT_FOUND = -32002
+"""ACP's code for a file that does not exist ("Error handling"). Agents ask for a file before they write it."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

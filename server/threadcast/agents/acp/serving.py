@@ -57,6 +57,7 @@ def serve(
     policies: Mapping[str, Policy] | None = None,
     mode: str = "",
     model: str = "",
+    serves_files: bool = True,
     idle_seconds: float = IDLE_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
     user: ProgramsUser | None = None,
@@ -65,7 +66,8 @@ def serve(
 
     The program gets the variables PATH, HOME, LANG and TMPDIR, and those named in `env`. Each chat has a folder below
     `workspace`. `policies` are those of ACP's kinds of calls (`stream.KINDS`), for the permissions that the agent asks
-    for; the default is `ask`. `mode` and `model` are set in each new session. The program ends after `idle_seconds`
+    for; the default is `ask`. `mode` and `model` are set in each new session. The agent reads and writes files through
+    the server, below the chat's folder; without `serves_files` it does so itself. The program ends after `idle_seconds`
     without a prompt; `silence_seconds` is the longest time without a message of it during a prompt.
 
     Raises:
@@ -88,6 +90,7 @@ def serve(
         idle_seconds=idle_seconds,
         mode=mode,
         model=model,
+        serves_files=serves_files,
     )
     function = _function(Children(program), name, silence_seconds)
     return serve_agent(function, name=name, title=title, description=description, tools=tools)

@@ -83,10 +83,12 @@ SessionEvent: TypeAlias = BaseModel | Permission
 
 
 class Session:
-    """A running agent. `seen` are the ids of the person's messages that the session has been prompted with."""
+    """A running agent. `seen` are the ids of the person's messages that the session has been prompted with. Without
+    `serves_files` the agent is told to read and write files itself."""
 
-    def __init__(self, child: Child, workspace: Workspace, terminals: Terminals) -> None:
+    def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, *, serves_files: bool) -> None:
         self._workspace = workspace
+        self._serves_files = serves_files
         self.terminals = terminals
         self._connection = Connection(child, self._request, self._update)
         self._events: asyncio.Queue[SessionEvent | None] = asyncio.Queue(EVENTS_WAITING_MAX)
@@ -109,7 +111,8 @@ class Session:
 
     async def initialize(self) -> None:
         """Agree on the protocol. Raises ModelFailed."""
-        can = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True)
+        files = FileSystemCapabilities(read_text_file=self._serves_files, write_text_file=self._serves_files)
+        can = ClientCapabilities(fs=files, terminal=True)
         hello = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
             client_capabilities=can,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from threadcast.agents.acp.connection import INVALID_PARAMS, RequestFailed
+from threadcast.agents.acp.connection import INVALID_PARAMS, RESOURCE_NOT_FOUND, RequestFailed
 from threadcast.tools.programs_user import ProgramsUser
 
 __all__ = ["FILE_MAX_BYTES", "Workspace"]
@@ -143,5 +143,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def _told(path: str) -> Iterator[None]:
     try:
         yield
+    except FileNotFoundError:
+        raise RequestFailed(f"Resource not found: {path:.200}", RESOURCE_NOT_FOUND) from None  # agents read these words
     except OSError as wrong:
         raise RequestFailed(f"{path:.200}: {wrong.strerror or 'failed'}", INVALID_PARAMS) from None
