@@ -38,6 +38,9 @@ class Coder:
     async def initialize(self, protocol_version: int, **more: Any) -> s.InitializeResponse:
         able = s.AgentCapabilities(
             load_session="--no-load" not in sys.argv,
+            session_capabilities=s.SessionCapabilities(resume=s.SessionResumeCapabilities())
+            if "--resume" in sys.argv
+            else None,
             prompt_capabilities=s.PromptCapabilities(image=True, embedded_context=True),
         )
         note("started", str(os.getpid()))
@@ -75,6 +78,11 @@ class Coder:
         note("sessions", f"load {session_id}")
         await self.say(session_id, "OLD WORDS ")
         return s.LoadSessionResponse()
+
+    async def resume_session(self, cwd: str, session_id: str, **more: Any) -> s.ResumeSessionResponse:
+        self.cwd[session_id] = cwd
+        note("sessions", f"resume {session_id}")
+        return s.ResumeSessionResponse()
 
     async def cancel(self, session_id: str, **more: Any) -> None:
         note("effects", "cancelled")
@@ -168,6 +176,52 @@ class Coder:
             except acp.RequestError:
                 await self.say(session, "no ")
 
+    async def remove(self, session: str, words: str) -> None:
+        await self.say(session, f"remove: {await self.ask(session, 'r1', 'Delete a.txt', kind='delete')}")
+
+    async def run(self, session: str, words: str) -> None:
+        await self.say(session, f"run: {await self.ask(session, 'x1', 'Run make', kind='execute')}")
+
+    async def unknown(self, session: str, words: str) -> None:
+        """Finish a call that never began, and ask with one that no update has told."""
+        await self.done(session, "never", "nothing")
+        await self.say(session, f"asked: {await self.ask(session, 'new', 'Run it', kind='execute')}")
+
+    async def many_calls(self, session: str, words: str) -> None:
+        for number in range(600):
+            call_id = "same" if words.endswith("same") else f"c{number}"
+            await self.update(session, acp.start_tool_call(call_id, "Look", kind="read", status="in_progress"))
+            await self.done(session, call_id, "seen")
+
+    async def many_permissions(self, session: str, words: str) -> None:
+        answers = [await self.ask(session, f"p{number}", "Run", kind="execute") for number in range(4)]
+        await self.say(session, " ".join(answers))
+
+    async def many_updates(self, session: str, words: str) -> None:
+        await self.say(session, *["word "] * 20)
+
+    async def late(self, session: str, words: str) -> None:
+        """Send an update after the prompt has ended."""
+
+        async def later() -> None:
+            await asyncio.sleep(0.05)
+            await self.say(session, "LATE ")
+            note("effects", "late")
+
+        self.later = asyncio.create_task(later())
+        await self.say(session, "In time.")
+
+    async def silent(self, session: str, words: str) -> None:
+        await self.say(session, "I think. ")
+        await asyncio.Event().wait()
+
+    async def forks(self, session: str, words: str) -> None:
+        """Leave a process behind that ignores SIGTERM."""
+        code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+        note("forked", str(process.pid))
+        await self.say(session, "Forked.")
+
     async def slow(self, session: str, words: str) -> str:
         await self.say(session, "I begin. ")
         await self.cancelled.wait()
@@ -206,4 +260,4 @@ class Coder:
 
 if __name__ == "__main__":
     agent: Any = Coder()  # Any: it has those methods of acp.Agent that are needed
-    asyncio.run(acp.run_agent(agent))
+    asyncio.run(acp.run_agent(agent, use_unstable_protocol=True))  # `session/resume` is new

@@ -187,7 +187,54 @@ async def test_stop_cancels_the_prompt_and_the_next_message_goes_on(server: Proc
     assert texts(watcher)[-1] == "Hello there"
 
 
-@pytest.mark.parametrize("more", [(), ("--no-load",)])
+@pytest.mark.parametrize(("words", "said"), [("remove", "remove: no"), ("run", "run: yes")])
+async def test_a_policy_answers_a_permission_without_a_person(server: Process, words: str, said: str) -> None:
+    watcher = await answered(server, words)
+    assert texts(watcher)[-1] == said
+
+
+async def test_a_call_that_no_update_has_told_is_shown_before_it_is_asked_about(server: Process) -> None:
+    watcher = await answered(server, "unknown")
+    assert texts(watcher)[-1] == "asked: yes"
+    assert ("tool", "nothing") in watcher.messages, "a call that only ended is shown with its result"
+
+
+@pytest.mark.parametrize("words", ["many-calls", "many-calls same"])
+async def test_a_prompt_makes_so_many_calls_even_if_all_have_one_id(server: Process, words: str) -> None:
+    watcher = await answered(server, words)
+    assert error_of(watcher).message == "The agent made more than 500 calls in one prompt."
+
+
+async def test_an_edited_message_and_another_branch_begin_a_session_with_the_conversation(server: Process) -> None:
+    async with asked(server, "coder", "hello") as (chat_id, watcher):
+        await watcher.at_rest()
+        mode = {"type": "set_params", "client_request_id": "m", "patch": {"mode": "coder"}}
+        await command(server.url, chat_id, mode)
+        await command(server.url, chat_id, user_message("b", "plan"))
+        await watcher.at_rest(2)
+        assert watcher.state is not None
+        edit = {"type": "update_message", "client_request_id": "c", "message_id": watcher.state.path[0]}
+        sessions = len(lines(server, "sessions"))
+        body = {**edit, "content": "hello again", "mode": "branch", "regenerate": True}
+        await command(server.url, chat_id, body)
+        await watcher.at_rest(3)
+    assert [text for _, text in watcher.messages] == ["hello again", "Hello there"]
+    assert [line.split()[0] for line in lines(server, "sessions")[sessions:]][:1] == ["new"]
+    assert len(json.loads(lines(server, "prompts")[-1])) == 1, "nothing came before the edited message"
+
+
+async def test_a_process_that_an_agent_leaves_behind_ends_with_the_program(server: Process) -> None:
+    async with asked(server, "coder", "forks") as (chat_id, watcher):
+        await watcher.at_rest()
+        [pid] = lines(server, "forked")[-1:]
+        await command(server.url, chat_id, user_message("b", "dies", params={"mode": "coder"}))
+        await watcher.at_rest(2)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while Path(f"/proc/{pid}").exists():
+                await anyio.sleep(0.02)
+
+
+@pytest.mark.parametrize("more", [(), ("--resume",), ("--no-load",)])
 async def test_kill_9_in_a_prompt_interrupts_and_the_next_message_continues_the_session(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
@@ -210,7 +257,8 @@ async def test_kill_9_in_a_prompt_interrupts_and_the_next_message_continues_the_
             await watcher.at_rest(2)
         assert texts(watcher) == ["I edit. ", "Hello there"]
         sessions = [line.split() for line in (tmp_path / "sessions").read_text().splitlines()]
-        assert [each[0] for each in sessions] == ["new", "new" if more else "load"]
+        begun = {(): "load", ("--resume",): "resume", ("--no-load",): "new"}[more]
+        assert [each[0] for each in sessions] == ["new", begun]
         prompt = json.loads((tmp_path / "prompts").read_text().splitlines()[-1])
-        assert len(prompt) == (2 if more else 1)
-        assert not more or "assistant: I edit. " in prompt[0]["text"]
+        assert len(prompt) == (2 if begun == "new" else 1)
+        assert begun != "new" or "assistant: I edit. " in prompt[0]["text"]

@@ -118,7 +118,7 @@ class PromptStream:
         self._name = name
         self._silence_seconds = silence_seconds
         self._next: SessionEvent | None = None
-        self._messages_count = 0
+        self._messages_count = self._calls_count = 0
         self._calls: dict[str, _Call] = {}
         self._plan: JsonObject | None = None
         self._failed: ModelFailed | None = None
@@ -233,9 +233,10 @@ class PromptStream:
         """Return the call of an update. Raises ModelFailed: the agent makes too many calls."""
         call = self._calls.get(update.tool_call_id)
         if call is None or (call.is_reported and isinstance(update, ToolCallStart)):
-            if len(self._calls) >= CALLS_MAX:
+            if self._calls_count >= CALLS_MAX:  # an agent may use one id for all
                 raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one prompt.")
-            call = self._calls[update.tool_call_id] = _Call(len(self._calls))
+            call = self._calls[update.tool_call_id] = _Call(self._calls_count)
+            self._calls_count += 1
         call.take(update)
         return call
 
