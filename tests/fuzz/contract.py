@@ -114,6 +114,20 @@ EXAMPLES: dict[str, list[JsonObject]] = {
     "pageChat": [
         {"message": "hi", "context": {"current_page": "a"}, "interaction_type": "text", "conversation_id": None},
     ],
+    "aiSdkChat": [
+        {
+            "id": "pages",
+            "trigger": "submit-message",
+            "messageId": None,
+            "messages": [
+                {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
+                {"id": "m2", "role": "assistant", "parts": [{"type": "tool-x", "toolCallId": "c", "state": "x"}]},
+                {"id": "m3", "role": "user", "parts": [{"type": "text", "text": "again"}]},
+            ],
+            "tools": [{"name": "t", "description": "d", "input_schema": {}}],
+            "model": "demo/echo",
+        },
+    ],
     "chatCompletions": [
         {
             "messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}],

@@ -34,6 +34,12 @@ CREATING: list[JsonObject] = [
     {"type": "branch_from_chat", "client_request_id": "c5", "source_chat_id": "s", "up_to_message_id": "m"},
 ]
 
+AI_SDK: JsonObject = {
+    "id": "{chat_id}",
+    "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "x"}]}],
+}
+"""A body of the door of the AI SDK."""
+
 LARGE = "x" * 100_000
 """A text that the server stores as a blob of the chat, before it posts the command."""
 
@@ -109,6 +115,12 @@ async def test_every_route_answers_a_foreign_a_deleted_and_an_unknown_chat_alike
         ]
         requests += [
             ("POST", "/chat", {"json": {"session_id": "{chat_id}", "message": "x"}}),
+            ("POST", "/ai-sdk/chat", {"json": {**AI_SDK, "trigger": "regenerate-message"}}),
+            (
+                "POST",
+                "/ai-sdk/chat",
+                {"json": {**AI_SDK, "messages": [{**AI_SDK["messages"][0], "role": "assistant"}]}},
+            ),
             ("POST", "/api/chat/stream", {"json": {"conversation_id": "{chat_id}", "message": "x"}}),
             (
                 "POST",

@@ -13,7 +13,10 @@ from threadcast.settings.doors import DoorName
 
 __all__ = ["BUILT", "door_routes"]
 
-BUILT: dict[DoorName, str] = {"openai": "threadcast.compat.openai.routes"}
+BUILT: dict[DoorName, str] = {
+    "openai": "threadcast.compat.openai.routes",
+    "ai_sdk": "threadcast.compat.ai_sdk.routes",
+}
 """The module with the endpoints of each door."""
 
 

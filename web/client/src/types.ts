@@ -92,6 +92,13 @@ export interface AppendReasoning {
   text: string;
 }
 
+/** The approval of a tool part. `approved` is absent while nobody has decided. */
+export interface Approval {
+  id: string;
+  approved?: boolean | null;
+  reason?: string | null;
+}
+
 /** The tools whose calls need no approval in this chat. `mcp__SERVER__*` means all tools of that MCP server (PROTOCOL §11). */
 export interface Approvals {
   tools: string[];
@@ -262,6 +269,17 @@ export interface ChatModes {
 export interface ChatRemoved {
   type: "chat_removed";
   reason: string;
+}
+
+/** The body of `POST /ai-sdk/chat`. `tools`, `model` and `mode` are additional keys that a page gives its transport as `body`: tools that the page carries out, and the model and profile of a new chat or message. */
+export interface ChatRequest {
+  id: string;
+  messages: UIMessage[];
+  trigger?: "regenerate-message" | "submit-message";
+  messageId?: string | null;
+  tools?: DeclaredTool[];
+  model?: string | null;
+  mode?: string | null;
 }
 
 /** The chat as it is at `position`. `id` is the value of `?from=` with which a subscription continues from here. */
@@ -1669,6 +1687,27 @@ export interface Typing {
 export interface TypingNotice {
   typing: boolean;
   stream_id?: string;
+}
+
+/** A message as pages keep it. */
+export interface UIMessage {
+  id: string;
+  role: "assistant" | "system" | "user";
+  parts: UIPart[];
+}
+
+/** A part of a UI message. Only the fields of texts, files and tools are read. */
+export interface UIPart {
+  type: string;
+  text?: string | null;
+  url?: string | null;
+  mediaType?: string | null;
+  filename?: string | null;
+  toolCallId?: string;
+  state?: string | null;
+  output?: unknown;
+  errorText?: string | null;
+  approval?: Approval | null;
 }
 
 /** Edits a message. An absent field stays unchanged. `branch` adds the edited message as a sibling. `tools` are for messages of the user, as in `user_message`. */
