@@ -31,7 +31,8 @@ VALUES_MAX = 100_000
 
 LINES_PER_SECOND = 2_000.0
 BYTES_PER_SECOND = 8_388_608.0
-"""The pace of an agent on average. A model writes 200 tokens a second; a faster agent waits at its pipe."""
+"""The pace of an agent on average, the same for its error output. A model writes 200 tokens a second; a faster agent
+waits at its pipe."""
 
 PIECE_BYTES = 65_536
 
@@ -62,7 +63,8 @@ class Child:
         self._life = life
         self._report = report
         self._pace = Throttle()
-        self._error_pace = Throttle(500.0)
+        self._error_pace = Throttle()
+        self._logged_pace = Throttle(500.0)
         self._forget = close_in_children(lambda: [self._life])
         self._errors = asyncio.create_task(self._log_errors(), name=f"acp {name} stderr")  # ended by `stop`
 
@@ -124,8 +126,6 @@ class Child:
         """
         try:
             async for line in lines(self._pieces(), LINE_MAX_BYTES):
-                if not line.strip():
-                    continue
                 bounds = JsonBounds(VALUES_MAX)
                 if not bounds.is_within(line):
                     for _ in bounds.check(bytearray(line)):
@@ -133,7 +133,8 @@ class Child:
                 pause = self._pace.late_seconds(1 / LINES_PER_SECOND + len(line) / BYTES_PER_SECOND)
                 if pause:
                     await asyncio.sleep(pause)
-                yield line
+                if line.strip():
+                    yield line
         except TooLarge:
             raise ChildBroke(f"The agent sent a line with more than {VALUES_MAX:,} values.") from None
         except OverflowError:
@@ -197,9 +198,11 @@ class Child:
         held, dropped = b"", 0
         while piece := await self._process.stderr.read(PIECE_BYTES):
             *complete, held = (held + piece).split(b"\n")
+            if pause := self._error_pace.late_seconds(len(complete) / LINES_PER_SECOND + len(piece) / BYTES_PER_SECOND):
+                await asyncio.sleep(pause)
             held = held[:ERROR_LINE_MAX_CHARACTERS]
             for line in complete:
-                if not self._error_pace.admits(1 / ERROR_LINES_PER_SECOND):
+                if not self._logged_pace.admits(1 / ERROR_LINES_PER_SECOND):
                     dropped += 1
                     continue
                 text = line.decode(errors="replace")[:ERROR_LINE_MAX_CHARACTERS].rstrip()

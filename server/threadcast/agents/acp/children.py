@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import secrets
-import time
 from collections.abc import Coroutine, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -72,7 +71,8 @@ class Children:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._idle: dict[str, tuple[float, Session]] = {}
+        self._idle: dict[str, tuple[asyncio.TimerHandle, Session]] = {}
+        """The agents between two prompts, the longest idle first, and the timer that ends each."""
         self._busy_count = 0
         self._processes: ProcessPool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +85,7 @@ class Children:
         """
         asked = [each for each in messages if each.role == "user"]
         ids = [each.message_id for each in asked]
-        _, session = self._idle.pop(chat_id, (0.0, None))
+        session = self._no_longer_idle(chat_id) if chat_id in self._idle else None
         self._busy_count += 1
         try:
             if session is not None and (session.broken or not _continues(session.seen, ids)):
@@ -114,16 +114,16 @@ class Children:
         if not is_usable or session.broken or chat_id in self._idle:
             self._own(session.close())
             return
-        self._idle[chat_id] = (time.monotonic(), session)
-        self._own(self._end_when_idle(chat_id, session))
+        loop = asyncio.get_running_loop()
+        self._idle[chat_id] = (loop.call_later(self._program.idle_seconds, self._end_idle, chat_id), session)
 
-    async def _end_when_idle(self, chat_id: str, session: Session) -> None:
-        await asyncio.sleep(self._program.idle_seconds)
-        if self._idle.get(chat_id, (0.0, None))[1] is session:
-            since = self._idle[chat_id][0]
-            if time.monotonic() - since >= self._program.idle_seconds - 0.1:
-                del self._idle[chat_id]
-                await session.close()
+    def _end_idle(self, chat_id: str) -> None:
+        self._own(self._no_longer_idle(chat_id).close())
+
+    def _no_longer_idle(self, chat_id: str) -> Session:
+        timer, session = self._idle.pop(chat_id)
+        timer.cancel()
+        return session
 
     async def _started(self, chat_id: str, ids: Sequence[str]) -> Session:
         """Start an agent with the chat's session, or with a new one. Raises ModelFailed."""
@@ -133,8 +133,7 @@ class Children:
                 raise ModelFailed(
                     "rate_limited", f"{CHILDREN_MAX} chats use this agent now; try again soon.", retryable=True
                 )
-            oldest = min(self._idle, key=lambda each: self._idle[each][0])
-            await self._idle.pop(oldest)[1].close()
+            await self._no_longer_idle(next(iter(self._idle))).close()
         try:
             workspace = Workspace(self._folder(chat_id), program.user)
         except OSError as wrong:

@@ -6,7 +6,7 @@ that a hostile agent could fill the memory and chunks could change places. The m
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +30,11 @@ __all__ = [
 REQUESTS_MAX = 64
 """The most requests of the agent that we work on at once; each holds a task. Further ones are refused."""
 
+REQUESTS_MAX_BYTES = 67_108_864
+"""The most bytes of these requests: four of the longest lines. Further ones are refused."""
+
+_READ_FILE = "fs/read_text_file"
+
 REASON_MAX_CHARACTERS = 500
 
 INVALID_PARAMS, NOT_FOUND, INTERNAL, BUSY = -32602, -32601, -32603, -32000
@@ -50,14 +55,14 @@ class RequestFailed(Exception):
 
 
 class Connection:
-    """One connection. `on_request` answers the agent's requests, and `on_update` takes the notification
-    `session/update`; the next line is read only when it returns. Both get the method's params, unchecked."""
+    """One connection. `on_request` answers the agent's requests. `on_update` takes the notification `session/update`
+    and the bytes of its line; the next line is read only when it returns. Both get the method's params, unchecked."""
 
     def __init__(
         self,
         child: Child,
         on_request: Callable[[str, Any], Awaitable[JsonObject]],
-        on_update: Callable[[Any], Awaitable[None]],
+        on_update: Callable[[Any, int], Awaitable[None]],
     ) -> None:
         self._child = child
         self._on_request = on_request
@@ -65,6 +70,8 @@ class Connection:
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._count = 0
         self._answers: set[asyncio.Task[None]] = set()
+        self._requests_bytes = 0
+        self._reading_file = asyncio.Lock()
         self.broken = ""
         """Why the connection has ended; '' while it is open."""
         self._reader = asyncio.create_task(self._read(), name="acp reader")  # ended by `close`
@@ -130,9 +137,9 @@ class Connection:
         if isinstance(method, str):
             if number is None:
                 if method == "session/update":
-                    await self._on_update(message.get("params"))
+                    await self._on_update(message.get("params"), len(line))
             elif isinstance(number, int | str):
-                self._answer(number, method, message.get("params"))
+                await self._answer(number, method, message.get("params"), len(line))
             return
         answer = self._open.get(number) if isinstance(number, int) else None
         if answer is None or answer.done():
@@ -146,31 +153,39 @@ class Connection:
         else:
             answer.set_result(message.get("result"))
 
-    def _answer(self, number: int | str, method: str, params: Any) -> None:  # Any: JSON of the agent
-        if len(self._answers) >= REQUESTS_MAX:
-            error = {"code": BUSY, "message": f"at most {REQUESTS_MAX} requests at once"}
-            self._own(self._write({"jsonrpc": "2.0", "id": number, "error": error}))
-        else:
-            self._own(self._answered(number, method, params))
+    async def _answer(self, number: int | str, method: str, params: Any, size: int) -> None:  # Any: JSON of the agent
+        if len(self._answers) >= REQUESTS_MAX or self._requests_bytes + size > REQUESTS_MAX_BYTES:
+            limit = f"at most {REQUESTS_MAX} requests of {REQUESTS_MAX_BYTES:,} bytes together at once"
+            # Written by the reader: an agent that does not take its answers is not read either.
+            await self._write({"jsonrpc": "2.0", "id": number, "error": {"code": BUSY, "message": limit}})
+            return
+        self._requests_bytes += size
+        self._own(self._answered(number, method, params)).add_done_callback(lambda _: self._release(size))
+
+    def _release(self, size: int) -> None:
+        self._requests_bytes -= size
 
     async def _answered(self, number: int | str, method: str, params: Any) -> None:  # Any: JSON of the agent
         message: JsonObject = {"jsonrpc": "2.0", "id": number}
-        try:
-            message["result"] = await self._on_request(method, params)
-        except RequestFailed as wrong:
-            message["error"] = {"code": wrong.code, "message": str(wrong)}
-        except Exception as wrong:  # boundary: one request of the agent
-            message["error"] = {"code": INTERNAL, "message": f"the request failed: {name_of(wrong)}"}
-        await self._write(message)
+        # The next file is read when the agent has taken the one before; otherwise 64 files would wait in memory.
+        async with self._reading_file if method == _READ_FILE else nullcontext():
+            try:
+                message["result"] = await self._on_request(method, params)
+            except RequestFailed as wrong:
+                message["error"] = {"code": wrong.code, "message": str(wrong)}
+            except Exception as wrong:  # boundary: one request of the agent
+                message["error"] = {"code": INTERNAL, "message": f"the request failed: {name_of(wrong)}"}
+            await self._write(message)
 
     async def _write(self, message: JsonObject) -> None:
         await self._child.write(msgspec.json.encode(message))
 
-    def _own(self, work: Any) -> None:  # Any: a coroutine without a result
+    def _own(self, work: Any) -> "asyncio.Task[None]":  # Any: a coroutine without a result
         """Run `work` in a task of this connection. A task that fails has met the child's end, which `_read` tells."""
         task = asyncio.create_task(_quiet(work))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
+        return task
 
     def _end(self, why: str) -> None:
         self.broken = self.broken or why

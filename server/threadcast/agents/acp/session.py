@@ -63,6 +63,12 @@ CANCEL_SECONDS = 0.6
 EVENTS_WAITING_MAX = 256
 """Updates that wait to be shown; further ones wait in the agent's pipe."""
 
+LARGE_UPDATE_BYTES = 65_536
+"""An update of more bytes waits in the agent's pipe until no other waits, so that those that wait have 16 MB."""
+
+SESSION_ID_MAX_CHARACTERS = 1_000
+"""The longest id of a session: it is a part of each message in both directions. Agents use UUIDs."""
+
 UPDATES_MAX = 100_000
 """The most updates in one prompt. An hour of a fast model has 50,000."""
 
@@ -149,6 +155,9 @@ class Session:
         sign-in, or has no such mode or model."""
         new = NewSessionRequest(cwd=str(self._workspace.root), mcp_servers=[])
         found = await self._connection.request("session/new", new, NewSessionResponse, START_SECONDS)
+        if len(found.session_id) > SESSION_ID_MAX_CHARACTERS:
+            limit = f"{SESSION_ID_MAX_CHARACTERS:,} characters"
+            raise ModelFailed("llm_error", f"The id of the agent's session has more than {limit}.")
         self.session_id = found.session_id
         options = [each for each in found.config_options or () if isinstance(each, SessionConfigOptionSelect)]
         if mode:
@@ -189,6 +198,7 @@ class Session:
         prompt = self._prompt
         while prompt is not None:
             if not self._events.empty():
+                self._events.task_done()
                 return self._events.get_nowait()
             if prompt.done():
                 return None
@@ -197,6 +207,7 @@ class Session:
                 seconds = None if self._permissions else silence_seconds
                 await asyncio.wait({waiting, prompt}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 if waiting.done():
+                    self._events.task_done()
                     return waiting.result()
                 if not prompt.done() and seconds is not None:
                     raise ModelFailed("timeout", f"The agent has sent nothing for {seconds:g} seconds.")
@@ -243,7 +254,7 @@ class Session:
         """End the agent's program and its terminals."""
         await asyncio.gather(self._connection.close(), self.terminals.close())
 
-    async def _update(self, params: Any) -> None:  # Any: JSON of the agent
+    async def _update(self, params: Any, size: int) -> None:  # Any: JSON of the agent
         if self._prompt is None or self._prompt.done():
             return  # while a session loads, the agent repeats what has been shown
         self._updates_count += 1
@@ -258,12 +269,14 @@ class Session:
         except (ValidationError, RecursionError):
             return  # a newer agent has updates that this version does not know
         if found.session_id == self.session_id:
-            await self._put(found.update)
+            await self._put(found.update, size)
 
-    async def _put(self, event: SessionEvent) -> None:
+    async def _put(self, event: SessionEvent, size: int = 0) -> None:
         while self._prompt is not None and not self._prompt.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):  # the prompt may end while nobody reads
+                    if size > LARGE_UPDATE_BYTES:
+                        await self._events.join()
                     await self._events.put(event)
                     return
 

@@ -42,6 +42,11 @@ CALLS_MAX = 500
 INPUT_MAX_BYTES = 65_536
 """The most bytes of a call's own input that people are shown; every snapshot contains it."""
 
+OPEN_CALLS_MAX_BYTES = 33_554_432
+"""The most bytes that the agent may tell about its open calls: two of the longest lines. They are in memory."""
+
+CALL_ID_MAX_CHARACTERS = 1_000
+
 RESULT_MAX_CHARACTERS = 64_000
 CHANGE_MAX_CHARACTERS = 100_000
 """The longest text of a file, before or after, in a shown change: a payload has at most 256,000 bytes."""
@@ -76,6 +81,8 @@ class _Call:
         self.content: list[Any] = []  # Any: the three kinds of content of a call
         self.id = ""
         self.shown: JsonObject = {}
+        self.shown_kind = ""
+        self.content_bytes = 0
         self.is_begun = False
         self.is_reported = False
 
@@ -83,12 +90,25 @@ class _Call:
         self.title = update.title[:TITLE_MAX_CHARACTERS] if update.title is not None else self.title
         self.kind = update.kind or self.kind
         self.status = update.status or self.status
-        self.input = update.raw_input if update.raw_input is not None else self.input
-        self.output = update.raw_output if update.raw_output is not None else self.output
+        if update.raw_input is not None:
+            self.input = _shortened(update.raw_input, INPUT_MAX_BYTES)
+        if update.raw_output is not None:
+            self.output = _shortened(update.raw_output, RESULT_MAX_CHARACTERS)
         if update.locations is not None:
             self.locations = [_location(each.path, each.line) for each in update.locations[:LOCATIONS_MAX]]
         if update.content is not None:
             self.content = list(update.content)
+            self.content_bytes = sum(len(each.model_dump_json()) for each in self.content)
+
+    def forget(self) -> None:
+        """Drop what was needed until the call's result was shown."""
+        self.input = self.output = None
+        self.content, self.content_bytes = [], 0
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the call is another one than people were shown."""
+        return self.shown != self.arguments() or self.shown_kind != self.kind
 
     @property
     def is_described(self) -> bool:
@@ -100,9 +120,7 @@ class _Call:
         if self.locations:
             found["locations"] = self.locations
         if self.input is not None:
-            encoded = msgspec.json.encode(self.input)
-            text = encoded[:INPUT_MAX_BYTES].decode(errors="ignore")
-            found["input"] = self.input if len(encoded) <= INPUT_MAX_BYTES else f"{text} …"
+            found["input"] = self.input
         return found
 
     def changes(self) -> list[FileEditToolCallContent]:
@@ -226,22 +244,25 @@ class PromptStream:
         return None if found is None else Usage(found.input_tokens, found.output_tokens, found.total_tokens)
 
     def _is_shown(self, event: ToolCallStart | ToolCallProgress) -> bool:
-        known = self._calls.get(event.tool_call_id)
+        known = self._calls.get(event.tool_call_id[:CALL_ID_MAX_CHARACTERS])
         return known is not None and bool(known.id)
 
     def _described(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> _Call:
         """Return the call of an update. Raises ModelFailed: the agent makes too many calls."""
-        call = self._calls.get(update.tool_call_id)
+        call_id = update.tool_call_id[:CALL_ID_MAX_CHARACTERS]
+        call = self._calls.get(call_id)
         if call is None or (call.is_reported and isinstance(update, ToolCallStart)):
             if self._calls_count >= CALLS_MAX:  # an agent may use one id for all
                 raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one prompt.")
-            call = self._calls[update.tool_call_id] = _Call(self._calls_count)
+            call = self._calls[call_id] = _Call(self._calls_count)
             self._calls_count += 1
         call.take(update)
+        if sum(each.content_bytes for each in self._calls.values()) > OPEN_CALLS_MAX_BYTES:
+            raise ModelFailed("limit", f"The agent's open calls have more than {OPEN_CALLS_MAX_BYTES:,} bytes.")
         return call
 
     def _piece_of(self, call: _Call) -> Call:
-        call.shown = call.arguments()
+        call.shown, call.shown_kind = call.arguments(), call.kind
         return Call(f"{self._name}_{call.kind}", call.shown)
 
     async def _show(self, call: _Call) -> None:
@@ -260,12 +281,15 @@ class PromptStream:
                 return
             await self._show(call)
         await self._show_changes(call)
+        if call.is_reported:
+            call.forget()
         if call.is_reported or call.status == "pending":
             return
         await self._begin(call)
         if call.status in ("completed", "failed"):
             call.is_reported = True
             await self._seam.report(call.id, ToolResult(content=self._result(call), failed=call.status == "failed"))
+            call.forget()
         elif text := self._content(call):
             await self._seam.progress(call.id, text[-2_000:])
 
@@ -312,31 +336,39 @@ class PromptStream:
     async def _ask(self, permission: Permission) -> None:
         """Show the call that the agent asks about, and ask people meanwhile."""
         call = self._described(permission.request.tool_call)
-        if call.id and (call.shown != call.arguments() and not call.is_begun):
-            call.is_reported = True
-            await self._seam.report(call.id, ToolResult(content=ASKED_AGAIN))
-            call.id, call.is_reported = "", False
+        if call.id and (call.is_reported or call.is_changed):
+            shown, call.id = call.id, ""
+            if not call.is_reported:
+                await self._seam.report(shown, ToolResult(content=ASKED_AGAIN))
+            call.is_reported = call.is_begun = False
         if not call.id:
             await self._show(call)
         await self._show_changes(call)
-        task = asyncio.create_task(self._decide(call, permission), name=f"acp permission {call.id}")
+        task = asyncio.create_task(self._decide(call, call.id, permission), name=f"acp permission {call.id}")
         self._decisions.add(task)  # cancelled by `show`
         task.add_done_callback(self._decisions.discard)
 
-    async def _decide(self, call: _Call, permission: Permission) -> None:
+    async def _decide(self, call: _Call, call_id: str, permission: Permission) -> None:
+        """Answer a permission. `call_id` is the shown call that people decide about."""
         try:
-            approval = await self._seam.approve(call.id, must_ask=False)
-            is_allowed = approval.accepted and not _is_edited(approval, call)
+            approval = await self._seam.approve(call_id, must_ask=False)
+            is_allowed = approval.accepted and call.id == call_id and not _is_edited(approval, call)
             if is_allowed:
                 await self._begin(call)
-            elif not call.is_reported:
+            elif call.id == call_id and not call.is_reported:
                 call.is_reported = True
-                await self._seam.report(call.id, ToolResult(content=EDITED, failed=True))
+                await self._seam.report(call_id, ToolResult(content=EDITED, failed=True))
             if not permission.answer.done():
                 permission.answer.set_result(_option(permission.request.options, is_allowed))
         finally:
             if not permission.answer.done():
                 permission.answer.set_result(None)
+
+
+def _shortened(value: Any, max_bytes: int) -> Any:  # Any: JSON of the agent
+    """Return a JSON value, or the beginning of its text if it is longer."""
+    encoded = msgspec.json.encode(value)
+    return value if len(encoded) <= max_bytes else f"{encoded[:max_bytes].decode(errors='ignore')} …"
 
 
 def _is_edited(approval: Approval, call: _Call) -> bool:
