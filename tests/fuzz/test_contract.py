@@ -58,6 +58,10 @@ BEYOND_SCHEMA = {
 LAST_WORDS = re.compile(r"/messages/\d+/content")
 """`chatCompletions` reads the content of the last message with the role user alone, which JSON Schema cannot name."""
 
+AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a file must be a data URL")
+"""Rules of the AI SDK's door that its schema cannot say: the last message of the user counts, ids are bounded in bytes,
+and files are data URLs."""
+
 Verdict: TypeAlias = tuple[bool, str]
 """Whether the server refused the body, and its message."""
 
@@ -82,6 +86,8 @@ def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
 
 def is_beyond_schema(operation_id: str, words: str) -> bool:
     if operation_id == "chatCompletions" and LAST_WORDS.search(words):
+        return True
+    if operation_id == "aiSdkChat" and AI_SDK_BEYOND.search(words):
         return True
     # The document counts the bytes of a blob.
     return operation_id != "uploadBlob" and any(known in words for known in BEYOND_SCHEMA)
