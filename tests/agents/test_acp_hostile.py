@@ -229,12 +229,15 @@ async def test_large_updates_wait_in_the_pipe_of_the_agent(tmp_path: Path) -> No
 async def test_an_idle_agent_holds_one_timer_however_many_prompts_it_had(tmp_path: Path) -> None:
     children = program(tmp_path)
     words: list[str] = []
+    timers: list[asyncio.TimerHandle] = []
     for _ in range(3):
         words.append("hello")
         session, blocks = await children.take("chat", said(*words))
         session.prompt(blocks)
         await read_all(session)
         children.give_back("chat", session, is_usable=True)
+        timers.append(children._idle["chat"][0])
+    assert [each.cancelled() for each in timers] == [True, True, False]
     assert not children._tasks
     children._end_idle("chat")
     async with asyncio.timeout(DEADLINE_SECONDS):
