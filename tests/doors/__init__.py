@@ -1,0 +1,1 @@
+"""Clients of other servers, unpatched, against the doors."""

@@ -122,11 +122,6 @@ async def test_every_route_answers_a_foreign_a_deleted_and_an_unknown_chat_alike
                 {"json": {**AI_SDK, "messages": [{**AI_SDK["messages"][0], "role": "assistant"}]}},
             ),
             ("POST", "/api/chat/stream", {"json": {"conversation_id": "{chat_id}", "message": "x"}}),
-            (
-                "POST",
-                "/v1/chat/completions",
-                {"json": {"messages": [{"role": "user", "content": "x"}], "metadata": {"chat_id": "{chat_id}"}}},
-            ),
         ]
         before = (await bob.get(f"/v1/chats/{LIVE}", headers=bearer("ann"))).json()
         for method, path, more in requests:

@@ -15,7 +15,7 @@ from threadcast.agent_loop.steps import CallModel, RunTool
 from threadcast.chat.internal_commands import CancelQueued
 from threadcast.compat.agent_chat import AgentChat
 from threadcast.compat.base import OutFrame, Projection, RunSlice
-from threadcast.compat.openai_chunks import OpenAIChunks
+from threadcast.compat.openai.chunks import ROUND_SEPARATOR, OpenAIChunks
 from threadcast.compat.page_chat import PageChat, tool_marker
 from threadcast.compat.text_chat import TextChat
 from threadcast.profiles.profile import ChatTools, Profile
@@ -38,7 +38,7 @@ MINE = "mine"
 
 
 def openai_chunks(chat_id: str) -> OpenAIChunks:
-    return OpenAIChunks(chat_id, "cmpl-1", model="demo/echo", created_seconds=7, with_usage=True)
+    return OpenAIChunks(chat_id, "cmpl-1", model="demo/echo", created_seconds=7, with_usage=True, link="https://h/c/c1")
 
 
 WIRES: list[Callable[[str], Projection]] = [TextChat, AgentChat, PageChat, openai_chunks]
@@ -82,13 +82,15 @@ def text_in(frames: list[OutFrame]) -> str:
     return "".join(pieces)
 
 
-def answers(chat: PureChat, marked: bool = False) -> str:
-    """Return the text of the answers in the log; with `marked`, the places of the tool calls too."""
+def answers(chat: PureChat, marked: bool = False, separator: str = "") -> str:
+    """Return the text of the answers in the log; with `marked`, the places of the tool calls too. `separator` stands
+    between the texts of two rounds."""
     pieces: list[str] = []
     for key in chat.state.path:
         message = chat.state.nodes[key]
         if message.role == "assistant":
-            pieces.append(str(message.content))
+            pieces += [separator] if separator and pieces and message.content else []
+            pieces += [str(message.content)] if message.content else []
             pieces += [tool_marker(c.id) for c in message.tool_calls if marked]
     return "".join(pieces)
 
@@ -147,7 +149,8 @@ def test_of_any_run_the_text_is_whole_and_one_frame_is_the_last(
             if isinstance(event, MessageAdded) and event.message.role == "tool"
         }
     else:
-        assert said == answers(chat)
+        separator = ROUND_SEPARATOR if isinstance(projection, OpenAIChunks) else ""
+        assert said == answers(chat, separator=separator)
     terminal = [frame for frame in frames if is_terminal(frame)]
     if isinstance(projection, AgentChat) and projection.failure is not None:
         assert not terminal and [frame.event for frame in frames].count("error") == 1
@@ -205,6 +208,10 @@ def test_a_pause_is_a_conflict_and_the_last_word(wire: Callable[[str], Projectio
     chat.finish()
     projection = wire("c1")
     frames = shown(projection, chat.events)
+    if isinstance(projection, OpenAIChunks):
+        assert projection.failure is None and projection.is_waiting
+        assert "Waiting for approval: https://h/c/c1]" in text_in(frames)
+        return
     assert projection.failure is not None and projection.failure.code == "conflict"
     assert any("waiting for approval" in frame.data for frame in frames)
     chat.command(Abort(client_request_id="stop"))
@@ -219,24 +226,15 @@ def test_a_run_behind_a_pause_is_known_to_be() -> None:
     assert own.is_behind_pause and own.run_id is None
 
 
-def test_openai_argument_fragments_join_to_the_models_json_once() -> None:
+def test_openai_does_not_show_calls_that_the_server_runs() -> None:
     chat = PureChat(table(TOOLS), say(MINE))
     for arguments in ("", '{"zo', '{"zone":"UTC"}'):
         chat.stream(SetToolCalls([call("c1", "clock", arguments)]))
     chat.finish()
     chat.tool_answers()
-    chat.asks(call("c2", "clock", "{}"))
-    chat.tool_answers()
-    chat.finish()
-    joined: dict[int, str] = {}
-    names: list[str] = []
-    for frame in shown(openai_chunks("c1"), chat.events)[:-1]:
-        for choice in json.loads(frame.data)["choices"]:
-            for delta in choice["delta"].get("tool_calls", []):
-                joined[delta["index"]] = joined.get(delta["index"], "") + delta["function"]["arguments"]
-                names += [delta["function"]["name"]] if "name" in delta["function"] else []
-    assert joined == {0: '{"zone":"UTC"}', 1: "{}"}
-    assert names == ["clock", "clock"]
+    chat.says("It is noon.")
+    frames = shown(openai_chunks("c1"), chat.events)
+    assert text_in(frames) == "It is noon." and not any("tool_calls" in frame.data for frame in frames)
 
 
 def test_previews_and_payloads_go_where_each_wire_has_room_for_them() -> None:

@@ -100,13 +100,14 @@ class UserMessage(_Command, frozen=True, tag="user_message"):
 class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
     """Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also
     deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at
-    `index`."""
+    `index`. `params` are those of this run alone, as in `user_message`."""
 
     index: Annotated[int, Meta(ge=0)]
     content: object
     attachments: list[JsonObject] = []
     prune: bool = False
     tools: Annotated[list[DeclaredTool], Meta(max_length=DECLARED_TOOLS_MAX)] | None = None
+    params: JsonObject = {}
 
 
 class Regenerate(_Command, frozen=True, tag="regenerate"):

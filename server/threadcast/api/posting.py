@@ -121,8 +121,11 @@ async def prepared(edge: Edge, principal: Principal, chat_id: str, command: Comm
             read_messages(command.messages)
         case UpdateMessage(content=None, attachments=None):
             raise BadRequest("an edit has content, attachments or both", path="/content")
-        case UpdateMessage() | RetryFromIndex():
+        case UpdateMessage():
             check_declared_tools(edge, command.tools)
+        case RetryFromIndex():
+            check_declared_tools(edge, command.tools)
+            command = replace(command, params=await checked_params(edge, command.params, "/params"))
         case UserMessage():
             read_context_files(command.context_files)
             check_declared_tools(edge, command.tools)

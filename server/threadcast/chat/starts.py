@@ -146,7 +146,9 @@ def _retry(builder: EntryBuilder, item: Queued, command: RetryFromIndex) -> None
     content = read_content(command.content, command.attachments)
     if command.index > len(builder.state.path):
         raise NotFound(f"index is beyond the {len(builder.state.path)} messages of the chat", path="/index")
-    _open_run(builder, [item], first_index=command.index)
+    params = read_patch(command.params)
+    model = params.pop("model", None) or None
+    _open_run(builder, [item], first_index=command.index, model=model, params=params)
     tools = command.tools
     if tools is None and command.index < len(builder.state.path):
         tools = builder.state.private.declared_tools.get(builder.state.path[command.index])

@@ -1,4 +1,4 @@
-"""The four one-shot endpoints: each request posts one message, and its answer is the message's run (PROTOCOL §14).
+"""The three one-shot endpoints: each request posts one message, and its answer is the message's run (PROTOCOL §14).
 
 An endpoint reads its body, follows the chat, posts an ordinary `user_message`, and passes the run's events to a
 projection, whose frames it sends. The chat is the same as if the command had been posted to
@@ -23,14 +23,12 @@ from threadcast.compat.base import AWAITS_DECISION, RunSlice
 from threadcast.compat.oneshot_bodies import (
     AgentChatRequest,
     Ask,
-    CompletionsRequest,
     Fresh,
     OnDisconnect,
     PageChatRequest,
     TextChatRequest,
     check_scope,
     read_agent_chat,
-    read_completions,
     read_page_chat,
     read_text_chat,
 )
@@ -41,7 +39,7 @@ from threadcast.store.ports import ChatMeta
 from threadcast_protocol.wire.errors import BadRequest, Conflict, Refused
 from threadcast_protocol.wire.principal import Principal
 
-__all__ = ["agent_chat", "chat_completions", "page_chat", "text_chat"]
+__all__ = ["agent_chat", "page_chat", "text_chat"]
 
 _Reader: TypeAlias = Callable[[bytes, Fresh, Profiles], Ask]
 
@@ -111,17 +109,6 @@ async def agent_chat(request: Request) -> Response:
 async def page_chat(request: Request) -> Response:
     """`POST /api/chat/stream`."""
     return await _answer(request, "/api/chat/stream", read_page_chat)
-
-
-@_one_shot(
-    "/v1/chat/completions",
-    "chatCompletions",
-    "Send a message to a chat of this server in the format of OpenAI's Chat Completions.",
-    CompletionsRequest,
-)
-async def chat_completions(request: Request) -> Response:
-    """`POST /v1/chat/completions`."""
-    return await _answer(request, "/v1/chat/completions", read_completions)
 
 
 async def _answer(request: Request, path: str, read: _Reader) -> Response:

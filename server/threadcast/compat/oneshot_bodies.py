@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from threadcast.chat.params import SAMPLERS
 from threadcast.chat.scopes import (
     SCOPE_MAX_DEPTH,
     SCOPE_NAME_MAX_CHARACTERS,
@@ -21,7 +20,6 @@ from threadcast.chat.scopes import (
 )
 from threadcast.compat.agent_chat import AgentChat
 from threadcast.compat.base import Projection
-from threadcast.compat.openai_chunks import OpenAIChunks
 from threadcast.compat.page_chat import PageChat
 from threadcast.compat.text_chat import TextChat
 from threadcast.profiles.profile import Profile, Profiles
@@ -29,24 +27,19 @@ from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import Interaction, InteractionType, UserMessage
 from threadcast_protocol.wire.errors import BadRequest, Refused
 from threadcast_protocol.wire.http import ChatIdOrEmpty
-from threadcast_protocol.wire.ids import Name, check_chat_id
+from threadcast_protocol.wire.ids import check_chat_id
 from threadcast_protocol.wire.messages import JsonObject
-from threadcast_protocol.wire.thread import read_patch
 
 __all__ = [
     "AgentChatRequest",
     "Ask",
-    "CompletionsMessage",
-    "CompletionsMetadata",
-    "CompletionsRequest",
     "Fresh",
     "OnDisconnect",
+    "OneShotRequest",
     "PageChatRequest",
-    "StreamOptions",
     "TextChatRequest",
     "check_scope",
     "read_agent_chat",
-    "read_completions",
     "read_page_chat",
     "read_text_chat",
 ]
@@ -147,61 +140,6 @@ class PageChatRequest(OneShotRequest, frozen=True, kw_only=True):
     conversation_id: ChatIdOrEmpty | int | None = None
 
 
-class CompletionsMessage(msgspec.Struct, frozen=True):
-    """A message of the conversation. Only the last message with the role user is used."""
-
-    role: str
-    content: object = None
-
-
-class StreamOptions(msgspec.Struct, frozen=True):
-    """Options of a stream. With `include_usage`, the last chunk has the numbers of tokens."""
-
-    include_usage: bool = False
-
-
-class CompletionsMetadata(msgspec.Struct, frozen=True):
-    """Metadata of a request. `chat_id` names the chat; other keys are ignored."""
-
-    chat_id: ChatIdOrEmpty | None = None
-
-
-class CompletionsRequest(OneShotRequest, frozen=True, kw_only=True):
-    """The body of `POST /v1/chat/completions`, as OpenAI defines it. Of `messages` only the last one with the role user
-    is used. `metadata.chat_id` names the chat."""
-
-    messages: list[CompletionsMessage]
-    model: Name = ""
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    metadata: CompletionsMetadata | None = None
-    max_completion_tokens: object = None
-    max_tokens: object = None
-    temperature: object = None
-    top_p: object = None
-    frequency_penalty: object = None
-    presence_penalty: object = None
-    reasoning_effort: object = None
-    parallel_tool_calls: object = None
-    seed: object = None
-    stop: object = None
-    top_k: object = None
-    min_p: object = None
-    repetition_penalty: object = None
-
-
-_PARAMS = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "reasoning_effort",
-    "parallel_tool_calls",
-    *SAMPLERS,
-)
-"""Fields that become parameters of the run, with the bounds of PROTOCOL §16."""
-
 WORD_MAX = 256
 """Characters of an unknown interaction type that are kept."""
 
@@ -270,41 +208,6 @@ def read_page_chat(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
     )
 
 
-def read_completions(body: bytes, fresh: Fresh, profiles: Profiles) -> Ask:
-    """Read the body of `POST /v1/chat/completions`. Only the last user message is used, because the chat itself holds
-    the earlier ones. Raises BadRequest."""
-    asked = _decode(body, CompletionsRequest)
-    at = max((index for index, message in enumerate(asked.messages) if message.role == "user"), default=None)
-    if at is None:
-        raise BadRequest("messages must hold a user message", path="/messages")
-    chat_id, is_new = _chat(asked.metadata.chat_id if asked.metadata else None, fresh, "/metadata/chat_id")
-    params = {key: value for key in _PARAMS if (value := getattr(asked, key)) is not None}
-    if isinstance(asked.stop, str):
-        params["stop"] = [asked.stop]
-    if asked.max_completion_tokens is not None:
-        _check_param("max_tokens", asked.max_tokens)
-        params["max_tokens"] = asked.max_completion_tokens
-    if asked.model:
-        params["model"] = asked.model
-    projection = OpenAIChunks(
-        chat_id,
-        f"chatcmpl-{fresh.request_id}",
-        model=asked.model or profiles.default_model,
-        created_seconds=fresh.now_seconds,
-        with_usage=asked.stream_options is not None and asked.stream_options.include_usage,
-    )
-    return Ask(
-        chat_id=chat_id,
-        is_new=is_new,
-        command=_message(fresh, asked.messages[at].content, params=params),
-        projection=projection,
-        mode=asked.mode,
-        on_disconnect=asked.on_disconnect,
-        content_path=f"/messages/{at}/content",
-        wants_stream=bool(asked.stream),  # not by the header: OpenAI's clients always send `Accept: application/json`
-    )
-
-
 def check_scope(ask: Ask, profile: Profile) -> None:
     """Check that the profile declares the scope of the body. A profile without scopes accepts any scope.
 
@@ -317,14 +220,6 @@ def check_scope(ask: Ask, profile: Profile) -> None:
         raise BadRequest(
             f"unknown scope {path_of(scope)!r}; the profile {profile.name!r} has {known}", path=ask.scope_path
         )
-
-
-def _check_param(key: str, value: object) -> None:
-    """Check a parameter although another key of the body overrides it. Raises BadRequest."""
-    try:
-        read_patch({key: value})
-    except BadRequest as wrong:
-        raise BadRequest(wrong.message, path=f"/{key}") from None
 
 
 def _scope(scope: object, path: str) -> list[str]:

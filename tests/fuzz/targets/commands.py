@@ -21,10 +21,10 @@ from threadcast.compat.oneshot_bodies import (
     Fresh,
     check_scope,
     read_agent_chat,
-    read_completions,
     read_page_chat,
     read_text_chat,
 )
+from threadcast.compat.openai.requests import read_completions
 from threadcast.profiles.profile import Profile, Profiles
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.blobs import BlobCollector, image_mime
@@ -123,7 +123,7 @@ _PROFILES = Profiles({"help": Profile(name="help")}, {}, "demo/echo")
 def _one_shot(data: bytes, random: Random) -> bool:
     fresh = Fresh("c1", "r1", 1)
     accepted = False
-    for read in (read_text_chat, read_agent_chat, read_page_chat, read_completions):
+    for read in (read_text_chat, read_agent_chat, read_page_chat):
         try:
             ask: Ask = read(data, fresh, _PROFILES)
             check_scope(ask, _PROFILES.all[0])
@@ -132,7 +132,12 @@ def _one_shot(data: bytes, random: Random) -> bool:
             continue
         held(decode_command(encode_command(ask.command)) == ask.command, ask.command)
         accepted = True
-    return accepted
+    try:
+        wish = read_completions(data)
+    except Refused:
+        return accepted
+    held(all(message["role"] in ("user", "assistant", "tool") for message in wish.history), wish)
+    return True
 
 
 _ONE_SHOT = [

@@ -331,11 +331,13 @@ export interface ChatTree {
 
 export type Command = UserMessage | RetryFromIndex | Regenerate | Abort | SetParams | UpdateMessage | RemoveMessage | ToolDecision | ToolDecisions | IdeToolResult | IdeToolClaim | BranchFromChat | RestoreMessages | BrowserContextDecision | EditQueued | ContinueMessage | SelectBranch;
 
-/** A message of the conversation. Only the last message with the role user is used. */
+/** A message of the conversation. Texts of the roles system and developer are instructions of this request. */
 export interface CompletionsMessage {
   role: string;
   /** Any JSON. */
   content?: unknown;
+  tool_calls?: JsonObject[] | null;
+  tool_call_id?: string | null;
 }
 
 /** Metadata of a request. `chat_id` names the chat; other keys are ignored. */
@@ -343,7 +345,7 @@ export interface CompletionsMetadata {
   chat_id?: string | null;
 }
 
-/** The body of `POST /v1/chat/completions`, as OpenAI defines it. Of `messages` only the last one with the role user is used. `metadata.chat_id` names the chat. */
+/** The body of `POST /v1/chat/completions`, as OpenAI defines it. `metadata.chat_id` names the chat, which may be new. */
 export interface CompletionsRequest {
   /** Any JSON. */
   mode?: unknown;
@@ -353,6 +355,35 @@ export interface CompletionsRequest {
   stream?: boolean | null;
   stream_options?: StreamOptions | null;
   metadata?: CompletionsMetadata | null;
+  tools?: JsonObject[] | null;
+  /** Any JSON. */
+  tool_choice?: unknown;
+  /** Any JSON. */
+  n?: unknown;
+  /** Any JSON. */
+  store?: unknown;
+  /** Any JSON. */
+  response_format?: unknown;
+  /** Any JSON. */
+  logprobs?: unknown;
+  /** Any JSON. */
+  modalities?: unknown;
+  /** Any JSON. */
+  top_logprobs?: unknown;
+  /** Any JSON. */
+  logit_bias?: unknown;
+  /** Any JSON. */
+  audio?: unknown;
+  /** Any JSON. */
+  prediction?: unknown;
+  /** Any JSON. */
+  functions?: unknown;
+  /** Any JSON. */
+  function_call?: unknown;
+  /** Any JSON. */
+  web_search_options?: unknown;
+  /** Any JSON. */
+  verbosity?: unknown;
   max_completion_tokens?: number | null | "";
   max_tokens?: number | null | "";
   temperature?: number | null | "";
@@ -752,6 +783,20 @@ export interface ModelCapabilities {
   type: "chat";
 }
 
+/** A model in OpenAI's list. `created` is always 0, because providers do not tell the time. */
+export interface OpenAIModel {
+  id: string;
+  owned_by: string;
+  object?: string;
+  created?: number;
+}
+
+/** All models of the server. */
+export interface OpenAIModels {
+  data: OpenAIModel[];
+  object?: string;
+}
+
 /** The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names. */
 export interface PageChatRequest {
   /** Any JSON. */
@@ -987,7 +1032,7 @@ export interface RestoredMessage {
   usage?: Usage | null | null;
 }
 
-/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. */
+/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` are those of this run alone, as in `user_message`. */
 export interface RetryFromIndex {
   type: "retry_from_index";
   index: number;
@@ -995,6 +1040,7 @@ export interface RetryFromIndex {
   attachments?: Attachment[];
   prune?: boolean;
   tools?: DeclaredTool[] | null;
+  params?: JsonObject;
   client_request_id: string;
   priority?: boolean;
 }
@@ -1159,9 +1205,10 @@ export interface StreamFinished {
   timings?: JsonObject | null;
 }
 
-/** Options of a stream. With `include_usage`, the last chunk has the numbers of tokens. */
+/** Options of a stream. With `include_usage`, the last chunk has the numbers of tokens. `include_obfuscation` has no effect. */
 export interface StreamOptions {
   include_usage?: boolean;
+  include_obfuscation?: boolean;
 }
 
 /** A model begins to write the message `message_id`. With `append` it continues an existing message. */

@@ -1,0 +1,75 @@
+"""Compares the messages of a request with the path of a chat. All functions are pure.
+
+Clients of OpenAI's API see the rounds of a run as one answer, without the server's tool calls. Both sides are brought
+into that form: turns of the user and of the assistant, where neighbours of one role are one turn.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from threadcast.compat.openai.chunks import PAUSE_MARK, ROUND_SEPARATOR
+from threadcast_protocol.wire.messages import JsonObject, Message, text_of
+
+__all__ = ["Relation", "Turn", "relation_of", "turns_of_path", "turns_of_request"]
+
+
+class Turn(NamedTuple):
+    """A turn. `at` is the index of its first message on the path, or in the history."""
+
+    role: str
+    text: str
+    at: int
+
+
+Relation: TypeAlias = Literal["same", "earlier", "other"]
+
+
+def turns_of_path(path: Sequence[Message]) -> list[Turn]:
+    """Return the turns of a chat's active path."""
+    return _merged(
+        (message.role, text_of(message.content), index) for index, message in enumerate(path) if not message.hidden
+    )
+
+
+def turns_of_request(history: Sequence[JsonObject]) -> list[Turn]:
+    """Return the turns of a request without its last message."""
+    return _merged((str(each["role"]), _text(each["content"]), index) for index, each in enumerate(history))
+
+
+def relation_of(given: Sequence[Turn], path: Sequence[Turn]) -> Relation:
+    """Return how a request's history relates to a chat: the same turns; its earlier turns, so that the request changes
+    the turn after them; or another conversation."""
+    if len(given) > len(path) or not all(map(_is_same, given, path)):
+        return "other"
+    if len(given) == len(path):
+        return "same"
+    return "earlier" if given and path[len(given)].role == "user" else "other"
+
+
+def _is_same(given: Turn, held: Turn) -> bool:
+    if given.role != held.role:
+        return False
+    before, mark, _ = given.text.rpartition(PAUSE_MARK)
+    if mark and given.role == "assistant":  # the answer went on after the caller had read the notice
+        return held.text.strip().startswith(before.strip())
+    return given.text.strip() == held.text.strip()  # some front ends trim what they show
+
+
+def _merged(messages: Iterable[tuple[str, str, int]]) -> list[Turn]:
+    turns: list[Turn] = []
+    for role, text, index in messages:
+        if role not in ("user", "assistant") or not text:
+            continue
+        if role == "assistant" and turns and turns[-1].role == role:
+            turns[-1] = turns[-1]._replace(text=turns[-1].text + ROUND_SEPARATOR + text)
+        else:
+            turns.append(Turn(role, text, index))
+    return turns
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
