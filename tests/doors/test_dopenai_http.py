@@ -217,18 +217,16 @@ async def test_a_chat_of_another_client_goes_on_here(server: Process, client: op
 
 async def test_a_pause_says_where_to_decide(tmp_path: Path) -> None:
     config = '[server]\npublic_url = "http://127.0.0.1"\n[tools.calculator]\npolicy = "ask"\n'
-    async with serving(tmp_path, config=config) as process:
-        async with openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key="none", max_retries=0) as client:
-            done = await client.chat.completions.create(
-                model=FAST,
-                messages=[user('call calculator {"expression":"6*7"}')],
-                metadata={"chat_id": "paused-1"},
-            )
-            assert done.choices[0].finish_reason == "stop"
-            assert (done.choices[0].message.content or "").endswith(
-                "[Waiting for approval: http://127.0.0.1/c/paused-1]"
-            )
-            with pytest.raises(openai.ConflictError):
-                await client.chat.completions.create(
-                    model=FAST, messages=[user("and?")], metadata={"chat_id": "paused-1"}
-                )
+    async with (
+        serving(tmp_path, config=config) as process,
+        openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        done = await client.chat.completions.create(
+            model=FAST,
+            messages=[user('call calculator {"expression":"6*7"}')],
+            metadata={"chat_id": "paused-1"},
+        )
+        assert done.choices[0].finish_reason == "stop"
+        assert (done.choices[0].message.content or "").endswith("[Waiting for approval: http://127.0.0.1/c/paused-1]")
+        with pytest.raises(openai.ConflictError):
+            await client.chat.completions.create(model=FAST, messages=[user("and?")], metadata={"chat_id": "paused-1"})
